@@ -1,0 +1,236 @@
+//! One call of a plugin: the command and its parameters, from the environment.
+
+use std::ffi::OsString;
+use std::str::FromStr;
+
+use crate::{Args, Attachment, Command, Error, InvalidName};
+
+/// Looks a variable up; the process's own environment is
+/// [`std::env::var_os`].
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// What is asked: a command with the parameters that the specification
+/// requires for it.
+///
+/// Specification, section 2, "CNI operations". A variable that is set to the
+/// empty string counts as missing, as in libcni.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// ADD, DEL or CHECK: about one attachment.
+    Attachment(AttachmentCommand, Attachment),
+    /// GC.
+    Gc,
+    /// STATUS.
+    Status,
+    /// VERSION.
+    Version,
+}
+
+/// The commands that are about one attachment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachmentCommand {
+    /// ADD.
+    Add,
+    /// DEL.
+    Del,
+    /// CHECK.
+    Check,
+}
+
+impl Request {
+    /// Reads and validates the variables that the command requires.
+    ///
+    /// # Errors
+    ///
+    /// Code 4, naming every variable that is missing, or the one that is
+    /// malformed and its value.
+    pub fn from_environment(vars: Environment<'_>) -> Result<Self, Error> {
+        let vars = Variables(vars);
+        vars.require(&["CNI_COMMAND"])?;
+        let command = vars.text("CNI_COMMAND")?.unwrap_or_default();
+        let command = command.parse().map_err(|_| {
+            Error::environment(format!(
+                "CNI_COMMAND: {command:?} is unknown; known are {}",
+                Command::ALL.map(Command::as_str).join(", ")
+            ))
+        })?;
+        let about_attachment = |command, required| {
+            vars.require(required)?;
+            Ok(Self::Attachment(
+                command,
+                Attachment {
+                    container_id: vars.name("CNI_CONTAINERID")?,
+                    ifname: vars.name("CNI_IFNAME")?,
+                },
+            ))
+        };
+        const ATTACHMENT: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME"];
+        const ATTACHMENT_AND_NETNS: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"];
+        match command {
+            Command::Add => about_attachment(AttachmentCommand::Add, ATTACHMENT_AND_NETNS),
+            Command::Check => about_attachment(AttachmentCommand::Check, ATTACHMENT_AND_NETNS),
+            Command::Del => about_attachment(AttachmentCommand::Del, ATTACHMENT),
+            Command::Gc => vars.require(&["CNI_PATH"]).map(|()| Self::Gc),
+            Command::Status => Ok(Self::Status),
+            Command::Version => Ok(Self::Version),
+        }
+    }
+
+    /// The command alone.
+    pub fn command(&self) -> Command {
+        match self {
+            Self::Attachment(AttachmentCommand::Add, _) => Command::Add,
+            Self::Attachment(AttachmentCommand::Del, _) => Command::Del,
+            Self::Attachment(AttachmentCommand::Check, _) => Command::Check,
+            Self::Gc => Command::Gc,
+            Self::Status => Command::Status,
+            Self::Version => Command::Version,
+        }
+    }
+
+    /// The attachment that the request is about, if it is about one.
+    pub fn attachment(&self) -> Option<&Attachment> {
+        match self {
+            Self::Attachment(_, attachment) => Some(attachment),
+            _ => None,
+        }
+    }
+}
+
+/// `CNI_ARGS`.
+///
+/// # Errors
+///
+/// Code 4 if it is no list of pairs.
+pub(crate) fn args(vars: Environment<'_>) -> Result<Args, Error> {
+    match Variables(vars).text("CNI_ARGS")? {
+        Some(text) => Args::parse(&text),
+        None => Ok(Args::default()),
+    }
+}
+
+struct Variables<'a>(Environment<'a>);
+
+impl Variables<'_> {
+    fn get(&self, name: &str) -> Option<OsString> {
+        (self.0)(name).filter(|value| !value.is_empty())
+    }
+
+    /// Refuses a call without all of these.
+    fn require(&self, names: &[&str]) -> Result<(), Error> {
+        let missing: Vec<&str> = names
+            .iter()
+            .copied()
+            .filter(|name| self.get(name).is_none())
+            .collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::environment(format!(
+                "{} missing from the environment",
+                missing.join(", ")
+            )))
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>, Error> {
+        self.get(name)
+            .map(OsString::into_string)
+            .transpose()
+            .map_err(|value| Error::environment(format!("{name}: {value:?} is not valid UTF-8")))
+    }
+
+    fn name<T: FromStr<Err = InvalidName>>(&self, variable: &str) -> Result<T, Error> {
+        let text = self.text(variable)?.unwrap_or_default();
+        text.parse()
+            .map_err(|e| Error::environment(format!("{variable}: {text:?} is malformed: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(vars: &[(&str, &str)]) -> Result<Request, Error> {
+        Request::from_environment(&|name| {
+            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into())
+        })
+    }
+
+    const FULL: [(&str, &str); 5] = [
+        ("CNI_CONTAINERID", "c1"),
+        ("CNI_NETNS", "/run/netns/c1"),
+        ("CNI_IFNAME", "eth0"),
+        ("CNI_ARGS", ""),
+        ("CNI_PATH", "/opt/cni/bin"),
+    ];
+
+    fn required_for(command: Command) -> &'static [&'static str] {
+        match command {
+            Command::Add | Command::Check => &["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"],
+            Command::Del => &["CNI_CONTAINERID", "CNI_IFNAME"],
+            Command::Gc => &["CNI_PATH"],
+            Command::Status | Command::Version => &[],
+        }
+    }
+
+    #[test]
+    fn each_variable_is_required_exactly_where_the_specification_requires_it() {
+        for command in Command::ALL {
+            for (missing, _) in FULL {
+                for value in [None, Some("")] {
+                    let mut vars: Vec<_> = FULL
+                        .into_iter()
+                        .filter(|(name, _)| *name != missing)
+                        .collect();
+                    vars.push(("CNI_COMMAND", command.as_str()));
+                    vars.extend(value.map(|value| (missing, value)));
+                    let got = request(&vars);
+                    if required_for(command).contains(&missing) {
+                        let error = got.unwrap_err();
+                        assert_eq!(error.code, crate::code::INVALID_ENVIRONMENT);
+                        assert!(error.msg.contains(missing), "{command} {missing}: {error}");
+                    } else {
+                        assert_eq!(got.unwrap().command(), command, "without {missing}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_missing_variables_are_named_at_once() {
+        let error = request(&[("CNI_COMMAND", "ADD")]).unwrap_err();
+        assert_eq!(
+            error.msg,
+            "CNI_CONTAINERID, CNI_IFNAME, CNI_NETNS missing from the environment"
+        );
+    }
+
+    #[test]
+    fn a_malformed_variable_is_named_with_its_value() {
+        for (name, value) in [("CNI_CONTAINERID", "../x"), ("CNI_IFNAME", "a/b")] {
+            let mut vars = FULL
+                .map(|(n, v)| if n == name { (n, value) } else { (n, v) })
+                .to_vec();
+            vars.push(("CNI_COMMAND", "DEL"));
+            let error = request(&vars).unwrap_err();
+            assert_eq!(error.code, crate::code::INVALID_ENVIRONMENT);
+            assert!(
+                error.msg.contains(name) && error.msg.contains(value),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_unknown_command_is_named() {
+        assert!(
+            request(&[("CNI_COMMAND", "UPDATE")])
+                .unwrap_err()
+                .msg
+                .contains("\"UPDATE\"")
+        );
+        assert!(request(&[]).unwrap_err().msg.contains("CNI_COMMAND"));
+    }
+}

@@ -1,0 +1,265 @@
+//! The network configuration that a plugin reads from stdin: a typed view, and
+//! the bytes as they came.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::object::Excerpt;
+use crate::{Attachment, Error, IpamResult, NetworkName, Object, SpecVersion, code};
+
+/// The key under which a runtime lists the attachments that GC must keep.
+const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
+
+/// A plugin's configuration object. Specification, sections 1 and 3.
+#[derive(Clone, Debug)]
+pub struct NetworkConfig {
+    text: String,
+    object: Object,
+    version: SpecVersion,
+    name: NetworkName,
+}
+
+impl NetworkConfig {
+    /// Reads what a runtime wrote on stdin.
+    ///
+    /// # Errors
+    ///
+    /// Code 6 for what is no JSON object, code 7 for a wrong or missing `name`,
+    /// code 1 for a `cniVersion` that isn't supported.
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, Error> {
+        let undecodable = |what: String| {
+            Error::new(
+                code::UNDECODABLE,
+                format!("network configuration on stdin: {what}"),
+            )
+        };
+        let text = String::from_utf8(bytes).map_err(|e| undecodable(e.to_string()))?;
+        if text.trim_ascii().is_empty() {
+            return Err(undecodable("it is empty".to_owned()));
+        }
+        let object: Object = serde_json::from_str(&text).map_err(|e| {
+            undecodable(e.to_string()).with_details(format!("stdin was {}", Excerpt(&text)))
+        })?;
+        let name = name(&object)?;
+        let version = version(&object)?;
+        Ok(Self {
+            text,
+            object,
+            version,
+            name,
+        })
+    }
+
+    /// The configuration as it came.
+    pub fn as_bytes(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+
+    /// The configuration with `prevResult` set to this, and nothing else changed.
+    pub fn with_prev_result(&self, result: &RawValue) -> Vec<u8> {
+        let mut object = self.object.clone();
+        object.set("prevResult", result);
+        serde_json::to_vec(&object).expect("an object is JSON")
+    }
+
+    /// `cniVersion`.
+    pub fn version(&self) -> SpecVersion {
+        self.version
+    }
+
+    /// `name`.
+    pub fn name(&self) -> &NetworkName {
+        &self.name
+    }
+
+    /// The value of a top-level key; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key, if the value is no `T`.
+    pub fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
+        self.object.read("", key)
+    }
+
+    /// The `ipam` section.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if it is missing or no object.
+    pub fn ipam(&self) -> Result<Object, Error> {
+        self.read("ipam")?
+            .ok_or_else(|| Error::config("ipam is missing"))
+    }
+
+    /// `prevResult`, as it came.
+    pub fn raw_prev_result(&self) -> Option<&RawValue> {
+        self.object
+            .get("prevResult")
+            .filter(|raw| raw.get() != "null")
+    }
+
+    /// `prevResult`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key that is wrong.
+    pub fn prev_result(&self) -> Result<Option<IpamResult>, Error> {
+        self.raw_prev_result()
+            .map(|raw| IpamResult::read("prevResult", raw))
+            .transpose()
+    }
+
+    /// `cni.dev/valid-attachments`: what GC must keep. An empty list says that
+    /// no attachment is valid. Specification, section 2, "GC".
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if it is missing or `null` (which say nothing about what is
+    /// valid), or names something that can't be an attachment.
+    pub fn valid_attachments(&self) -> Result<Vec<Attachment>, Error> {
+        #[derive(Deserialize)]
+        struct Listed {
+            #[serde(rename = "containerID")]
+            container_id: String,
+            ifname: String,
+        }
+        let list: Vec<Listed> = self.read(VALID_ATTACHMENTS)?.ok_or_else(|| {
+            Error::config(format!(
+                "{VALID_ATTACHMENTS} is missing: nothing says which attachments are valid, nothing is released"
+            ))
+        })?;
+        list.into_iter()
+            .enumerate()
+            .map(
+                |(
+                    i,
+                    Listed {
+                        container_id,
+                        ifname,
+                    },
+                )| {
+                    let wrong = |key: &str, value: &str, why: crate::InvalidName| {
+                        Error::config(format!("{VALID_ATTACHMENTS}[{i}].{key}: {value:?}: {why}"))
+                    };
+                    Ok(Attachment {
+                        container_id: container_id
+                            .parse()
+                            .map_err(|e| wrong("containerID", &container_id, e))?,
+                        ifname: ifname.parse().map_err(|e| wrong("ifname", &ifname, e))?,
+                    })
+                },
+            )
+            .collect()
+    }
+}
+
+fn name(object: &Object) -> Result<NetworkName, Error> {
+    let name: String = object
+        .read("", "name")?
+        .ok_or_else(|| Error::config("name is missing: it must be the network's name"))?;
+    name.parse()
+        .map_err(|e| Error::config(format!("name: {name:?} is no network name: {e}")))
+}
+
+fn version(object: &Object) -> Result<SpecVersion, Error> {
+    let text = object
+        .read::<String>("", "cniVersion")
+        .map_err(|e| Error {
+            code: code::UNDECODABLE,
+            ..e
+        })?
+        // A configuration that names none is of the first version.
+        .unwrap_or_else(|| "0.1.0".to_owned());
+    text.parse().map_err(|_| {
+        Error::new(
+            code::INCOMPATIBLE_VERSION,
+            format!("cniVersion: {text:?} is not supported"),
+        )
+        .with_details(format!("supported: {}", SpecVersion::list()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<NetworkConfig, Error> {
+        NetworkConfig::parse(json.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn what_is_forwarded_is_what_came_but_for_the_prev_result() {
+        let json = r#"{"name":"n","cniVersion":"1.0.0","ipam":{"x":1.50, "y" : 12345678901234567890},"é":"\u00e9"}"#;
+        let config = parse(json).unwrap();
+        assert_eq!(config.as_bytes(), json.as_bytes());
+        let result = RawValue::from_string(r#"{"ips":[ ]}"#.to_owned()).unwrap();
+        assert_eq!(
+            String::from_utf8(config.with_prev_result(&result)).unwrap(),
+            format!(
+                r#"{},"prevResult":{{"ips":[ ]}}}}"#,
+                &json[..json.len() - 1]
+            )
+        );
+    }
+
+    #[test]
+    fn each_refusal_has_its_code_and_names_the_key_and_the_value() {
+        for (json, code, word) in [
+            ("", code::UNDECODABLE, "empty"),
+            (" \n", code::UNDECODABLE, "empty"),
+            ("[]", code::UNDECODABLE, "expected an object"),
+            (r#"{"name":"n""#, code::UNDECODABLE, "EOF"),
+            (r#"{"name":"n"} x"#, code::UNDECODABLE, "trailing"),
+            (
+                r#"{"cniVersion":"1.0.0"}"#,
+                code::INVALID_CONFIG,
+                "name is missing",
+            ),
+            (
+                r#"{"cniVersion":"1.0.0","name":"a/b"}"#,
+                code::INVALID_CONFIG,
+                "\"a/b\"",
+            ),
+            (
+                r#"{"cniVersion":"1.0.0","name":7}"#,
+                code::INVALID_CONFIG,
+                "name: invalid type: integer `7`",
+            ),
+            (
+                r#"{"cniVersion":"0.2.0","name":"n"}"#,
+                code::INCOMPATIBLE_VERSION,
+                "\"0.2.0\"",
+            ),
+            (r#"{"name":"n"}"#, code::INCOMPATIBLE_VERSION, "\"0.1.0\""),
+            (
+                r#"{"cniVersion":1,"name":"n"}"#,
+                code::UNDECODABLE,
+                "cniVersion: invalid type: integer `1`",
+            ),
+        ] {
+            let error = parse(json).unwrap_err();
+            assert_eq!(error.code, code, "{json}: {error}");
+            assert!(error.msg.contains(word), "{json}: {error}");
+        }
+        let error = NetworkConfig::parse(b"{\"name\":\"\xff\"}".to_vec()).unwrap_err();
+        assert_eq!(error.code, code::UNDECODABLE);
+    }
+
+    #[test]
+    fn no_list_of_valid_attachments_is_not_the_empty_list() {
+        let base = r#""cniVersion":"1.1.0","name":"n""#;
+        let valid = |rest: &str| {
+            parse(&format!("{{{base}{rest}}}"))
+                .unwrap()
+                .valid_attachments()
+        };
+        assert!(valid("").is_err());
+        assert!(valid(r#","cni.dev/valid-attachments":null"#).is_err());
+        assert_eq!(valid(r#","cni.dev/valid-attachments":[]"#), Ok(vec![]));
+        let one = valid(r#","cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}]"#);
+        assert_eq!(one.unwrap()[0].to_string(), "c eth0");
+        let error = valid(r#","cni.dev/valid-attachments":[{"containerID":"c","ifname":"a/b"}]"#);
+        assert!(error.unwrap_err().msg.contains("[0].ifname: \"a/b\""));
+    }
+}

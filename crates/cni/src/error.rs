@@ -1,0 +1,150 @@
+//! The error object that a plugin prints on stdout when it fails.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::SpecVersion;
+
+/// A CNI error: what went wrong, for a program (`code`) and for a person.
+///
+/// Specification, section 5, "Error".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Which kind of error. See [`code`].
+    pub code: u64,
+    /// One sentence, which names the key or the variable and its value.
+    pub msg: String,
+    /// What else is known; may be empty.
+    pub details: String,
+}
+
+/// Error codes. Those below 100 are the specification's; those from 100 on are
+/// ours, and never change their meaning. `docs/errors.md` explains each.
+pub mod code {
+    /// The configuration's `cniVersion`, or the command in that version, isn't supported.
+    pub const INCOMPATIBLE_VERSION: u64 = 1;
+    /// A variable is missing or malformed.
+    pub const INVALID_ENVIRONMENT: u64 = 4;
+    /// Reading or writing failed.
+    pub const IO: u64 = 5;
+    /// The configuration isn't a JSON object.
+    pub const UNDECODABLE: u64 = 6;
+    /// A key of the configuration is missing or has a wrong value.
+    pub const INVALID_CONFIG: u64 = 7;
+    /// A pool has no address left for now.
+    pub const TRY_AGAIN_LATER: u64 = 11;
+    /// STATUS: an ADD would fail.
+    pub const UNAVAILABLE: u64 = 50;
+
+    /// No executable of the delegate's name is in `CNI_PATH`.
+    pub const DELEGATE_NOT_FOUND: u64 = 100;
+    /// The operating system refused to start the delegate.
+    pub const DELEGATE_NOT_STARTED: u64 = 101;
+    /// The delegate was ended by a signal.
+    pub const DELEGATE_KILLED: u64 = 102;
+    /// The delegate exited with a status other than 0 and said no CNI error.
+    pub const DELEGATE_FAILED: u64 = 103;
+    /// The delegate answered ADD with nothing.
+    pub const DELEGATE_SILENT: u64 = 104;
+    /// What the delegate printed is no JSON object, or too long to be one.
+    pub const DELEGATE_GARBLED: u64 = 105;
+
+    /// The attachment has an address of the pool already.
+    pub const ALREADY_ALLOCATED: u64 = 110;
+    /// The requested address is reserved to another attachment.
+    pub const REQUESTED_TAKEN: u64 = 111;
+    /// CHECK: an address isn't reserved to the attachment.
+    pub const NOT_RESERVED: u64 = 112;
+
+    /// A defect in the plugin itself.
+    pub const INTERNAL: u64 = 199;
+}
+
+impl Error {
+    /// An error of this code, with no details.
+    pub fn new(code: u64, msg: impl Into<String>) -> Self {
+        Self {
+            code,
+            msg: msg.into(),
+            details: String::new(),
+        }
+    }
+
+    /// The same with these details.
+    #[must_use]
+    pub fn with_details(mut self, details: impl Into<String>) -> Self {
+        self.details = details.into();
+        self
+    }
+
+    /// Code 4. `msg` must name the variable.
+    pub fn environment(msg: impl Into<String>) -> Self {
+        Self::new(code::INVALID_ENVIRONMENT, msg)
+    }
+
+    /// Code 7. `msg` must name the key and the value.
+    pub fn config(msg: impl Into<String>) -> Self {
+        Self::new(code::INVALID_CONFIG, msg)
+    }
+
+    /// Code 5, about `what` (a path, or a stream).
+    pub fn io(what: impl fmt::Display, error: impl fmt::Display) -> Self {
+        Self::new(code::IO, format!("{what}: {error}"))
+    }
+
+    /// The object as it is printed, in one line.
+    pub fn to_json(&self, version: SpecVersion) -> Vec<u8> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Printed<'a> {
+            cni_version: &'a str,
+            code: u64,
+            msg: &'a str,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            details: &'a str,
+        }
+        let mut json = serde_json::to_vec(&Printed {
+            cni_version: version.as_str(),
+            code: self.code,
+            msg: &self.msg,
+            details: &self.details,
+        })
+        .expect("numbers and strings are JSON");
+        json.push(b'\n');
+        json
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.msg, self.code)?;
+        if !self.details.is_empty() {
+            write!(f, ": {}", self.details)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_prints_as_one_object_in_one_line() {
+        let error = Error::config("name: \"\" is no network name").with_details("a\nb");
+        assert_eq!(
+            String::from_utf8(error.to_json(SpecVersion::V1_0_0)).unwrap(),
+            "{\"cniVersion\":\"1.0.0\",\"code\":7,\
+             \"msg\":\"name: \\\"\\\" is no network name\",\"details\":\"a\\nb\"}\n"
+        );
+    }
+
+    #[test]
+    fn empty_details_are_left_out() {
+        let json = Error::new(5, "x").to_json(SpecVersion::LATEST);
+        assert!(!String::from_utf8(json).unwrap().contains("details"));
+    }
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod args;
+mod call;
+mod command;
+mod config;
+mod delegation;
+mod entry;
+mod error;
+mod log;
+mod name;
+mod object;
+mod plugin;
+mod result;
+mod version;
+
+pub use args::Args;
+pub use call::{AttachmentCommand, Environment, Request};
+pub use command::{Command, UnknownCommand};
+pub use config::NetworkConfig;
+pub use delegation::{
+    Answer, DelegateName, Failure, InvalidDelegateName, Printed, SearchPath, delegate,
+};
+pub use entry::{Response, main, respond};
+pub use error::{Error, code};
+pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
+pub use object::{Object, read};
+pub use plugin::{About, Call, Plugin, Reply};
+pub use result::{Dns, IpConfig, IpamResult};
+pub use version::{SpecVersion, UnknownVersion};

@@ -1,0 +1,156 @@
+//! Names that the specification restricts: container IDs, interface names,
+//! network names. A value of these types has been checked.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a text isn't a name of its kind. Displays as what is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidName(&'static str);
+
+impl fmt::Display for InvalidName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for InvalidName {}
+
+/// `[A-Za-z0-9][A-Za-z0-9_.-]*`: what container IDs and network names share.
+/// Such a name is safe as one component of a path.
+fn check_identifier(text: &str) -> Result<(), InvalidName> {
+    let mut bytes = text.bytes();
+    match bytes.next() {
+        None => return Err(InvalidName("it is empty")),
+        Some(first) if !first.is_ascii_alphanumeric() => {
+            return Err(InvalidName(
+                "it must start with a letter or a digit (ASCII)",
+            ));
+        }
+        Some(_) => {}
+    }
+    if bytes.all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b)) {
+        Ok(())
+    } else {
+        Err(InvalidName(
+            "only letters, digits (ASCII), underscores, dots and hyphens are allowed",
+        ))
+    }
+}
+
+/// What the kernel takes as the name of a network interface, as libcni checks
+/// it (`pkg/utils`, `ValidateInterfaceName`).
+fn check_ifname(text: &str) -> Result<(), InvalidName> {
+    if text.is_empty() {
+        Err(InvalidName("it is empty"))
+    } else if text.len() > 15 {
+        Err(InvalidName("it is longer than 15 bytes"))
+    } else if text == "." || text == ".." {
+        Err(InvalidName("it is . or .."))
+    } else if text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace()) {
+        Err(InvalidName("it contains /, : or white space"))
+    } else {
+        Ok(())
+    }
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $check:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as it was given.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidName;
+
+            fn from_str(text: &str) -> Result<Self, InvalidName> {
+                $check(text)?;
+                Ok(Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// `CNI_CONTAINERID`: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
+    ContainerId,
+    check_identifier
+);
+
+name!(
+    /// `CNI_IFNAME`: 1 to 15 bytes, not `.` or `..`, without `/`, `:` and white space.
+    IfName,
+    check_ifname
+);
+
+name!(
+    /// The configuration's `name`: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
+    NetworkName,
+    check_identifier
+);
+
+/// What a container's being on a network is called: one interface of one
+/// container. Specification, section 3.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attachment {
+    /// The container.
+    pub container_id: ContainerId,
+    /// The interface inside of it.
+    pub ifname: IfName,
+}
+
+impl fmt::Display for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.container_id, self.ifname)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn container_ids_follow_the_specification() {
+        for good in ["a", "0", "pod-1_x.y", "8f3e", &"a".repeat(300)] {
+            assert!(good.parse::<ContainerId>().is_ok(), "{good:?}");
+        }
+        for bad in [
+            "", ".a", "-a", "_a", "a/b", "a b", "a\n", "ä", "a:b", "../x",
+        ] {
+            assert!(bad.parse::<ContainerId>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn interface_names_are_what_the_kernel_takes() {
+        for good in ["eth0", "a", "...", "vlan.100", "15-bytes-long-x", "ü"] {
+            assert!(good.parse::<IfName>().is_ok(), "{good:?}");
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            "16-bytes-long-xx",
+            "a/b",
+            "a:b",
+            "a b",
+            "a\t",
+            "a\u{a0}b",
+        ] {
+            assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
+        }
+    }
+}

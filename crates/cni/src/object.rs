@@ -1,0 +1,259 @@
+//! JSON objects that keep what they don't know.
+
+use std::fmt;
+
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde::ser::{SerializeMap, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::Error;
+use crate::log::OneLine;
+
+/// A JSON object whose members stay as they came: their order, the spelling of
+/// numbers, keys that nobody here has heard of.
+///
+/// Where a key occurs twice, the last one counts, as with Go's `encoding/json`.
+///
+/// ```
+/// # use cni::Object;
+/// let mut object: Object = serde_json::from_str(r#"{"b": 1.50, "a": {"z": [ ]}}"#).unwrap();
+/// object.set("c", &true);
+/// assert_eq!(serde_json::to_string(&object).unwrap(), r#"{"b":1.50,"a":{"z": [ ]},"c":true}"#);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    members: Vec<(String, Box<RawValue>)>,
+}
+
+impl Object {
+    /// An object without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The value of `key`, as it was written.
+    pub fn get(&self, key: &str) -> Option<&RawValue> {
+        self.members
+            .iter()
+            .rfind(|(k, _)| k == key)
+            .map(|(_, value)| &**value)
+    }
+
+    /// The value of `key` as a `T`; `None` where it is missing or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if the value is something else; it names the key, as `path.key`
+    /// (or `key`, with an empty path), and the value.
+    pub fn read<T: DeserializeOwned>(&self, path: &str, key: &str) -> Result<Option<T>, Error> {
+        match self.get(key) {
+            Some(raw) if raw.get() != "null" => read(&join(path, key), raw).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Gives `key` this value, in its place or at the end.
+    ///
+    /// # Panics
+    ///
+    /// Where `value` is nothing that JSON can express, such as a map whose
+    /// keys aren't strings.
+    pub fn set<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) {
+        self.set_raw(key, to_raw_value(value).expect("the value is JSON"));
+    }
+
+    /// Gives `key` this value, in its place or at the end.
+    pub fn set_raw(&mut self, key: &str, value: Box<RawValue>) {
+        let mut found = false;
+        // Every occurrence: a reader that takes the first and one that takes
+        // the last must see the same.
+        for (_, old) in self.members.iter_mut().filter(|(k, _)| k == key) {
+            old.clone_from(&value);
+            found = true;
+        }
+        if !found {
+            self.members.push((key.to_owned(), value));
+        }
+    }
+
+    /// Takes `key` out.
+    pub fn remove(&mut self, key: &str) {
+        self.members.retain(|(k, _)| k != key);
+    }
+
+    /// The keys, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|(key, _)| key.as_str())
+    }
+}
+
+/// Reads a value of which `path` is the name in messages.
+///
+/// # Errors
+///
+/// Code 7, naming the innermost key that is wrong, and its value.
+pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error> {
+    serde_json::from_str(raw.get()).or_else(|_| {
+        // Once more, now with the way to the wrong value kept.
+        let json = &mut serde_json::Deserializer::from_str(raw.get());
+        serde_path_to_error::deserialize(json).map_err(|error| {
+            let inner = error.path().to_string();
+            let at = if inner == "." {
+                path.to_owned()
+            } else {
+                join(path, &inner)
+            };
+            let reason = error.inner().to_string();
+            let reason = reason.split(" at line ").next().unwrap_or_default();
+            Error::config(format!("{at}: {reason}"))
+                .with_details(format!("{path} is {}", Excerpt(raw.get())))
+        })
+    })
+}
+
+fn join(path: &str, key: &str) -> String {
+    if path.is_empty() || key.starts_with('[') {
+        format!("{path}{key}")
+    } else {
+        format!("{path}.{key}")
+    }
+}
+
+/// Displays as the text, or the start of it if it is long, in one line.
+pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 200;
+        match self.0.char_indices().nth(MOST) {
+            None => OneLine(self.0.as_bytes()).fmt(f),
+            Some((end, _)) => {
+                OneLine(&self.0.as_bytes()[..end]).fmt(f)?;
+                write!(f, "… ({} bytes)", self.0.len())
+            }
+        }
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.members.len()))?;
+        for (key, value) in &self.members {
+            map.serialize_entry(key, value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Object;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Object { members })
+            }
+        }
+
+        deserializer.deserialize_map(Members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn object(json: &str) -> Object {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn text(object: &Object) -> String {
+        serde_json::to_string(object).unwrap()
+    }
+
+    #[test]
+    fn setting_a_key_leaves_every_other_byte_alone() {
+        let mut it = object(r#"{"z":1e400,"a":{"y":[1.0,  2]},"prevResult":{"old":1},"n":-0.0}"#);
+        it.set("prevResult", &object(r#"{"new":12345678901234567890123}"#));
+        assert_eq!(
+            text(&it),
+            r#"{"z":1e400,"a":{"y":[1.0,  2]},"prevResult":{"new":12345678901234567890123},"n":-0.0}"#
+        );
+    }
+
+    #[test]
+    fn of_a_key_that_occurs_twice_the_last_one_counts() {
+        let mut it = object(r#"{"a":1,"b":2,"a":3}"#);
+        assert_eq!(it.get("a").unwrap().get(), "3");
+        it.set("a", &4);
+        assert_eq!(text(&it), r#"{"a":4,"b":2,"a":4}"#);
+        it.remove("a");
+        assert_eq!(text(&it), r#"{"b":2}"#);
+    }
+
+    #[test]
+    fn an_error_names_the_innermost_key_and_shows_the_value() {
+        let it = object(r#"{"delegates":["a",{"b":5}]}"#);
+        let error = it.read::<Vec<String>>("ipam", "delegates").unwrap_err();
+        assert_eq!(error.code, crate::code::INVALID_CONFIG);
+        assert_eq!(
+            error.msg,
+            "ipam.delegates[1]: invalid type: map, expected a string"
+        );
+        assert_eq!(error.details, r#"ipam.delegates is ["a",{"b":5}]"#);
+        let error = object(r#"{"a":5}"#).read::<String>("", "a").unwrap_err();
+        assert_eq!(error.msg, "a: invalid type: integer `5`, expected a string");
+    }
+
+    #[test]
+    fn null_reads_as_missing() {
+        assert_eq!(object(r#"{"a":null}"#).read::<String>("", "a"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for json in ["[]", "null", "1", "\"a\"", "{", "{\"a\":1}x", ""] {
+            assert!(serde_json::from_str::<Object>(json).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_one_line_of_bounded_length() {
+        assert_eq!(Excerpt("a\nb").to_string(), "a\\nb");
+        assert_eq!(
+            Excerpt(&"x".repeat(1000)).to_string(),
+            format!("{}… (1000 bytes)", "x".repeat(200))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_member_survives_the_setting_of_another(
+            keys in proptest::collection::vec("[a-zä\\\\\"]{0,6}", 0..8),
+            numbers in proptest::collection::vec("-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,5})?", 8),
+        ) {
+            let members: Vec<String> = keys
+                .iter()
+                .zip(&numbers)
+                .map(|(k, n)| format!("{}:{n}", serde_json::to_string(k).unwrap()))
+                .collect();
+            let mut it = object(&format!("{{{}}}", members.join(",")));
+            it.set("prevResult", &1);
+            let expected: Vec<String> =
+                members.iter().cloned().chain(["\"prevResult\":1".to_owned()]).collect();
+            prop_assert_eq!(text(&it), format!("{{{}}}", expected.join(",")));
+        }
+    }
+}
