@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+
+mod interval;
+mod invalid;
+mod pool;
+mod range;
+mod range_set;
+mod reservation;
+mod resolv_conf;
+mod rotation;
+
+pub use interval::Interval;
+pub use invalid::Invalid;
+pub use pool::{Pool, PoolConfig, parse_address};
+pub use range::{Range, RangeConfig};
+pub use range_set::RangeSet;
+pub use reservation::{Holder, LAST_RESERVED_PREFIX, LOCK_FILE, address_of_file};
+pub use resolv_conf::ResolvConf;
+pub use rotation::Candidate;
+
+/// A subnet: an address and the length of its prefix.
+pub use ipnet::IpNet;

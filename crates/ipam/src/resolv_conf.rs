@@ -1,0 +1,60 @@
+//! `resolv.conf`, as far as a CNI result has a place for it.
+
+/// What host-local takes from the file (`dns.go`, `parseResolvConf`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvConf {
+    /// `nameserver` lines.
+    pub nameservers: Vec<String>,
+    /// The last `domain` line.
+    pub domain: String,
+    /// The words of all `search` lines.
+    pub search: Vec<String>,
+    /// The words of all `options` lines.
+    pub options: Vec<String>,
+}
+
+impl ResolvConf {
+    /// Reads the file's content. What isn't understood is passed over, as every
+    /// resolver does.
+    pub fn parse(content: &str) -> Self {
+        let mut it = Self::default();
+        for line in content.lines().map(str::trim) {
+            if line.starts_with(['#', ';']) {
+                continue;
+            }
+            let mut words = line.split_whitespace().map(str::to_owned);
+            let (Some(keyword), Some(value)) = (words.next(), words.next()) else {
+                continue;
+            };
+            match keyword.as_str() {
+                "nameserver" => it.nameservers.push(value),
+                "domain" => it.domain = value,
+                "search" => it.search.extend([value].into_iter().chain(words)),
+                "options" => it.options.extend([value].into_iter().chain(words)),
+                _ => {}
+            }
+        }
+        it
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_four_keywords_are_read_and_the_rest_is_passed_over() {
+        let content = "# comment\n ; another\nnameserver 10.0.0.1 more\n\tnameserver fd00::1\n\
+                       domain a.example\ndomain b.example\nsearch x.example y.example\nsearch z\n\
+                       options ndots:2 rotate\nsortlist 10.0.0.0\nnameserver\n\n";
+        assert_eq!(
+            ResolvConf::parse(content),
+            ResolvConf {
+                nameservers: vec!["10.0.0.1".into(), "fd00::1".into()],
+                domain: "b.example".into(),
+                search: vec!["x.example".into(), "y.example".into(), "z".into()],
+                options: vec!["ndots:2".into(), "rotate".into()],
+            }
+        );
+    }
+}
