@@ -1,0 +1,81 @@
+//! Addresses that a call asks for, in the three ways that host-local knows.
+
+use std::net::IpAddr;
+
+use cni::{Call, Error, NetworkConfig, Object};
+use ipam::parse_address;
+
+/// An address that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The address.
+    pub(crate) ip: IpAddr,
+    /// Where it stands: `args.cni.ips[0]`.
+    pub(crate) source: String,
+}
+
+/// All requests: of `CNI_ARGS`, `args.cni.ips` and `runtimeConfig.ips`; the
+/// order of host-local (`backend/allocator/config.go`). An address that is
+/// asked for twice is asked for once.
+///
+/// # Errors
+///
+/// Code 4 for `CNI_ARGS`, code 7 for the configuration, naming what is no
+/// address.
+pub(crate) fn all(call: &Call<'_>) -> Result<Vec<Request>, Error> {
+    let mut requests: Vec<Request> = Vec::new();
+    let all = of_args(call)?.into_iter().chain(of_config(&call.config)?);
+    for request in all {
+        if requests.iter().all(|earlier| earlier.ip != request.ip) {
+            requests.push(request);
+        }
+    }
+    Ok(requests)
+}
+
+fn of_args(call: &Call<'_>) -> Result<Option<Request>, Error> {
+    let args = call.args()?;
+    args.expect_only(&["IP"])?;
+    args.get("IP")
+        .filter(|text| !text.is_empty())
+        .map(|text| match parse_address(text) {
+            Some(ip) => Ok(Request {
+                ip,
+                source: "CNI_ARGS".to_owned(),
+            }),
+            None => Err(Error::environment(format!(
+                "CNI_ARGS: IP={text:?} is no IP address"
+            ))),
+        })
+        .transpose()
+}
+
+fn of_config(config: &NetworkConfig) -> Result<Vec<Request>, Error> {
+    let args: Option<Object> = config.read("args")?;
+    let cni: Option<Object> = args.map_or(Ok(None), |args| args.read("args", "cni"))?;
+    let runtime: Option<Object> = config.read("runtimeConfig")?;
+    let mut requests = Vec::new();
+    for (section, path) in [(cni, "args.cni"), (runtime, "runtimeConfig")] {
+        let texts: Option<Vec<String>> =
+            section.map_or(Ok(None), |section| section.read(path, "ips"))?;
+        for (i, text) in texts.into_iter().flatten().enumerate() {
+            let source = format!("{path}.ips[{i}]");
+            let ip = parse_address(&text)
+                .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
+            requests.push(Request { ip, source });
+        }
+    }
+    Ok(requests)
+}
+
+/// The error for requests that no pool serves.
+pub(crate) fn unserved(requests: &[Request]) -> Error {
+    let list: Vec<String> = requests
+        .iter()
+        .map(|Request { ip, source }| format!("{source}: {ip}"))
+        .collect();
+    Error::config(format!(
+        "{} is in no range, or in one that serves another request",
+        list.join(", ")
+    ))
+}
