@@ -1,0 +1,181 @@
+//! What the allocator reads: the `ipam` section and the pools that a selector
+//! has put into `prevResult`.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use cni::{Dns, Error, NetworkConfig, NetworkName, Object};
+use ipam::{Interval, IpNet, Pool, PoolConfig, Range, ResolvConf};
+
+use crate::occupancy::Occupancy;
+
+/// Where host-local keeps its reservations by default.
+const DEFAULT_DATA_DIR: &str = "/var/lib/cni/networks";
+
+/// `ipam.dataDir`.
+pub(crate) fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
+    let path: Option<String> = ipam.read("ipam", "dataDir")?;
+    Ok(path
+        .filter(|path| !path.is_empty())
+        .unwrap_or_else(|| DEFAULT_DATA_DIR.to_owned())
+        .into())
+}
+
+/// `ipam.routes`, as they are written.
+///
+/// # Errors
+///
+/// Code 7 for one whose `dst` is no subnet, or whose `gw` is no address.
+pub(crate) fn routes(ipam: &Object) -> Result<Vec<Object>, Error> {
+    let routes: Vec<Object> = ipam.read("ipam", "routes")?.unwrap_or_default();
+    for (i, route) in routes.iter().enumerate() {
+        let path = format!("ipam.routes[{i}]");
+        let dst: String = route
+            .read(&path, "dst")?
+            .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;
+        if dst.parse::<IpNet>().is_err() {
+            return Err(Error::config(format!(
+                "{path}.dst: {dst:?} is no subnet (such as 0.0.0.0/0)"
+            )));
+        }
+        let gw: Option<String> = route.read(&path, "gw")?;
+        if let Some(gw) = gw.filter(|gw| !gw.is_empty() && gw.parse::<std::net::IpAddr>().is_err())
+        {
+            return Err(Error::config(format!("{path}.gw: {gw:?} is no IP address")));
+        }
+    }
+    Ok(routes)
+}
+
+/// What the file says that `ipam.resolvConf` names.
+///
+/// # Errors
+///
+/// Code 5 if it can't be read.
+pub(crate) fn dns(ipam: &Object) -> Result<Option<Dns>, Error> {
+    let path: Option<String> = ipam.read("ipam", "resolvConf")?;
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    let content =
+        fs::read(&path).map_err(|e| Error::io(format_args!("ipam.resolvConf: {path}"), e))?;
+    let ResolvConf {
+        nameservers,
+        domain,
+        search,
+        options,
+    } = ResolvConf::parse(&String::from_utf8_lossy(&content));
+    Ok(Some(Dns::new(nameservers, domain, search, options)))
+}
+
+/// A pool, and the directory in which its reservations are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedPool {
+    pub(crate) pool: Pool,
+    pub(crate) directory: NetworkName,
+}
+
+impl PlacedPool {
+    /// The pool by name, for people.
+    pub(crate) fn describe(&self, index: usize) -> String {
+        match &self.pool.name {
+            Some(name) => format!("pool {name} ({})", self.pool.ranges),
+            None => format!(
+                "pool {index} of network {} ({})",
+                self.directory, self.pool.ranges
+            ),
+        }
+    }
+
+    /// How many of the pool's addresses are reserved.
+    fn reserved(&self, occupancy: &Occupancy) -> u128 {
+        let in_range = |range: &Range| {
+            let addresses = range.addresses();
+            let gateway = Interval::new(range.gateway(), range.gateway());
+            let of_gateway = gateway
+                .filter(|_| addresses.contains(range.gateway()))
+                .map_or(0, |gateway| occupancy.count(gateway));
+            occupancy.count(addresses) - of_gateway
+        };
+        self.pool.ranges.ranges().iter().map(in_range).sum()
+    }
+
+    /// Whether one of the pool's addresses is free.
+    pub(crate) fn has_room(&self, occupancy: &Occupancy) -> bool {
+        self.reserved(occupancy) < self.pool.ranges.capacity()
+    }
+
+    /// The error, of this code, that the pool has no address left.
+    pub(crate) fn exhausted(&self, index: usize, occupancy: &Occupancy, code: u64) -> Error {
+        Error::new(
+            code,
+            format!(
+                "{} has no address left: {} of {} are reserved",
+                self.describe(index),
+                self.reserved(occupancy),
+                self.pool.ranges.capacity()
+            ),
+        )
+    }
+}
+
+/// `prevResult.pools`, each with its directory: of its own name, or of the
+/// network's. `None` if no selector has put any there.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value, for a pool that is wrong or has a name
+/// that can't be a directory's, and for two of one directory that overlap.
+pub(crate) fn pools(config: &NetworkConfig) -> Result<Option<Vec<PlacedPool>>, Error> {
+    let Some(configs) = pool_configs(config)? else {
+        return Ok(None);
+    };
+    let mut pools: Vec<PlacedPool> = Vec::with_capacity(configs.len());
+    for (i, pool) in configs.into_iter().enumerate() {
+        let path = format!("prevResult.pools[{i}]");
+        let directory = directory(config, &pool, &path)?;
+        let pool = Pool::try_from(pool).map_err(|e| Error::config(e.within(&path).to_string()))?;
+        for (j, earlier) in pools.iter().enumerate() {
+            if earlier.directory == directory && earlier.pool.ranges.overlaps(&pool.ranges) {
+                return Err(Error::config(format!(
+                    "{path}: {} overlaps {} of prevResult.pools[{j}]",
+                    pool.ranges, earlier.pool.ranges
+                )));
+            }
+        }
+        pools.push(PlacedPool { pool, directory });
+    }
+    Ok(Some(pools))
+}
+
+/// The directories of `prevResult.pools`, whatever else is wrong with them, and
+/// the network's own: where what is released may lie.
+pub(crate) fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
+    let pools = pool_configs(config).unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the pools, so that addresses are released");
+        None
+    });
+    pools
+        .into_iter()
+        .flatten()
+        .filter_map(|pool| pool.name?.parse().ok())
+        .chain([config.name().clone()])
+        .collect()
+}
+
+fn pool_configs(config: &NetworkConfig) -> Result<Option<Vec<PoolConfig>>, Error> {
+    let Some(raw) = config.raw_prev_result() else {
+        return Ok(None);
+    };
+    cni::read::<Object>("prevResult", raw)?.read("prevResult", "pools")
+}
+
+fn directory(config: &NetworkConfig, pool: &PoolConfig, path: &str) -> Result<NetworkName, Error> {
+    match &pool.name {
+        None => Ok(config.name().clone()),
+        Some(name) => name.parse().map_err(|e| {
+            Error::config(format!("{path}.name: {name:?} can't name a directory: {e}"))
+        }),
+    }
+}
