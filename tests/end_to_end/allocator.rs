@@ -1,0 +1,510 @@
+//! `ipam-da-host-local` by itself: it is handed pools, and keeps files.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+
+use harness::{Call, Sandbox};
+use serde_json::{Value, json};
+
+const ALLOCATOR: &str = "ipam-da-host-local";
+
+/// A configuration that hands these pools to the allocator.
+fn config(sandbox: &Sandbox, pools: &Value) -> Value {
+    let mut config = sandbox.config("1.1.0", &[], &json!({}));
+    config["prevResult"] = json!({"ips": [], "pools": pools});
+    config
+}
+
+fn call(sandbox: &Sandbox, command: &str, container: &str, pools: &Value) -> Call {
+    sandbox
+        .call(ALLOCATOR, command, &config(sandbox, pools))
+        .container(container)
+}
+
+/// The address that the container gets.
+#[track_caller]
+fn add(sandbox: &Sandbox, container: &str, pools: &Value) -> String {
+    call(sandbox, "ADD", container, pools).run().ips().join(" ")
+}
+
+fn gc(sandbox: &Sandbox, network: &str, pools: &Value, valid: &[&str]) -> harness::Output {
+    let mut config = config(sandbox, pools);
+    config["name"] = json!(network);
+    let valid: Vec<Value> = valid
+        .iter()
+        .map(|id| json!({"containerID": id, "ifname": "eth0"}))
+        .collect();
+    config["cni.dev/valid-attachments"] = json!(valid);
+    sandbox.call(ALLOCATOR, "GC", &config).run()
+}
+
+#[test]
+fn addresses_are_given_round_robin() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/29"}]);
+    for (container, ip) in [("a", "10.1.0.2"), ("b", "10.1.0.3"), ("c", "10.1.0.4")] {
+        assert_eq!(add(&sandbox, container, &pools), ip);
+    }
+    call(&sandbox, "DEL", "a", &pools).run().nothing();
+    call(&sandbox, "DEL", "c", &pools).run().nothing();
+    // Not the one that has just become free.
+    for (container, ip) in [
+        ("d", "10.1.0.5"),
+        ("e", "10.1.0.6"),
+        ("f", "10.1.0.2"),
+        ("g", "10.1.0.4"),
+    ] {
+        assert_eq!(add(&sandbox, container, &pools), ip);
+    }
+}
+
+#[test]
+fn the_files_are_those_of_host_local() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
+    assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.2 fd00:1::2");
+    let directory = sandbox.data_dir().join("testnet");
+    let mut files: Vec<(String, String, u32)> = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            (
+                entry.file_name().into_string().unwrap(),
+                fs::read_to_string(entry.path()).unwrap(),
+                entry.metadata().unwrap().permissions().mode() & 0o777,
+            )
+        })
+        .collect();
+    files.sort();
+    let file = |name: &str, content: &str, mode| (name.to_owned(), content.to_owned(), mode);
+    assert_eq!(
+        files,
+        [
+            file("10.1.0.2", "c1\r\neth0", 0o600),
+            file("fd00:1::2", "c1\r\neth0", 0o600),
+            file("last_reserved_ip.0", "10.1.0.2", 0o600),
+            file("last_reserved_ip.1", "fd00:1::2", 0o600),
+            file("lock", "", 0o750),
+        ]
+    );
+}
+
+#[test]
+fn the_answer_is_completed_after_what_was_there() {
+    let sandbox = Sandbox::default();
+    let resolv_conf = sandbox.root().join("resolv.conf");
+    fs::write(
+        &resolv_conf,
+        "nameserver 10.0.0.53\nsearch b.example\noptions rotate\ndomain two\n",
+    )
+    .unwrap();
+    let mut config = config(
+        &sandbox,
+        &json!([{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]),
+    );
+    config["ipam"]["routes"] =
+        json!([{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.1.0.8", "mtu": 1400}]);
+    config["ipam"]["resolvConf"] = json!(resolv_conf);
+    let before = json!({
+        "interfaces": [],
+        "ips": [{"address": "192.0.2.5/24"}],
+        "routes": [{"dst": "192.0.2.0/24"}],
+        "dns": {"nameservers": ["192.0.2.53"], "domain": "one"},
+        "job": 17
+    });
+    for (key, value) in before.as_object().unwrap() {
+        config["prevResult"][key] = value.clone();
+    }
+    assert_eq!(
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result(),
+        json!({
+            "cniVersion": "1.1.0",
+            "interfaces": [],
+            "ips": [
+                {"address": "192.0.2.5/24"},
+                {"address": "10.1.0.1/24", "gateway": "10.1.0.9"}
+            ],
+            "routes": [
+                {"dst": "192.0.2.0/24"},
+                {"dst": "0.0.0.0/0"},
+                {"dst": "10.0.0.0/8", "gw": "10.1.0.8", "mtu": 1400}
+            ],
+            "dns": {
+                "nameservers": ["192.0.2.53", "10.0.0.53"], "domain": "one",
+                "search": ["b.example"], "options": ["rotate"]
+            },
+            "job": 17
+        })
+    );
+}
+
+#[test]
+fn a_second_add_for_the_same_interface_is_refused() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    add(&sandbox, "c1", &pools);
+    let error = call(&sandbox, "ADD", "c1", &pools).run().error();
+    assert_eq!(error["code"], 110);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("c1 eth0 has 10.1.0.2"),
+        "{error}"
+    );
+    // With another address requested, too.
+    let requested = json!([{"subnet": "10.1.0.0/24", "requested-ip": "10.1.0.9"}]);
+    assert_eq!(call(&sandbox, "ADD", "c1", &requested).run().code(), 110);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    // Another interface, or another pool, is another matter.
+    let output = call(&sandbox, "ADD", "c1", &pools)
+        .env("CNI_IFNAME", "eth1")
+        .run();
+    assert_eq!(output.ips(), ["10.1.0.3"]);
+    assert_eq!(
+        add(&sandbox, "c1", &json!([{"subnet": "10.2.0.0/24"}])),
+        "10.2.0.2"
+    );
+}
+
+#[test]
+fn a_requested_address_is_given_or_none() {
+    let sandbox = Sandbox::default();
+    let pools = |ip: &str| json!([{"subnet": "10.1.0.0/24", "requested-ip": ip}]);
+    assert_eq!(add(&sandbox, "c1", &pools("10.1.0.77")), "10.1.0.77");
+    let error = call(&sandbox, "ADD", "c2", &pools("10.1.0.77"))
+        .run()
+        .error();
+    assert_eq!(error["code"], 111);
+    assert!(
+        error["msg"].as_str().unwrap().contains("10.1.0.77"),
+        "{error}"
+    );
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.77"]);
+    // It counts as the last one given.
+    assert_eq!(
+        add(&sandbox, "c2", &json!([{"subnet": "10.1.0.0/24"}])),
+        "10.1.0.78"
+    );
+}
+
+#[test]
+fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
+    let sandbox = Sandbox::default();
+    let pools = json!([
+        {"subnet": "10.1.0.0/24"},
+        {"name": "blue", "ranges": [{"subnet": "10.2.0.0/30"}, {"subnet": "10.3.0.0/30", "gateway": "10.9.9.9"}]}
+    ]);
+    for (container, ips) in [
+        ("a", "10.1.0.2 10.2.0.2"),
+        ("b", "10.1.0.3 10.3.0.1"),
+        ("c", "10.1.0.4 10.3.0.2"),
+    ] {
+        call(&sandbox, "STATUS", "-", &pools).run().nothing();
+        assert_eq!(add(&sandbox, container, &pools), ips);
+    }
+    let error = call(&sandbox, "ADD", "d", &pools).run().error();
+    assert_eq!(error["code"], 11);
+    let told =
+        "pool blue (10.2.0.1-10.2.0.2,10.3.0.1-10.3.0.2) has no address left: 3 of 3 are reserved";
+    assert_eq!(error["msg"], told);
+    assert_eq!(
+        sandbox.reserved("testnet"),
+        ["10.1.0.2", "10.1.0.3", "10.1.0.4"]
+    );
+
+    let error = call(&sandbox, "STATUS", "-", &pools).run().error();
+    assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(told)));
+
+    call(&sandbox, "DEL", "b", &pools).run().nothing();
+    call(&sandbox, "STATUS", "-", &pools).run().nothing();
+    // The refused one took its turn in the first pool.
+    assert_eq!(add(&sandbox, "d", &pools), "10.1.0.6 10.3.0.1");
+}
+
+#[test]
+fn a_pool_whose_gateway_is_reserved_by_somebody_counts_right() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/30"}]);
+    fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
+    fs::write(sandbox.data_dir().join("testnet/10.1.0.1"), "router").unwrap();
+    call(&sandbox, "STATUS", "-", &pools).run().nothing();
+    assert_eq!(add(&sandbox, "a", &pools), "10.1.0.2");
+    assert_eq!(call(&sandbox, "STATUS", "-", &pools).run().code(), 50);
+}
+
+#[test]
+fn check_compares_with_the_files() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
+    add(&sandbox, "c1", &pools);
+    let check = |container: &str, ips: &[&str]| {
+        let mut config = config(&sandbox, &pools);
+        let ips: Vec<Value> = ips.iter().map(|ip| json!({ "address": ip })).collect();
+        config["prevResult"]["ips"] = json!(ips);
+        sandbox
+            .call(ALLOCATOR, "CHECK", &config)
+            .container(container)
+            .run()
+    };
+    check("c1", &["10.1.0.2/24", "fd00:1::2/64"]).nothing();
+    // What lies in no pool is somebody else's.
+    check("c1", &["192.0.2.1/24", "10.1.0.2/24"]).nothing();
+    for (container, ips, word) in [
+        (
+            "c1",
+            &["10.1.0.2/24", "fd00:1::3/64"][..],
+            "fd00:1::3 should be reserved to c1 eth0",
+        ),
+        ("c2", &["10.1.0.2/24"], "is reserved to c1 eth0"),
+        ("c2", &[], "no address is reserved to c2 eth0"),
+    ] {
+        let error = check(container, ips).error();
+        assert_eq!(error["code"], 112);
+        assert!(error["msg"].as_str().unwrap().contains(word), "{error}");
+    }
+    let mut config = config(&sandbox, &pools);
+    config.as_object_mut().unwrap().remove("prevResult");
+    assert_eq!(sandbox.call(ALLOCATOR, "CHECK", &config).run().code(), 7);
+}
+
+#[test]
+fn what_a_crash_left_torn_is_given_out_again() {
+    for torn in ["", "c9\r\n", "\0\0\0"] {
+        let sandbox = Sandbox::default();
+        let pools = json!([{"subnet": "10.1.0.0/24"}]);
+        fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
+        let file = sandbox.data_dir().join("testnet/10.1.0.2");
+        fs::write(&file, torn).unwrap();
+        let output = call(&sandbox, "ADD", "c1", &pools).run();
+        assert_eq!(output.ips(), ["10.1.0.2"], "{torn:?}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "c1\r\neth0");
+        let path = file.to_str().unwrap();
+        assert!(
+            output.stderr.contains("WARN") && output.stderr.contains(path),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn old_reservations_without_an_interface_are_understood() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
+    let file = sandbox.data_dir().join("testnet/10.1.0.2");
+    fs::write(&file, "c1").unwrap();
+    assert_eq!(call(&sandbox, "ADD", "c1", &pools).run().code(), 110);
+    gc(&sandbox, "testnet", &pools, &["c1"]).nothing();
+    assert!(file.exists());
+    call(&sandbox, "DEL", "c1", &pools).run().nothing();
+    assert!(!file.exists());
+    fs::write(&file, "c1").unwrap();
+    gc(&sandbox, "testnet", &pools, &["c2"]).nothing();
+    assert!(!file.exists());
+}
+
+#[test]
+fn an_unreadable_last_reserved_ip_only_loses_the_rotation() {
+    for (content, next) in [
+        ("10.1.0.9", "10.1.0.10"),
+        ("10.1.0.9\n", "10.1.0.10"),
+        ("10.1.0.254", "10.1.0.2"),
+        ("10.99.0.1", "10.1.0.2"),
+        ("", "10.1.0.2"),
+        ("garbage", "10.1.0.2"),
+        ("\u{0}\u{0}", "10.1.0.2"),
+    ] {
+        let sandbox = Sandbox::default();
+        let directory = sandbox.data_dir().join("testnet");
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("last_reserved_ip.0"), content).unwrap();
+        assert_eq!(
+            add(&sandbox, "c1", &json!([{"subnet": "10.1.0.0/24"}])),
+            next,
+            "{content:?}"
+        );
+    }
+}
+
+#[test]
+fn gc_keeps_valid_attachments_and_what_is_no_reservation() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    for container in ["a", "b", "c"] {
+        add(&sandbox, container, &pools);
+    }
+    let directory = sandbox.data_dir().join("testnet");
+    for (name, content) in [
+        ("10.1.0.9", ""),
+        ("10.1.0.10", "garbage of some kind"),
+        ("fd00::1", "x\r\neth0"),
+        ("README", "a\r\neth0"),
+        ("10.1.0", "a\r\neth0"),
+    ] {
+        fs::write(directory.join(name), content).unwrap();
+    }
+    gc(&sandbox, "testnet", &pools, &["b", "unknown"]).nothing();
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);
+    for name in ["README", "10.1.0", "lock", "last_reserved_ip.0"] {
+        assert!(directory.join(name).exists(), "{name}");
+    }
+    // An empty list: none is valid.
+    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+/// Networks `red` and `green` share the pool `blue`.
+mod a_pool_that_networks_share {
+    use super::*;
+
+    fn pools() -> Value {
+        json!([{"name": "blue", "subnet": "10.1.0.0/24"}])
+    }
+
+    fn of(sandbox: &Sandbox, command: &str, network: &str, container: &str, pools: &Value) -> Call {
+        let mut config = config(sandbox, pools);
+        config["name"] = json!(network);
+        sandbox
+            .call(ALLOCATOR, command, &config)
+            .container(container)
+    }
+
+    fn add_to(sandbox: &Sandbox, network: &str, container: &str) -> Vec<String> {
+        of(sandbox, "ADD", network, container, &pools()).run().ips()
+    }
+
+    /// All that is in the pool's directory and below.
+    fn files(sandbox: &Sandbox) -> Vec<String> {
+        let output = std::process::Command::new("find")
+            .args([".", "-name", "[0-9]*", "-printf", "%P\n"])
+            .current_dir(sandbox.data_dir())
+            .output()
+            .unwrap();
+        let mut files: Vec<String> = String::from_utf8(output.stdout)
+            .unwrap()
+            .lines()
+            .map(Into::into)
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn gives_each_network_other_addresses() {
+        let sandbox = Sandbox::default();
+        assert_eq!(add_to(&sandbox, "red", "r"), ["10.1.0.2"]);
+        assert_eq!(add_to(&sandbox, "green", "g"), ["10.1.0.3"]);
+        assert_eq!(
+            files(&sandbox),
+            [
+                "blue/10.1.0.2",
+                "blue/10.1.0.3",
+                "blue/by-network/green/10.1.0.3",
+                "blue/by-network/red/10.1.0.2"
+            ]
+        );
+    }
+
+    #[test]
+    fn is_collected_for_each_network_by_itself() {
+        let sandbox = Sandbox::default();
+        add_to(&sandbox, "red", "r1");
+        add_to(&sandbox, "red", "r2");
+        add_to(&sandbox, "green", "g");
+        // One of the network that is named like the pool.
+        add_to(&sandbox, "blue", "b");
+        gc(&sandbox, "red", &pools(), &["r2"]).nothing();
+        assert_eq!(
+            sandbox.reserved("blue"),
+            ["10.1.0.3", "10.1.0.4", "10.1.0.5"]
+        );
+        gc(&sandbox, "blue", &pools(), &[]).nothing();
+        assert_eq!(sandbox.reserved("blue"), ["10.1.0.3", "10.1.0.4"]);
+        // Without anybody saying the pools.
+        gc(&sandbox, "green", &json!(null), &[]).nothing();
+        gc(&sandbox, "red", &json!(null), &[]).nothing();
+        assert!(files(&sandbox).is_empty());
+    }
+
+    #[test]
+    fn is_released_from_without_a_selector_that_says_the_pool() {
+        let sandbox = Sandbox::default();
+        add_to(&sandbox, "red", "c");
+        add_to(&sandbox, "green", "c2");
+        of(&sandbox, "CHECK", "red", "c", &json!(null))
+            .run()
+            .nothing();
+        assert_eq!(
+            of(&sandbox, "CHECK", "green", "c", &json!(null))
+                .run()
+                .code(),
+            112
+        );
+        of(&sandbox, "DEL", "green", "c", &json!(null))
+            .run()
+            .nothing();
+        assert_eq!(sandbox.reserved("blue"), ["10.1.0.2", "10.1.0.3"]);
+        of(&sandbox, "DEL", "red", "c", &json!(null))
+            .run()
+            .nothing();
+        assert_eq!(
+            files(&sandbox),
+            ["blue/10.1.0.3", "blue/by-network/green/10.1.0.3"]
+        );
+    }
+
+    #[test]
+    fn is_cleared_of_claims_that_a_killed_process_left() {
+        let sandbox = Sandbox::default();
+        add_to(&sandbox, "red", "c");
+        // Killed between the claim and the reservation, or between their ends.
+        let claim = sandbox.data_dir().join("blue/by-network/red/10.1.0.9");
+        fs::write(&claim, "killed\r\neth0").unwrap();
+        // An address that another has been given since.
+        let claim = sandbox.data_dir().join("blue/by-network/red/10.1.0.2");
+        fs::remove_file(&claim).unwrap();
+        fs::write(&claim, "killed\r\neth0").unwrap();
+        gc(&sandbox, "red", &pools(), &[]).nothing();
+        assert_eq!(files(&sandbox), ["blue/10.1.0.2"]);
+        // What nobody claims is still released by a DEL.
+        of(&sandbox, "DEL", "red", "c", &pools()).run().nothing();
+        assert!(files(&sandbox).is_empty());
+    }
+}
+
+#[test]
+fn concurrent_adds_give_different_addresses() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"name": "blue", "subnet": "10.2.0.0/24"}]);
+    let reversed = json!([{"name": "blue", "subnet": "10.2.0.0/24"}, {"subnet": "10.1.0.0/24"}]);
+    let mut ips: Vec<String> = thread::scope(|scope| {
+        let adds: Vec<_> = (0..32)
+            .map(|i| {
+                let pools = if i % 2 == 0 { &pools } else { &reversed };
+                let call = call(&sandbox, "ADD", &format!("c{i}"), pools);
+                scope.spawn(move || call.run().ips())
+            })
+            .collect();
+        adds.into_iter()
+            .flat_map(|add| add.join().unwrap())
+            .collect()
+    });
+    assert_eq!(ips.len(), 64);
+    ips.sort();
+    ips.dedup();
+    assert_eq!(ips.len(), 64);
+}
+
+#[test]
+fn a_reservation_that_cant_be_read_is_left_alone() {
+    let sandbox = Sandbox::default();
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    let directory = sandbox.data_dir().join("testnet/10.1.0.2");
+    fs::create_dir_all(&directory).unwrap();
+    assert_eq!(add(&sandbox, "c1", &pools), "10.1.0.3");
+    gc(&sandbox, "testnet", &pools, &[]).nothing();
+    assert!(directory.exists());
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+}

@@ -1,0 +1,151 @@
+//! The two flavours: what goes to stderr, and what to the log.
+
+use std::fs;
+
+use harness::{Flavour, Node, Output, Sandbox, needs};
+use serde_json::{Value, json};
+
+fn sandbox(flavour: Flavour) -> (Sandbox, Value) {
+    let sandbox = Sandbox::new(flavour).with_script(
+        "complains",
+        "echo the fan is loud >&2; echo and hot >&2; echo '{\"ips\":[]}'",
+    );
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["complains", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &ipam);
+    (sandbox, config)
+}
+
+fn add(sandbox: &Sandbox, config: &Value) -> Output {
+    sandbox
+        .call("ipam-delegated", "ADD", config)
+        .container("the-container")
+        .run()
+}
+
+fn log(sandbox: &Sandbox, plugin: &str) -> String {
+    let path = sandbox.log_dir().join(format!("{plugin}.log"));
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn the_normal_flavour_says_nothing_when_all_is_well_and_keeps_no_log() {
+    let (sandbox, config) = sandbox(Flavour::Normal);
+    let output = add(&sandbox, &config);
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert_eq!(output.stderr, "the fan is loud\nand hot\n");
+    assert!(!sandbox.log_dir().exists());
+}
+
+#[test]
+fn the_verbose_flavour_answers_alike_and_logs_everything() {
+    let (sandbox, config) = sandbox(Flavour::Verbose);
+    let output = add(&sandbox, &config);
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert_eq!(output.stderr, "the fan is loud\nand hot\n");
+
+    for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+        let log = log(&sandbox, plugin);
+        let first = log.lines().next().unwrap();
+        assert!(first.contains("starting"), "{first}");
+        assert!(
+            first.contains(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION"))),
+            "{first}"
+        );
+        // One attachment's lines can be picked out: all but the first are the
+        // call's, and each of them is one line.
+        for line in log.lines().skip(1) {
+            assert!(line.contains("DEBUG"), "{line}");
+            for tag in [
+                "command=ADD",
+                "network=testnet",
+                "container=the-container",
+                "ifname=eth0",
+            ] {
+                assert!(line.contains(tag), "{line}");
+            }
+        }
+    }
+    let log = log(&sandbox, "ipam-delegated");
+    let input = serde_json::to_string(&config).unwrap();
+    let path = sandbox.plugins().join("ipam-ds-ranges");
+    for said in [
+        // The call, and each delegate's path, input, output, status and time.
+        format!("called input={input}"),
+        format!("executable={} input=", path.display()),
+        "delegate=complains command=ADD status=exit status: 0 milliseconds=".to_owned(),
+        r#"output={"ips":[]}"#.to_owned(),
+        r#""dns":{},"pools":[{"ranges":[{"subnet":"10.1.0.0/24"}]}]}"#.to_owned(),
+        // A third party's stderr.
+        "the delegate writes to stderr stderr=the fan is loud".to_owned(),
+        "and hot".to_owned(),
+        "succeeded output={".to_owned(),
+    ] {
+        assert!(log.contains(&said), "{said}\n{log}");
+    }
+}
+
+#[test]
+fn errors_and_warnings_go_to_stderr_in_both() {
+    for flavour in [Flavour::Normal, Flavour::Verbose] {
+        let (sandbox, mut config) = sandbox(flavour);
+        config["ipam"]["ranges"] = json!([[{"subnet": "10.1.0.0/31"}]]);
+        let output = add(&sandbox, &config);
+        assert_eq!(output.code(), 7);
+        let line = output.stderr.lines().last().unwrap();
+        for word in ["ERROR", "container=the-container", "10.1.0.0/31"] {
+            assert!(line.contains(word), "{output:?}");
+        }
+        assert!(!output.stderr.contains("DEBUG"), "{output:?}");
+        if flavour == Flavour::Verbose {
+            for plugin in ["ipam-delegated", "ipam-ds-ranges"] {
+                assert!(log(&sandbox, plugin).contains("ERROR"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_log_that_cant_be_written_never_fails_a_call() {
+    let (sandbox, config) = sandbox(Flavour::Verbose);
+    fs::write(sandbox.log_dir(), "a file where the folder should be").unwrap();
+    let output = add(&sandbox, &config);
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(
+        output.stderr.contains("the log file can't be written"),
+        "{output:?}"
+    );
+    // A log that no more fits into.
+    let output = sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .env("IPAM_DELEGATED_LOG_DIR", full_device(&sandbox))
+        .run();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// A folder in which the log is `/dev/full`.
+fn full_device(sandbox: &Sandbox) -> std::path::PathBuf {
+    let folder = sandbox.root().join("full");
+    fs::create_dir(&folder).unwrap();
+    for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+        let log = folder.join(format!("{plugin}.log"));
+        std::os::unix::fs::symlink("/dev/full", log).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn the_log_is_in_var_log_cni_by_default() {
+    needs!("root");
+    let (sandbox, config) = sandbox(Flavour::Verbose);
+    let node = Node::new();
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .without("IPAM_DELEGATED_LOG_DIR")
+        .run_on(&node)
+        .result();
+    assert_eq!(
+        node.sh("ls /var/log/cni"),
+        "ipam-da-host-local.log\nipam-delegated.log\nipam-ds-ranges.log\n"
+    );
+}

@@ -1,0 +1,133 @@
+//! The reference `bridge` as the main plugin, with `ipam-delegated` and our two
+//! delegates as its IPAM, between network namespaces of the test's own.
+
+use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use serde_json::{Value, json};
+
+struct Network {
+    node: Node,
+    sandbox: Sandbox,
+    config: Value,
+}
+
+impl Network {
+    fn new(ranges: &Value) -> Self {
+        let node = Node::new();
+        node.sh("ip netns add c1; ip netns add c2");
+        let sandbox = Sandbox::default();
+        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+        let mut config = sandbox.config("1.0.0", &delegates, &json!({ "ranges": ranges }));
+        config["bridge"] = json!("br0");
+        config["isGateway"] = json!(true);
+        Self {
+            node,
+            sandbox,
+            config,
+        }
+    }
+
+    /// A call of `bridge` for a container, as a runtime makes it.
+    fn call(&self, command: &str, container: &str, prev_result: Option<&Value>) -> harness::Output {
+        let mut config = self.config.clone();
+        if let Some(prev_result) = prev_result {
+            config["prevResult"] = prev_result.clone();
+        }
+        let path =
+            std::env::join_paths([self.sandbox.plugins().as_path(), REFERENCE_PLUGINS.as_ref()]);
+        Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", container)
+            .env("CNI_NETNS", format!("/run/netns/{container}"))
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", path.unwrap())
+            .stdin(serde_json::to_vec(&config).unwrap())
+            .run_on(&self.node)
+    }
+
+    fn reservations(&self) -> Vec<(String, String)> {
+        self.sandbox.reservations("testnet")
+    }
+
+    #[track_caller]
+    fn pings(&self, from: &str, to: &str) {
+        self.node
+            .sh(&format!("ip netns exec {from} ping -c 1 -W 5 {to}"));
+    }
+}
+
+fn held(ip: &str, container: &str) -> (String, String) {
+    (ip.to_owned(), format!("{container}\r\neth0"))
+}
+
+#[test]
+fn two_containers_get_addresses_ping_each_other_and_give_them_back() {
+    needs!("root", "bridge");
+    let network = Network::new(&json!([[{"subnet": "10.1.0.0/24"}]]));
+    let c1 = network.call("ADD", "c1", None).result();
+    assert_eq!(answer_of(&c1), ["10.1.0.2"]);
+    assert_eq!(network.reservations(), [held("10.1.0.2", "c1")]);
+    let c2 = network.call("ADD", "c2", None).result();
+    assert_eq!(answer_of(&c2), ["10.1.0.3"]);
+    assert_eq!(
+        network.reservations(),
+        [held("10.1.0.2", "c1"), held("10.1.0.3", "c2")]
+    );
+    network.pings("c1", "10.1.0.3");
+    network.pings("c2", "10.1.0.2");
+    network.pings("c1", "10.1.0.1");
+
+    network.call("CHECK", "c1", Some(&c1)).nothing();
+
+    network.call("DEL", "c1", Some(&c1)).nothing();
+    assert_eq!(network.reservations(), [held("10.1.0.3", "c2")]);
+    // The reservation is gone, and CHECK says so.
+    let error = network.call("CHECK", "c1", Some(&c1)).error();
+    assert!(
+        error["msg"].as_str().unwrap().contains("10.1.0.2"),
+        "{error}"
+    );
+    network.call("DEL", "c2", Some(&c2)).nothing();
+    assert!(network.reservations().is_empty());
+}
+
+#[test]
+fn two_containers_of_two_families() {
+    needs!("root", "bridge");
+    let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}]]);
+    let network = Network::new(&ranges);
+    let c1 = network.call("ADD", "c1", None).result();
+    assert_eq!(answer_of(&c1), ["10.1.0.2", "fd00:1::2"]);
+    assert_eq!(
+        network.reservations(),
+        [held("10.1.0.2", "c1"), held("fd00:1::2", "c1")]
+    );
+    let c2 = network.call("ADD", "c2", None).result();
+    assert_eq!(answer_of(&c2), ["10.1.0.3", "fd00:1::3"]);
+    assert_eq!(network.reservations().len(), 4);
+    network.pings("c1", "10.1.0.3");
+    network.pings("c1", "fd00:1::3");
+    network.pings("c2", "fd00:1::2");
+    network.call("CHECK", "c2", Some(&c2)).nothing();
+    network.call("DEL", "c2", Some(&c2)).nothing();
+    assert_eq!(
+        network.reservations(),
+        [held("10.1.0.2", "c1"), held("fd00:1::2", "c1")]
+    );
+    network.call("DEL", "c1", Some(&c1)).nothing();
+    assert!(network.reservations().is_empty());
+}
+
+#[test]
+fn a_full_pool_fails_the_main_plugin_with_our_error() {
+    needs!("root", "bridge");
+    let network = Network::new(&json!([[{"subnet": "10.1.0.0/30"}]]));
+    network.call("ADD", "c1", None).result();
+    let error = network.call("ADD", "c2", None).error();
+    assert_eq!(error["code"], 11);
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.contains("ipam-da-host-local") && msg.contains("no address left: 1 of 1"),
+        "{error}"
+    );
+    assert_eq!(network.reservations(), [held("10.1.0.2", "c1")]);
+}

@@ -1,0 +1,12 @@
+//! What the end-to-end tests stand on: folders of their own with the plugins
+//! in them, calls of the real executables, network namespaces.
+
+mod node;
+mod reference;
+mod run;
+mod sandbox;
+
+pub use node::Node;
+pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, missing, reference, skip};
+pub use run::{Call, Output, answer_of};
+pub use sandbox::{Flavour, Sandbox, repository};

@@ -1,0 +1,168 @@
+//! Calls of executables, and what came of them.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+
+use serde_json::Value;
+
+use crate::Node;
+
+/// A call that is being put together. Nothing of the environment of the tests
+/// reaches it but `PATH`.
+#[derive(Clone)]
+pub struct Call {
+    executable: PathBuf,
+    env: BTreeMap<OsString, OsString>,
+    stdin: Vec<u8>,
+}
+
+impl Call {
+    /// A call of this executable without `CNI_` variables and with an empty
+    /// stdin.
+    pub fn new(executable: PathBuf) -> Self {
+        let env = std::env::var_os("PATH").map(|path| ("PATH".into(), path));
+        Self {
+            executable,
+            env: env.into_iter().collect(),
+            stdin: Vec::new(),
+        }
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.insert(name.into(), value.as_ref().to_owned());
+        self
+    }
+
+    /// Takes a variable away.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        self.env.remove(OsStr::new(name));
+        self
+    }
+
+    /// For this container.
+    #[must_use]
+    pub fn container(self, id: &str) -> Self {
+        self.env("CNI_CONTAINERID", id)
+    }
+
+    /// Sets what is on stdin.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    /// Runs it to its end.
+    pub fn run(self) -> Output {
+        let command = Command::new(&self.executable);
+        self.run_as(command)
+    }
+
+    /// Runs it to its end on a node of the test's own.
+    pub fn run_on(self, node: &Node) -> Output {
+        let command = node.command(self.executable.to_str().unwrap());
+        self.run_as(command)
+    }
+
+    fn run_as(self, mut command: Command) -> Output {
+        let mut child = command
+            .env_clear()
+            .envs(&self.env)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", self.executable.display()));
+        let mut stdin = child.stdin.take().unwrap();
+        let bytes = self.stdin;
+        // It may print before it has read all, or not read at all.
+        let writer = std::thread::spawn(move || {
+            let _ = stdin.write_all(&bytes);
+        });
+        let output = child.wait_with_output().unwrap();
+        writer.join().unwrap();
+        Output {
+            status: output.status,
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// All of its stdout.
+    pub stdout: String,
+    /// All of its stderr.
+    pub stderr: String,
+}
+
+impl Output {
+    /// The result of a call that succeeded.
+    ///
+    /// # Panics
+    ///
+    /// Where it failed, or printed no JSON.
+    #[track_caller]
+    pub fn result(&self) -> Value {
+        assert!(self.status.success(), "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"))
+    }
+
+    /// Checks that the call succeeded and printed nothing.
+    ///
+    /// # Panics
+    ///
+    /// Where it isn't so.
+    #[track_caller]
+    pub fn nothing(&self) {
+        assert!(self.status.success() && self.stdout.is_empty(), "{self:?}");
+    }
+
+    /// The CNI error of a call that failed.
+    ///
+    /// # Panics
+    ///
+    /// Where it succeeded, or printed no CNI error.
+    #[track_caller]
+    pub fn error(&self) -> Value {
+        assert_eq!(self.status.code(), Some(1), "{self:?}");
+        let error: Value =
+            serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {self:?}"));
+        assert!(error["msg"].is_string(), "{error}");
+        error
+    }
+
+    /// The code of the CNI error of a call that failed.
+    #[track_caller]
+    pub fn code(&self) -> u64 {
+        self.error()["code"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{self:?}"))
+    }
+
+    /// The addresses of the result of a call that succeeded, without prefixes.
+    #[track_caller]
+    pub fn ips(&self) -> Vec<String> {
+        answer_of(&self.result())
+    }
+}
+
+/// The addresses in a result, without prefixes.
+pub fn answer_of(result: &Value) -> Vec<String> {
+    let ips = result["ips"].as_array().into_iter().flatten();
+    ips.map(|ip| {
+        let address = ip["address"].as_str().unwrap();
+        address.split('/').next().unwrap().to_owned()
+    })
+    .collect()
+}

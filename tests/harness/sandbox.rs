@@ -1,0 +1,178 @@
+//! A test's own folders: plugins, reservations, logs.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Call, reference};
+
+/// Which of the two builds of our plugins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Warnings and errors to stderr.
+    Normal,
+    /// Everything to a file, too.
+    Verbose,
+}
+
+impl Flavour {
+    /// The folder with the executables. `cargo xtask test` builds them.
+    fn folder(self) -> PathBuf {
+        let (variable, default) = match self {
+            Self::Normal => ("IPAM_DELEGATED_PLUGINS", "target/debug"),
+            Self::Verbose => ("IPAM_DELEGATED_VERBOSE_PLUGINS", "target/verbose/debug"),
+        };
+        std::env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from)
+    }
+}
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the tests are a folder of the repository")
+        .to_owned()
+}
+
+/// Folders that exist as long as this does.
+pub struct Sandbox {
+    root: TempDir,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new(Flavour::Normal)
+    }
+}
+
+impl Sandbox {
+    /// A sandbox with our plugins.
+    ///
+    /// # Panics
+    ///
+    /// Where they aren't built.
+    pub fn new(flavour: Flavour) -> Self {
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-test-")
+            .tempdir()
+            .unwrap();
+        let it = Self { root };
+        fs::create_dir(it.plugins()).unwrap();
+        for name in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+            let executable = flavour.folder().join(name);
+            assert!(
+                executable.exists(),
+                "{} is not built; run the tests with: cargo xtask test",
+                executable.display()
+            );
+            symlink(executable, it.plugins().join(name)).unwrap();
+        }
+        it
+    }
+
+    /// The folder of it all.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// What is `CNI_PATH` by default.
+    pub fn plugins(&self) -> PathBuf {
+        self.root().join("plugins")
+    }
+
+    /// What `dataDir` is in [`Self::config`].
+    pub fn data_dir(&self) -> PathBuf {
+        self.root().join("networks")
+    }
+
+    /// Where the verbose flavour logs.
+    pub fn log_dir(&self) -> PathBuf {
+        self.root().join("log")
+    }
+
+    /// Puts one of Debian's reference plugins in, where it is installed.
+    #[must_use]
+    pub fn with_reference(self, name: &str) -> Self {
+        if let Some(executable) = reference(name) {
+            symlink(executable, self.plugins().join(name)).unwrap();
+        }
+        self
+    }
+
+    /// Puts a delegate of `testdata/delegates` in.
+    #[must_use]
+    pub fn with_testdata(self, name: &str) -> Self {
+        let script = repository().join("testdata/delegates").join(name);
+        symlink(script, self.plugins().join(name)).unwrap();
+        self
+    }
+
+    /// Puts a delegate in whose body is this shell script. Its first argument
+    /// is the command; its stdin is the configuration.
+    #[must_use]
+    pub fn with_script(self, name: &str, body: &str) -> Self {
+        self.write_executable(name, &format!("#!/bin/sh\nset -u\n{body}\n"));
+        self
+    }
+
+    /// Writes an executable file among the plugins.
+    pub fn write_executable(&self, name: &str, content: &str) {
+        let path = self.plugins().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// A configuration for `ipam-delegated` with these delegates, with its
+    /// `dataDir` in here, and with the further keys of `ipam`.
+    pub fn config(&self, version: &str, delegates: &[&str], ipam: &Value) -> Value {
+        let mut all = json!({
+            "type": "ipam-delegated",
+            "delegates": delegates,
+            "dataDir": self.data_dir(),
+        });
+        let keys = all.as_object_mut().unwrap();
+        keys.extend(ipam.as_object().unwrap().clone());
+        json!({"cniVersion": version, "name": "testnet", "type": "bridge", "ipam": all})
+    }
+
+    /// A call of one of the plugins.
+    pub fn call(&self, plugin: &str, command: &str, config: &Value) -> Call {
+        Call::new(self.plugins().join(plugin))
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", "c1")
+            .env("CNI_NETNS", "/run/netns/c1")
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", self.plugins())
+            .env("IPAM_DELEGATED_LOG_DIR", self.log_dir())
+            .stdin(serde_json::to_vec(config).unwrap())
+    }
+
+    /// The files in the directory of reservations of this name, with their
+    /// content, in order; what isn't a reservation excepted.
+    pub fn reservations(&self, network: &str) -> Vec<(String, String)> {
+        let Ok(entries) = fs::read_dir(self.data_dir().join(network)) else {
+            return Vec::new();
+        };
+        let mut all: Vec<(String, String)> = entries
+            .filter_map(|entry| {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                name.parse::<std::net::IpAddr>().ok()?;
+                let path = self.data_dir().join(network).join(&name);
+                Some((name, fs::read_to_string(path).unwrap_or_default()))
+            })
+            .collect();
+        all.sort();
+        all
+    }
+
+    /// The addresses that are reserved, in order.
+    pub fn reserved(&self, network: &str) -> Vec<String> {
+        self.reservations(network)
+            .into_iter()
+            .map(|(ip, _)| ip)
+            .collect()
+    }
+}
