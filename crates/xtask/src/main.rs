@@ -1,0 +1,58 @@
+//! What a developer runs: `cargo xtask demo`, `cargo xtask test`,
+//! `cargo xtask install DIR`.
+
+mod cargo;
+mod demo;
+mod install;
+mod recorder;
+mod test;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// The project's tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Show the chain at work: two containers, from ADD to GC.
+    ///
+    /// State is kept in a temporary folder, and no root is needed. As root, and
+    /// where the reference plugin `bridge` is installed, the containers are
+    /// network namespaces, which ping each other.
+    Demo,
+    /// Run all checks: formatting, lints, documentation, tests.
+    ///
+    /// As root on Debian, the packages that the end-to-end tests need are
+    /// installed. Otherwise they are named, and the tests that need them are
+    /// left out.
+    Test,
+    /// Build every plugin in release mode, and put it into a folder.
+    ///
+    /// Each file is replaced in one step, so that this can be done under running
+    /// containers.
+    Install {
+        /// The folder, such as /opt/cni/bin; made if it isn't there.
+        dir: PathBuf,
+        /// The flavour that logs at debug level to /var/log/cni.
+        #[arg(long)]
+        verbose_flavour: bool,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Arguments::parse().task {
+        Task::Demo => demo::run(),
+        Task::Test => test::run(),
+        Task::Install {
+            dir,
+            verbose_flavour,
+        } => install::run(&dir, verbose_flavour),
+    }
+}

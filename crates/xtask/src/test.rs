@@ -1,0 +1,123 @@
+//! `cargo xtask test`: every check that the project has.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use harness::{DNSMASQ, is_root};
+
+use crate::cargo::{self, Flavour, cargo, shown};
+
+/// What the end-to-end tests need, and the Debian package that has it.
+const NEEDED: [(&str, &str); 4] = [
+    ("bridge", "containernetworking-plugins"),
+    (DNSMASQ, "dnsmasq-base"),
+    ("/sbin/ip", "iproute2"),
+    ("/bin/ping", "iputils-ping"),
+];
+
+pub(crate) fn run() -> Result<()> {
+    let started = Instant::now();
+    step(&mut cargo(&["fmt", "--all", "--check"]))?;
+    for features in [&[][..], &["--features", "verbose"]] {
+        let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
+        let deny = ["--", "--deny", "warnings"];
+        step(&mut cargo(&[&lints, features, &deny].concat()))?;
+    }
+    let mut docs = cargo(&[
+        "doc",
+        "--quiet",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ]);
+    step(docs.env("RUSTDOCFLAGS", "--deny warnings"))?;
+    install_what_is_needed()?;
+    tests()?;
+    println!(
+        "\nAll checks passed in {} seconds.",
+        started.elapsed().as_secs()
+    );
+    Ok(())
+}
+
+fn step(command: &mut Command) -> Result<()> {
+    println!("\n== {}", shown(command));
+    cargo::run(command)
+}
+
+/// Unit, property and end-to-end tests, and the examples of the documentation.
+fn tests() -> Result<()> {
+    println!("\n== building the plugins in both flavours");
+    let normal = Flavour::Normal.build("dev")?;
+    let verbose = Flavour::Verbose.build("dev")?;
+    let left_out = Flavour::Normal.target_dir().join("left-out");
+    // Of an earlier run.
+    let _ = fs::remove_file(&left_out);
+    let mut tests = if has_nextest() {
+        cargo(&[
+            "nextest",
+            "run",
+            "--workspace",
+            "--no-fail-fast",
+            "--status-level",
+            "fail",
+        ])
+    } else {
+        cargo(&[
+            "test",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--no-fail-fast",
+        ])
+    };
+    tests
+        .env("IPAM_DELEGATED_PLUGINS", normal)
+        .env("IPAM_DELEGATED_VERBOSE_PLUGINS", verbose)
+        .env("IPAM_DELEGATED_LEFT_OUT", &left_out);
+    let passed = step(&mut tests);
+    if let Ok(lines) = fs::read_to_string(&left_out) {
+        println!("\nWhat this machine can't run:\n{lines}");
+    }
+    passed?;
+    step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
+}
+
+fn has_nextest() -> bool {
+    let mut version = cargo(&["nextest", "--version"]);
+    let status = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn install_what_is_needed() -> Result<()> {
+    let mut packages: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(what, _)| harness::missing(what).is_some())
+        .map(|(_, package)| *package)
+        .collect();
+    packages.dedup();
+    if !is_root() {
+        println!(
+            "\nNot run by root: tests in network namespaces are left out, and are named at the end."
+        );
+    }
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let list = packages.join(" ");
+    if is_root() && Path::new("/usr/bin/apt-get").exists() {
+        step(Command::new("apt-get").args(["--quiet=2", "update"]))?;
+        let mut install = Command::new("apt-get");
+        install
+            .args(["--quiet=2", "install", "--yes", "--no-install-recommends"])
+            .args(&packages)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        step(&mut install).with_context(|| format!("the tests need Debian's {list}"))
+    } else {
+        println!("\nTests that need Debian's {list} are left out, and are named at the end.");
+        Ok(())
+    }
+}
