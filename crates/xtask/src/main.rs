@@ -8,6 +8,7 @@ mod recorder;
 mod test;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -46,13 +47,20 @@ enum Task {
     },
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Install {
             dir,
             verbose_flavour,
         } => install::run(&dir, verbose_flavour),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -53,6 +53,13 @@ fn tests() -> Result<()> {
     println!("\n== building the plugins in both flavours");
     let normal = Flavour::Normal.build("dev")?;
     let verbose = Flavour::Verbose.build("dev")?;
+    cargo::run(&mut cargo(&[
+        "build",
+        "--quiet",
+        "--package",
+        "cni",
+        "--examples",
+    ]))?;
     let left_out = Flavour::Normal.target_dir().join("left-out");
     // Of an earlier run.
     let _ = fs::remove_file(&left_out);
