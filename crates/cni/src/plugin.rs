@@ -1,5 +1,7 @@
 //! What a plugin is: five commands and a name.
 
+use std::ffi::OsString;
+
 use crate::{
     Args, Attachment, Environment, Error, IpamResult, NetworkConfig, Printed, SearchPath, call,
 };
@@ -58,6 +60,18 @@ pub struct About {
     pub summary: &'static str,
 }
 
+/// The [`About`] of the crate that it is written in.
+#[macro_export]
+macro_rules! about {
+    () => {
+        $crate::About {
+            name: env!("CARGO_PKG_NAME"),
+            version: env!("CARGO_PKG_VERSION"),
+            summary: env!("CARGO_PKG_DESCRIPTION"),
+        }
+    };
+}
+
 /// What a plugin is called with, besides the attachment.
 pub struct Call<'a> {
     /// The network configuration.
@@ -81,6 +95,11 @@ impl<'a> Call<'a> {
     /// Code 4 if it is malformed.
     pub fn args(&self) -> Result<Args, Error> {
         call::args(self.environment)
+    }
+
+    /// A variable that isn't CNI's.
+    pub fn variable(&self, name: &str) -> Option<OsString> {
+        (self.environment)(name)
     }
 
     /// `CNI_PATH`, for a plugin that has delegates.

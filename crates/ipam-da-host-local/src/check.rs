@@ -2,16 +2,18 @@
 
 use std::net::IpAddr;
 
-use cni::{Attachment, Error, NetworkConfig, NetworkName, code};
+use cni::{Attachment, Call, Error, NetworkName, code};
 use ipam::Holder;
 
 use crate::config;
 use crate::directory::{self, Directory};
+use crate::storage::Storage;
 
 /// Verifies that every address of `prevResult` that lies in a pool is reserved
 /// to the attachment, and that the attachment holds one at all.
-pub(crate) fn check(attachment: &Attachment, config: &NetworkConfig) -> Result<(), Error> {
-    let data_dir = config::data_dir(&config.ipam()?)?;
+pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
+    let config = &call.config;
+    let storage = Storage::read(call, &config.ipam()?)?;
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
@@ -25,9 +27,8 @@ pub(crate) fn check(attachment: &Attachment, config: &NetworkConfig) -> Result<(
             Some((ip, &placed.directory))
         })
         .collect();
-    let existing = |name| Directory::existing(&data_dir, name, config.name());
     for (ip, name) in &in_pools {
-        let holder = match existing(name)? {
+        let holder = match Directory::existing(&storage, name)? {
             Some(directory) => directory.holder(*ip)?,
             None => None,
         };
@@ -44,10 +45,10 @@ pub(crate) fn check(attachment: &Attachment, config: &NetworkConfig) -> Result<(
     // What host-local's CHECK asks for. So it is without a selector that says
     // the pools on CHECK, too.
     let mut names = config::directories(config);
-    names.extend(directory::claimed_by(&data_dir, config.name()));
+    names.extend(directory::claimed_by(&storage));
     for name in &names {
-        if let Some(directory) = existing(name)?
-            && !directory.held_by(attachment)?.is_empty()
+        if let Some(mut directory) = Directory::existing(&storage, name)?
+            && !directory.held_by(attachment, &[])?.is_empty()
         {
             return Ok(());
         }

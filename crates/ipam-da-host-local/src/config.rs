@@ -3,24 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 
 use cni::{Dns, Error, NetworkConfig, NetworkName, Object};
-use ipam::{Interval, IpNet, Pool, PoolConfig, Range, ResolvConf};
-
-use crate::occupancy::Occupancy;
-
-/// Where host-local keeps its reservations by default.
-const DEFAULT_DATA_DIR: &str = "/var/lib/cni/networks";
-
-/// `ipam.dataDir`.
-pub(crate) fn data_dir(ipam: &Object) -> Result<PathBuf, Error> {
-    let path: Option<String> = ipam.read("ipam", "dataDir")?;
-    Ok(path
-        .filter(|path| !path.is_empty())
-        .unwrap_or_else(|| DEFAULT_DATA_DIR.to_owned())
-        .into())
-}
+use ipam::{IpNet, Pool, PoolConfig, ResolvConf};
 
 /// `ipam.routes`, as they are written.
 ///
@@ -88,32 +73,13 @@ impl PlacedPool {
         }
     }
 
-    /// How many of the pool's addresses are reserved.
-    fn reserved(&self, occupancy: &Occupancy) -> u128 {
-        let in_range = |range: &Range| {
-            let addresses = range.addresses();
-            let gateway = Interval::new(range.gateway(), range.gateway());
-            let of_gateway = gateway
-                .filter(|_| addresses.contains(range.gateway()))
-                .map_or(0, |gateway| occupancy.count(gateway));
-            occupancy.count(addresses) - of_gateway
-        };
-        self.pool.ranges.ranges().iter().map(in_range).sum()
-    }
-
-    /// Whether one of the pool's addresses is free.
-    pub(crate) fn has_room(&self, occupancy: &Occupancy) -> bool {
-        self.reserved(occupancy) < self.pool.ranges.capacity()
-    }
-
     /// The error, of this code, that the pool has no address left.
-    pub(crate) fn exhausted(&self, index: usize, occupancy: &Occupancy, code: u64) -> Error {
+    pub(crate) fn exhausted(&self, index: usize, code: u64) -> Error {
         Error::new(
             code,
             format!(
-                "{} has no address left: {} of {} are reserved",
+                "{} has no address left: all {} are reserved",
                 self.describe(index),
-                self.reserved(occupancy),
                 self.pool.ranges.capacity()
             ),
         )

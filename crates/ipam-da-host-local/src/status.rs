@@ -1,24 +1,21 @@
 //! STATUS: whether every pool has an address left.
 
-use cni::{Error, NetworkConfig, code};
+use cni::{Call, Error, code};
 
-use crate::config;
+use crate::config::{self, PlacedPool};
 use crate::directory::Directory;
-use crate::occupancy::Occupancy;
+use crate::storage::Storage;
 
 /// Fails with code 50 if an ADD would find a pool without a free address, or no
 /// way into its directory. All such pools are named.
-pub(crate) fn status(config: &NetworkConfig) -> Result<(), Error> {
-    let data_dir = config::data_dir(&config.ipam()?)?;
+pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
+    let config = &call.config;
+    let storage = Storage::read(call, &config.ipam()?)?;
     let mut problems = Vec::new();
     for (index, placed) in config::pools(config)?.iter().flatten().enumerate() {
-        let occupancy = Directory::existing(&data_dir, &placed.directory, config.name())
-            .and_then(|directory| directory.map_or(Ok(Occupancy::default()), |it| it.occupancy()));
-        match occupancy {
-            Ok(occupancy) if placed.has_room(&occupancy) => {}
-            Ok(occupancy) => {
-                problems.push(placed.exhausted(index, &occupancy, code::UNAVAILABLE).msg);
-            }
+        match has_room(&storage, placed) {
+            Ok(true) => {}
+            Ok(false) => problems.push(placed.exhausted(index, code::UNAVAILABLE).msg),
             Err(error) => problems.push(error.msg),
         }
     }
@@ -27,4 +24,16 @@ pub(crate) fn status(config: &NetworkConfig) -> Result<(), Error> {
     } else {
         Err(Error::new(code::UNAVAILABLE, problems.join("; ")))
     }
+}
+
+fn has_room(storage: &Storage, placed: &PlacedPool) -> Result<bool, Error> {
+    let Some(mut directory) = Directory::existing(storage, &placed.directory)? else {
+        return Ok(placed.pool.ranges.capacity() > 0);
+    };
+    for candidate in placed.pool.ranges.rotation(None) {
+        if directory.first_free(candidate.addresses)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -14,11 +14,7 @@ pub struct IpamDsRanges;
 
 impl Plugin for IpamDsRanges {
     fn about(&self) -> About {
-        About {
-            name: env!("CARGO_PKG_NAME"),
-            version: env!("CARGO_PKG_VERSION"),
-            summary: env!("CARGO_PKG_DESCRIPTION"),
-        }
+        cni::about!()
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use ipam::address_of_file;
 
-use crate::whole_file::Nameless;
+use crate::directory::whole_file::Nameless;
 
 const FOLDER: &str = "by-network";
 
