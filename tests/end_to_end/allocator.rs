@@ -207,7 +207,7 @@ fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
     let error = call(&sandbox, "ADD", "d", &pools).run().error();
     assert_eq!(error["code"], 11);
     let told =
-        "pool blue (10.2.0.1-10.2.0.2,10.3.0.1-10.3.0.2) has no address left: 3 of 3 are reserved";
+        "pool blue (10.2.0.1-10.2.0.2,10.3.0.1-10.3.0.2) has no address left: all 3 are reserved";
     assert_eq!(error["msg"], told);
     assert_eq!(
         sandbox.reserved("testnet"),

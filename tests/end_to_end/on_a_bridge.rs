@@ -126,7 +126,7 @@ fn a_full_pool_fails_the_main_plugin_with_our_error() {
     assert_eq!(error["code"], 11);
     let msg = error["msg"].as_str().unwrap();
     assert!(
-        msg.contains("ipam-da-host-local") && msg.contains("no address left: 1 of 1"),
+        msg.contains("ipam-da-host-local") && msg.contains("no address left: all 1"),
         "{error}"
     );
     assert_eq!(network.reservations(), [held("10.1.0.2", "c1")]);

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -17,6 +19,7 @@ pub struct Call {
     executable: PathBuf,
     env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
+    user: Option<u32>,
 }
 
 impl Call {
@@ -28,6 +31,7 @@ impl Call {
             executable,
             env: env.into_iter().collect(),
             stdin: Vec::new(),
+            user: None,
         }
     }
 
@@ -64,21 +68,44 @@ impl Call {
         self.run_as(command)
     }
 
+    /// Runs it as this user.
+    #[must_use]
+    pub fn as_user(mut self, user: u32) -> Self {
+        self.user = Some(user);
+        self
+    }
+
+    /// Starts it, and kills it after this time, if it hasn't ended by then.
+    pub fn run_and_kill(self, after: Duration) {
+        let mut child = self.spawn(Command::new(&self.executable));
+        let _ = child.stdin.take().unwrap().write_all(&self.stdin);
+        std::thread::sleep(after);
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
+
     /// Runs it to its end on a node of the test's own.
     pub fn run_on(self, node: &Node) -> Output {
         let command = node.command(self.executable.to_str().unwrap());
         self.run_as(command)
     }
 
-    fn run_as(self, mut command: Command) -> Output {
-        let mut child = command
+    fn spawn(&self, mut command: Command) -> Child {
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
             .env_clear()
             .envs(&self.env)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|e| panic!("{}: {e}", self.executable.display()));
+            .unwrap_or_else(|e| panic!("{}: {e}", self.executable.display()))
+    }
+
+    fn run_as(self, command: Command) -> Output {
+        let mut child = self.spawn(command);
         let mut stdin = child.stdin.take().unwrap();
         let bytes = self.stdin;
         // It may print before it has read all, or not read at all.

@@ -88,6 +88,11 @@ impl Sandbox {
         self.root().join("networks")
     }
 
+    /// What `cacheDir` is in [`Self::config`].
+    pub fn cache_dir(&self) -> PathBuf {
+        self.root().join("cache")
+    }
+
     /// Where the verbose flavour logs.
     pub fn log_dir(&self) -> PathBuf {
         self.root().join("log")
@@ -132,6 +137,7 @@ impl Sandbox {
             "type": "ipam-delegated",
             "delegates": delegates,
             "dataDir": self.data_dir(),
+            "cacheDir": self.cache_dir(),
         });
         let keys = all.as_object_mut().unwrap();
         keys.extend(ipam.as_object().unwrap().clone());

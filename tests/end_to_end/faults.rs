@@ -1,0 +1,280 @@
+//! Disks that are full or read-only, owners and modes that are wrong, a lock that
+//! another holds: a call succeeds, or says a CNI error that names the path, and
+//! leaves nothing behind.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use harness::{Call, Flavour, Node, Sandbox, needs};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
+
+/// A call of the allocator with its data in this folder.
+fn call(sandbox: &Sandbox, command: &str, container: &str, data_dir: &Path) -> Call {
+    let mut config = sandbox.config("1.1.0", &[], &json!({ "dataDir": data_dir }));
+    config["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]});
+    config["cni.dev/valid-attachments"] = json!([]);
+    sandbox
+        .call("ipam-da-host-local", command, &config)
+        .container(container)
+}
+
+#[track_caller]
+fn names_the_path(error: &Value, path: &Path) {
+    let msg = error["msg"].as_str().unwrap();
+    assert!(msg.contains(path.to_str().unwrap()), "{error}");
+}
+
+/// The names of all files there.
+fn names(node: &Node, directory: &Path) -> Vec<String> {
+    let listed = node.sh(&format!("ls -A {}", directory.display()));
+    listed.lines().map(Into::into).collect()
+}
+
+#[test]
+fn a_full_disk() {
+    needs!("root");
+    let node = Node::new();
+    // By bytes, and by files.
+    for limit in ["size=40k", "nr_inodes=12"] {
+        let sandbox = Sandbox::default();
+        let disk = sandbox.root().join("disk");
+        fs::create_dir(&disk).unwrap();
+        node.sh(&format!(
+            "mount -t tmpfs -o {limit} none {}",
+            disk.display()
+        ));
+        let directory = disk.join("testnet");
+        let mut given = 0;
+        let error = loop {
+            let output = call(&sandbox, "ADD", &format!("c{given}"), &disk).run_on(&node);
+            if !output.status.success() {
+                break output.error();
+            }
+            given += 1;
+        };
+        assert!(given > 0, "{limit}");
+        assert_eq!(error["code"], 5, "{limit}: {error}");
+        names_the_path(&error, &directory);
+        assert!(
+            error["msg"].as_str().unwrap().contains("No space left"),
+            "{error}"
+        );
+        // Nothing of the refused one is left, and nothing is empty.
+        let held: Vec<String> = names(&node, &directory);
+        let reserved = held
+            .iter()
+            .filter(|name| name.parse::<std::net::IpAddr>().is_ok());
+        assert_eq!(reserved.count(), 2 * given, "{limit}: {held:?}");
+        assert!(!held.contains(&"unfinished.tmp".to_owned()));
+        assert_eq!(
+            node.sh(&format!(
+                "find {} -name '[0-9f]*' -empty",
+                directory.display()
+            )),
+            ""
+        );
+        // What is released makes room.
+        call(&sandbox, "DEL", "c0", &disk).run_on(&node).nothing();
+        call(&sandbox, "ADD", "again", &disk).run_on(&node).result();
+        call(&sandbox, "GC", "-", &disk).run_on(&node).nothing();
+        assert!(
+            !names(&node, &directory)
+                .iter()
+                .any(|name| name.starts_with("10."))
+        );
+    }
+}
+
+#[test]
+fn a_read_only_disk() {
+    needs!("root");
+    let node = Node::new();
+    let sandbox = Sandbox::default();
+    let disk = sandbox.root().join("disk");
+    fs::create_dir(&disk).unwrap();
+    node.sh(&format!("mount -t tmpfs none {}", disk.display()));
+    let added = call(&sandbox, "ADD", "c1", &disk).run_on(&node).result();
+    node.sh(&format!("mount -o remount,ro {}", disk.display()));
+    let directory = disk.join("testnet");
+
+    let error = call(&sandbox, "ADD", "c2", &disk).run_on(&node).error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &directory);
+    let error = call(&sandbox, "DEL", "c1", &disk).run_on(&node).error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &directory.join("10.1.0.2"));
+    let error = call(&sandbox, "GC", "-", &disk).run_on(&node).error();
+    names_the_path(&error, &directory.join("10.1.0.2"));
+    // What changes nothing works.
+    call(&sandbox, "DEL", "unknown", &disk)
+        .run_on(&node)
+        .nothing();
+    call(&sandbox, "STATUS", "-", &disk).run_on(&node).nothing();
+    let mut config = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk }));
+    config["prevResult"] = added;
+    let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
+    check.run_on(&node).nothing();
+
+    // Where there is no directory yet, none can be made.
+    let mut elsewhere = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk.join("new") }));
+    elsewhere["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
+    let error = sandbox
+        .call("ipam-da-host-local", "ADD", &elsewhere)
+        .run_on(&node)
+        .error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &disk.join("new/testnet"));
+}
+
+/// A call by somebody who isn't root.
+fn by_nobody(sandbox: &Sandbox, command: &str, container: &str, data_dir: &Path) -> Call {
+    call(sandbox, command, container, data_dir).as_user(65534)
+}
+
+fn open_to_all(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+}
+
+#[test]
+fn owners_and_modes_that_are_wrong() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    open_to_all(sandbox.root());
+    let data = sandbox.root().join("data");
+    let directory = data.join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+
+    // A directory that somebody else owns.
+    let error = by_nobody(&sandbox, "ADD", "c1", &data).run().error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &directory);
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+
+    // One that all may write to, with files of root's in it.
+    open_to_all(&directory);
+    for (name, content) in [
+        ("10.1.0.2", "root's\r\neth0"),
+        ("last_reserved_ip.0", "10.1.0.9"),
+        ("lock", ""),
+    ] {
+        fs::write(directory.join(name), content).unwrap();
+        fs::set_permissions(directory.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let error = by_nobody(&sandbox, "ADD", "c1", &data).run().error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &directory);
+    assert!(error["msg"].as_str().unwrap().contains("lock"), "{error}");
+
+    // With the lock, it works around what it can't read.
+    fs::set_permissions(directory.join("lock"), fs::Permissions::from_mode(0o644)).unwrap();
+    let output = by_nobody(&sandbox, "ADD", "c1", &data).run();
+    assert_eq!(output.ips(), ["10.1.0.3", "fd00:1::2"]);
+    assert!(
+        output.stderr.contains("unreadable reservation"),
+        "{output:?}"
+    );
+    by_nobody(&sandbox, "GC", "-", &data).run().nothing();
+    assert!(directory.join("10.1.0.2").exists());
+    assert!(!directory.join("10.1.0.3").exists());
+
+    // What root has reserved is not nobody's to look into: that can't be told
+    // from another's, unless the runtime says that it is the attachment's.
+    let added = call(&sandbox, "ADD", "by-root", &data).run().result();
+    let ip = harness::answer_of(&added).remove(0);
+    let output = by_nobody(&sandbox, "DEL", "by-root", &data).run();
+    assert!(
+        output.status.success() && output.stderr.contains(&ip),
+        "{output:?}"
+    );
+    let mut config = sandbox.config("1.1.0", &[], &json!({ "dataDir": data }));
+    config["prevResult"] = added;
+    let del = sandbox
+        .call("ipam-da-host-local", "DEL", &config)
+        .container("by-root");
+    let error = del.as_user(65534).run().error();
+    assert_eq!(error["code"], 5);
+    names_the_path(&error, &directory.join(&ip));
+    call(&sandbox, "DEL", "by-root", &data).run().nothing();
+    assert!(!directory.join(&ip).exists());
+}
+
+#[test]
+fn a_lock_that_another_holds_for_long() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let data = sandbox.data_dir();
+    let directory = data.join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    let lock = File::create(directory.join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let log =
+        || fs::read_to_string(sandbox.log_dir().join("ipam-da-host-local.log")).unwrap_or_default();
+
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| call(&sandbox, "ADD", "patient", &data).run());
+        while !log().contains("waiting for another process") {
+            assert!(!waiting.is_finished(), "it didn't wait");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(sandbox.reserved("testnet").is_empty());
+        flock(&lock, FlockOperation::Unlock).unwrap();
+        assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2", "fd00:1::2"]);
+    });
+    // The log says who has waited, where, and for how long.
+    let log = log();
+    let path = directory.join("lock");
+    let line = log
+        .lines()
+        .find(|line| line.contains("waited for the lock"))
+        .unwrap();
+    for word in [
+        "container=patient",
+        "command=ADD",
+        "milliseconds=",
+        path.to_str().unwrap(),
+    ] {
+        assert!(line.contains(word), "{line}");
+    }
+}
+
+#[test]
+fn a_lock_whose_directory_is_removed_meanwhile() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let data = sandbox.data_dir();
+    let directory = data.join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    let lock = File::create(directory.join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let log: PathBuf = sandbox.log_dir().join("ipam-da-host-local.log");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| call(&sandbox, "ADD", "c1", &data).run());
+        while !fs::read_to_string(&log).is_ok_and(|log| log.contains("waiting for another process"))
+        {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // An administrator starts afresh.
+        fs::remove_dir_all(&directory).unwrap();
+        fs::create_dir(&directory).unwrap();
+        flock(&lock, FlockOperation::Unlock).unwrap();
+        assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2", "fd00:1::2"]);
+    });
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "fd00:1::2"]);
+}
+
+#[test]
+fn pipes_and_links_that_are_named_like_reservations() {
+    let sandbox = Sandbox::default();
+    let data = sandbox.data_dir();
+    let directory = data.join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let pipe = directory.join("10.1.0.2");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    std::os::unix::fs::symlink("/nowhere", directory.join("10.1.0.3")).unwrap();
+    let output = call(&sandbox, "ADD", "c1", &data).run();
+    assert_eq!(output.ips(), ["10.1.0.4", "fd00:1::2"]);
+    call(&sandbox, "DEL", "c1", &data).run().nothing();
+}
