@@ -62,6 +62,7 @@ fn request(networks: &Path) -> Result<Value> {
     config["cniVersion"] = conflist["cniVersion"].clone();
     config["name"] = conflist["name"].clone();
     config["ipam"]["dataDir"] = json!(networks);
+    config["ipam"]["cacheDir"] = json!(networks.with_file_name("cache"));
     Ok(config)
 }
 

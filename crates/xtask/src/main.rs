@@ -1,8 +1,10 @@
-//! What a developer runs: `cargo xtask demo`, `cargo xtask test`,
-//! `cargo xtask install DIR`.
+//! What a developer runs: `cargo xtask demo`, `test`, `bench`,
+//! `differential` and `install`.
 
+mod bench;
 mod cargo;
 mod demo;
+mod differential;
 mod install;
 mod recorder;
 mod test;
@@ -34,6 +36,10 @@ enum Task {
     /// installed. Otherwise they are named, and the tests that need them are
     /// left out.
     Test,
+    /// Measure how long calls take, beside the reference plugin in the same run.
+    Bench(bench::Bench),
+    /// Compare with host-local on random configurations and calls.
+    Differential(differential::Differential),
     /// Build every plugin in release mode, and put it into a folder.
     ///
     /// Each file is replaced in one step, so that this can be done under running
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
+        Task::Bench(bench) => bench::run(bench),
+        Task::Differential(arguments) => differential::run(&arguments),
         Task::Install {
             dir,
             verbose_flavour,

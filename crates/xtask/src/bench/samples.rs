@@ -1,0 +1,43 @@
+//! Times that were measured, and what is told of them.
+
+use std::time::Duration;
+
+/// Times of the same thing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<Duration>);
+
+impl Samples {
+    pub(crate) fn push(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    /// The median, in milliseconds; not a number if nothing was measured.
+    pub(crate) fn median(&self) -> f64 {
+        self.percentile(50)
+    }
+
+    /// What so many percent are not above, in milliseconds.
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+        sorted
+            .get(at)
+            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        let mut samples = Samples::default();
+        assert!(samples.median().is_nan());
+        for ms in [9, 1, 5] {
+            samples.push(Duration::from_millis(ms));
+        }
+        assert!((samples.median() - 5.0).abs() < 1e-9);
+    }
+}
