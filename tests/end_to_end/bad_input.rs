@@ -164,7 +164,9 @@ fn delegates_that_fail() {
     ] {
         let mut config = good(&sandbox);
         config["ipam"]["delegates"] = json!([DELEGATES[0], DELEGATES[1], delegate]);
-        let call = sandbox.call("ipam-delegated", "ADD", &config);
+        let call = sandbox
+            .call("ipam-delegated", "ADD", &config)
+            .container(delegate);
         gets(&sandbox, call, code, &[&format!("{delegate}: "), word]);
     }
     // Where there is a file, the details say so.
@@ -178,7 +180,8 @@ fn delegates_that_fail() {
     );
     // What it said last is in the details.
     config["ipam"]["delegates"] = json!(["without-json"]);
-    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    let call = sandbox.call("ipam-delegated", "ADD", &config);
+    let error = call.container("c2").run().error();
     assert!(
         error["details"].as_str().unwrap().contains("disk on fire"),
         "{error}"
@@ -247,6 +250,7 @@ fn ten_megabytes_of_configuration_are_handed_on_whole() {
     config["ipam"]["delegates"] = json!(["size"]);
     let size = sandbox
         .call("ipam-delegated", "ADD", &config)
+        .container("c2")
         .run()
         .result();
     assert_eq!(size["size"], serde_json::to_vec(&config).unwrap().len());

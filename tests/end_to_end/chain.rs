@@ -73,7 +73,10 @@ fn what_succeeds_on_del_without_a_result_succeeds() {
 
 #[test]
 fn check_and_status_stop_at_the_first_error() {
-    for command in ["CHECK", "STATUS"] {
+    for (command, asked) in [
+        ("CHECK", "asked: CHECK of c1 eth0 on network testnet"),
+        ("STATUS", "asked: STATUS on network testnet"),
+    ] {
         let sandbox = noting(Sandbox::default(), "a", "exit 0");
         let sandbox = noting(
             sandbox,
@@ -92,7 +95,10 @@ fn check_and_status_stop_at_the_first_error() {
         );
         assert_eq!(
             error,
-            json!({"cniVersion": "1.1.0", "code": 51, "msg": "b: gone", "details": "d"})
+            json!({
+                "cniVersion": "1.1.0", "code": 51, "msg": "b: gone",
+                "details": asked.to_owned() + "\nd"
+            })
         );
     }
 }
@@ -304,8 +310,12 @@ fn a_delegate_runs_from_the_first_folder_that_has_it_and_from_no_other() {
         (path(&[&two, &one]), "second"),
         (path(&["/nowhere".as_ref(), &two]), "second"),
     ] {
-        let output = call.clone().env("CNI_PATH", folders).run();
+        let output = call.clone().env("CNI_PATH", &folders).run();
         assert_eq!(output.result(), json!({ "i": who }));
+        call.clone()
+            .env("CNI_COMMAND", "DEL")
+            .env("CNI_PATH", folders)
+            .run();
     }
     // PATH doesn't count.
     let output = call

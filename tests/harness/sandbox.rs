@@ -93,6 +93,12 @@ impl Sandbox {
         self.root().join("cache")
     }
 
+    /// What `stateDir` is in [`Self::config`], and by default in
+    /// [`Self::call`].
+    pub fn state_dir(&self) -> PathBuf {
+        self.root().join("state")
+    }
+
     /// Where the verbose flavour logs.
     pub fn log_dir(&self) -> PathBuf {
         self.root().join("log")
@@ -138,6 +144,7 @@ impl Sandbox {
             "delegates": delegates,
             "dataDir": self.data_dir(),
             "cacheDir": self.cache_dir(),
+            "stateDir": self.state_dir(),
         });
         let keys = all.as_object_mut().unwrap();
         keys.extend(ipam.as_object().unwrap().clone());
@@ -153,6 +160,7 @@ impl Sandbox {
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", self.plugins())
             .env("IPAM_DELEGATED_LOG_DIR", self.log_dir())
+            .env("IPAM_DELEGATED_STATE_DIR", self.state_dir())
             .stdin(serde_json::to_vec(config).unwrap())
     }
 

@@ -63,6 +63,44 @@ impl NetworkConfig {
         serde_json::to_vec(&object).expect("an object is JSON")
     }
 
+    /// The configuration in another version, for a delegate that knows no newer
+    /// one: `cniVersion` set to it, and `prevResult` in its shape.
+    pub fn in_version(&self, version: SpecVersion) -> Vec<u8> {
+        let mut object = self.object.clone();
+        object.set("cniVersion", version.as_str());
+        // One that can't be read may be read by the delegate.
+        if let Ok(Some(result)) = self.prev_result() {
+            let json = String::from_utf8(result.to_json(version)).unwrap_or_default();
+            if let Ok(raw) = RawValue::from_string(json) {
+                object.set_raw("prevResult", raw);
+            }
+        }
+        serde_json::to_vec(&object).expect("an object is JSON")
+    }
+
+    /// The configuration without what a runtime adds to it for one call:
+    /// `prevResult` and the keys that start with `cni.dev/`.
+    #[must_use]
+    pub fn without_call(&self) -> Self {
+        let mut object = self.object.clone();
+        let keys: Vec<String> = object.keys().map(str::to_owned).collect();
+        for key in keys {
+            if key == "prevResult" || key.starts_with("cni.dev/") {
+                object.remove(&key);
+            }
+        }
+        Self {
+            text: serde_json::to_string(&object).expect("an object is JSON"),
+            object,
+            ..self.clone()
+        }
+    }
+
+    /// The configuration as a JSON value.
+    pub fn to_raw(&self) -> Box<RawValue> {
+        RawValue::from_string(self.text.clone()).expect("it has been read as JSON")
+    }
+
     /// `cniVersion`.
     pub fn version(&self) -> SpecVersion {
         self.version
@@ -244,6 +282,29 @@ mod tests {
         }
         let error = NetworkConfig::parse(b"{\"name\":\"\xff\"}".to_vec()).unwrap_err();
         assert_eq!(error.code, code::UNDECODABLE);
+    }
+
+    #[test]
+    fn another_version_has_another_shape() {
+        let json = r#"{"cniVersion":"1.1.0","name":"n","prevResult":{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}],"x":1}}"#;
+        let older = parse(json).unwrap().in_version(SpecVersion::V0_4_0);
+        assert_eq!(
+            String::from_utf8(older).unwrap(),
+            concat!(
+                r#"{"cniVersion":"0.4.0","name":"n","prevResult":{"cniVersion":"0.4.0","#,
+                r#""ips":[{"address":"10.0.0.2/24","version":"4"}],"x":1,"routes":[],"dns":{}}}"#
+            )
+        );
+    }
+
+    #[test]
+    fn what_is_of_one_call_can_be_left_out() {
+        let json = r#"{"cniVersion":"1.1.0","prevResult":{},"name":"n","cni.dev/valid-attachments":[],"cni.dev/x":1,"y":2}"#;
+        let without = parse(json).unwrap().without_call();
+        assert_eq!(
+            without.as_bytes(),
+            br#"{"cniVersion":"1.1.0","name":"n","y":2}"#
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::log::{self, OneLine};
 use crate::{
     About, AttachmentCommand, Call, Command, Environment, Error, NetworkConfig, Plugin, Reply,
-    Request, SpecVersion, code,
+    Request, SpecVersion, TRACEPARENT, TraceContext, code,
 };
 
 /// What goes to stdout, and whether the exit status is 0.
@@ -44,17 +44,21 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
         }
     }
     log::init(about.name);
-    tracing::debug!(version = about.version, "starting");
     silence_panics();
 
+    let trace = TraceContext::of_call(&|name| env::var_os(name));
+    let environment = |name: &str| match name {
+        TRACEPARENT => Some(trace.to_variable()),
+        _ => env::var_os(name),
+    };
     let mut stdin = Vec::new();
-    let response = respond(plugin, &|name| env::var_os(name), &mut || {
+    let response = respond(plugin, &environment, &mut || {
         io::stdin().lock().read_to_end(&mut stdin)?;
         Ok(stdin.clone())
     });
     let printed = print(&response.stdout);
     if let (Err(error), true) = (&printed, response.success) {
-        undo(plugin, error, &stdin);
+        undo(plugin, error, &environment, &stdin);
     }
     if response.success && printed.is_ok() {
         ExitCode::SUCCESS
@@ -70,16 +74,16 @@ fn print(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Takes back what an ADD gave when nobody has heard of it.
-fn undo(plugin: &dyn Plugin, error: &io::Error, stdin: &[u8]) {
-    if env::var_os("CNI_COMMAND").is_none_or(|command| command != Command::Add.as_str()) {
+fn undo(plugin: &dyn Plugin, error: &io::Error, environment: Environment<'_>, stdin: &[u8]) {
+    if environment("CNI_COMMAND").is_none_or(|command| command != Command::Add.as_str()) {
         return;
     }
     tracing::error!(%error, "the result could not be delivered; undoing the ADD");
-    let environment = |name: &str| match name {
+    let as_del = |name: &str| match name {
         "CNI_COMMAND" => Some(Command::Del.as_str().into()),
-        _ => env::var_os(name),
+        _ => environment(name),
     };
-    respond(plugin, &environment, &mut || Ok(stdin.to_vec()));
+    respond(plugin, &as_del, &mut || Ok(stdin.to_vec()));
 }
 
 /// Answers one call.
@@ -91,21 +95,25 @@ pub fn respond(
     environment: Environment<'_>,
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
 ) -> Response {
-    match caught(|| question(environment, stdin)) {
-        Err(error) => Response::failure(&error, SpecVersion::LATEST),
-        Ok(Question::Version(stdin)) => Response::success(supported_versions(&stdin)),
-        Ok(Question::Call(request, config)) => {
-            let version = config.version();
-            log::span(&request, config.name()).in_scope(|| {
-                tracing::debug!(input = %OneLine(config.as_bytes()), "called");
-                let call = Call::new(config, environment);
-                match caught(|| answer(plugin, &request, &call)) {
-                    Ok(stdout) => Response::success(stdout),
-                    Err(error) => Response::failure(&error, version),
-                }
-            })
+    let trace = TraceContext::of_call(environment);
+    log::trace_span(&trace).in_scope(|| {
+        tracing::debug!(version = plugin.about().version, "starting");
+        match caught(|| question(environment, stdin)) {
+            Err(error) => Response::failure(&error, SpecVersion::LATEST),
+            Ok(Question::Version(stdin)) => Response::success(supported_versions(&stdin)),
+            Ok(Question::Call(request, config)) => {
+                let version = config.version();
+                log::call_span(&request, config.name()).in_scope(|| {
+                    tracing::debug!(input = %OneLine(config.as_bytes()), "called");
+                    let call = Call::new(config, trace.clone(), environment);
+                    match caught(|| answer(plugin, &request, &call)) {
+                        Ok(stdout) => Response::success(stdout),
+                        Err(error) => Response::failure(&error, version),
+                    }
+                })
+            }
         }
-    }
+    })
 }
 
 impl Response {

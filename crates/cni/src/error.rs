@@ -50,7 +50,10 @@ pub mod code {
     /// What the delegate printed is no JSON object, or too long to be one.
     pub const DELEGATE_GARBLED: u64 = 105;
 
-    /// The attachment has an address of the pool already.
+    /// SIGTERM or SIGINT came during an ADD, which has been undone.
+    pub const INTERRUPTED: u64 = 106;
+
+    /// The attachment has been added already, or has an address of the pool.
     pub const ALREADY_ALLOCATED: u64 = 110;
     /// The requested address is reserved to another attachment.
     pub const REQUESTED_TAKEN: u64 = 111;
@@ -117,10 +120,11 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    /// In one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (code {})", self.msg, self.code)?;
         if !self.details.is_empty() {
-            write!(f, ": {}", self.details)?;
+            write!(f, ": {}", self.details.replace('\n', "; "))?;
         }
         Ok(())
     }

@@ -11,20 +11,26 @@ mod log;
 mod name;
 mod object;
 mod plugin;
+mod replace_file;
 mod result;
+mod trace;
 mod version;
+mod wait;
 
 pub use args::Args;
 pub use call::{AttachmentCommand, Environment, Request};
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
 pub use delegation::{
-    Answer, DelegateName, Failure, InvalidDelegateName, Printed, SearchPath, delegate,
+    Answer, DelegateName, Failure, InvalidDelegateName, Invocation, Printed, SearchPath, delegate,
 };
 pub use entry::{Response, main, respond};
 pub use error::{Error, code};
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use object::{Object, read};
 pub use plugin::{About, Call, Plugin, Reply};
+pub use replace_file::replace_file;
 pub use result::{Dns, IpConfig, IpamResult};
+pub use trace::{TRACEPARENT, TraceContext};
 pub use version::{SpecVersion, UnknownVersion};
+pub use wait::wait_readable;

@@ -10,15 +10,20 @@ use std::fmt::Write as _;
 
 use tracing::Span;
 
-use crate::{NetworkName, Request};
+use crate::{NetworkName, Request, TraceContext};
+
+// Spans are of the highest level, so that warnings have them in both flavours.
+
+/// What all lines of a process carry.
+pub(crate) fn trace_span(trace: &TraceContext) -> Span {
+    tracing::error_span!("cni", trace = %trace.trace_id(), pid = std::process::id())
+}
 
 /// What all lines of a call carry.
-pub(crate) fn span(request: &Request, network: &NetworkName) -> Span {
+pub(crate) fn call_span(request: &Request, network: &NetworkName) -> Span {
     let attachment = request.attachment();
-    // Of the highest level, so that warnings have it in both flavours.
     tracing::error_span!(
-        "cni",
-        pid = std::process::id(),
+        "call",
         command = %request.command(),
         %network,
         container = attachment.map(|it| tracing::field::display(&it.container_id)),

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use crate::{
-    Args, Attachment, Environment, Error, IpamResult, NetworkConfig, Printed, SearchPath, call,
+    Args, Attachment, Environment, Error, IpamResult, NetworkConfig, Printed, SearchPath,
+    TraceContext, call,
 };
 
 /// An IPAM plugin. [`main`](crate::main) makes a program of it.
@@ -76,14 +77,17 @@ macro_rules! about {
 pub struct Call<'a> {
     /// The network configuration.
     pub config: NetworkConfig,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
     environment: Environment<'a>,
 }
 
 impl<'a> Call<'a> {
     /// A call with this configuration and environment.
-    pub fn new(config: NetworkConfig, environment: Environment<'a>) -> Self {
+    pub fn new(config: NetworkConfig, trace: TraceContext, environment: Environment<'a>) -> Self {
         Self {
             config,
+            trace,
             environment,
         }
     }

@@ -1,35 +1,90 @@
-//! What `ipam-delegated` says when delegates fail: one error that names them.
+//! What `ipam-delegated` says when delegates fail: one error that says which, what
+//! it was asked, what it said, and what was undone.
 
-use cni::{DelegateName, Error};
+use cni::{Attachment, Command, DelegateName, Error, NetworkName};
 
-/// A delegate that failed, and what it said.
+/// A delegate that failed, what it was asked, and what it said.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) delegate: DelegateName,
+    pub(crate) asked: Asked,
     pub(crate) error: Error,
 }
 
-impl Failed {
-    /// The delegate's error with its name in front.
-    pub(crate) fn into_error(self) -> Error {
-        Error {
-            msg: format!("{}: {}", self.delegate, self.error.msg),
-            ..self.error
+/// What a delegate is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) command: Command,
+    /// For whom, if it is for one.
+    pub(crate) attachment: Option<Attachment>,
+    pub(crate) network: NetworkName,
+}
+
+impl Asked {
+    fn describe(&self) -> String {
+        let Self {
+            command,
+            attachment,
+            network,
+        } = self;
+        match attachment {
+            Some(attachment) => format!("{command} of {attachment} on network {network}"),
+            None => format!("{command} on network {network}"),
         }
     }
 }
 
-/// The error of an ADD: the delegate's that failed, and what went wrong when
-/// it was undone.
-pub(crate) fn of_add(failed: Failed, rollback: Vec<Failed>) -> Error {
-    let mut error = failed.into_error();
-    for failed in rollback {
-        add_line(
-            &mut error.details,
-            &format!("rollback: {}", in_one(failed.into_error())),
-        );
+impl Failed {
+    /// The delegate's error with its name in front, and what it was asked.
+    pub(crate) fn into_error(self) -> Error {
+        let mut details = format!("asked: {}", self.asked.describe());
+        add_line(&mut details, &self.error.details);
+        Error {
+            code: self.error.code,
+            msg: format!("{}: {}", self.delegate, self.error.msg),
+            details,
+        }
     }
-    error
+
+    fn in_one_line(&self) -> String {
+        format!("{}: {}", self.delegate, self.error.msg)
+    }
+}
+
+/// An ADD that has failed and has been undone.
+#[derive(Debug)]
+pub(crate) struct FailedAdd {
+    /// Which delegate failed.
+    pub(crate) failed: Failed,
+    /// Whether it may hold something all the same.
+    pub(crate) may_hold: bool,
+    /// Which ones have been run with DEL, and succeeded.
+    pub(crate) undone: Vec<DelegateName>,
+    /// Which ones have failed then, too.
+    pub(crate) not_undone: Vec<Failed>,
+}
+
+impl FailedAdd {
+    /// The delegate's error, and what has been undone.
+    pub(crate) fn into_error(self) -> Error {
+        let mut error = self.failed.into_error();
+        if !self.undone.is_empty() {
+            let names: Vec<&str> = self.undone.iter().map(DelegateName::as_str).collect();
+            add_line(
+                &mut error.details,
+                &format!("undone by DEL: {}", names.join(", ")),
+            );
+        }
+        for failed in self.not_undone {
+            let mut lines = failed.error.details.lines();
+            let mut line = format!("not undone, DEL failed: {}", failed.in_one_line());
+            if let Some(last) = lines.next_back() {
+                line = format!("{line} ({last})");
+            }
+            add_line(&mut error.details, &line);
+        }
+        error
+    }
 }
 
 /// The error of a command that goes on past failures: the code of the first,
@@ -44,12 +99,6 @@ pub(crate) fn of_all(failures: Vec<Failed>) -> Option<Error> {
     Some(all)
 }
 
-fn in_one(error: Error) -> String {
-    let mut text = error.msg;
-    add_line(&mut text, &error.details);
-    text
-}
-
 fn add_line(text: &mut String, line: &str) {
     if !text.is_empty() && !line.is_empty() {
         text.push('\n');
@@ -61,30 +110,50 @@ fn add_line(text: &mut String, line: &str) {
 mod tests {
     use super::*;
 
-    fn failed(delegate: &str, code: u64, msg: &str, details: &str) -> Failed {
+    fn failed(delegate: &str, command: Command, code: u64, msg: &str, details: &str) -> Failed {
         Failed {
             delegate: delegate.parse().unwrap(),
+            asked: Asked {
+                command,
+                attachment: (command != Command::Gc).then(|| Attachment {
+                    container_id: "c1".parse().unwrap(),
+                    ifname: "eth0".parse().unwrap(),
+                }),
+                network: "net".parse().unwrap(),
+            },
             error: Error::new(code, msg).with_details(details),
         }
     }
 
     #[test]
-    fn an_add_fails_with_the_delegates_error_and_tells_of_the_rollback() {
-        let error = of_add(
-            failed("b", 11, "full", "10.0.0.0/24"),
-            vec![failed("a", 5, "lost", "disk"), failed("b", 102, "died", "")],
-        );
+    fn an_add_fails_with_the_delegates_error_and_tells_what_was_undone() {
+        let error = FailedAdd {
+            failed: failed("b", Command::Add, 11, "full", "10.0.0.0/24"),
+            may_hold: true,
+            undone: vec!["a".parse().unwrap()],
+            not_undone: vec![failed("b", Command::Del, 102, "died", "stderr: x\ny")],
+        };
         assert_eq!(
-            error,
-            Error::new(11, "b: full")
-                .with_details("10.0.0.0/24\nrollback: a: lost\ndisk\nrollback: b: died")
+            error.into_error(),
+            Error::new(11, "b: full").with_details(
+                "asked: ADD of c1 eth0 on network net\n10.0.0.0/24\nundone by DEL: a\n\
+                 not undone, DEL failed: b: died (y)"
+            )
         );
     }
 
     #[test]
     fn several_failures_are_one_error_with_the_first_ones_code() {
-        let error = of_all(vec![failed("a", 5, "x", ""), failed("b", 7, "y", "why")]);
-        assert_eq!(error, Some(Error::new(5, "a: x; b: y").with_details("why")));
+        let error = of_all(vec![
+            failed("a", Command::Del, 5, "x", ""),
+            failed("b", Command::Gc, 7, "y", "why"),
+        ]);
+        assert_eq!(
+            error,
+            Some(Error::new(5, "a: x; b: y").with_details(
+                "asked: DEL of c1 eth0 on network net\nasked: GC on network net\nwhy"
+            ))
+        );
         assert_eq!(of_all(vec![]), None);
     }
 }

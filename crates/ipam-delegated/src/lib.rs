@@ -1,14 +1,25 @@
 #![doc = include_str!("../README.md")]
 
+mod add;
+mod ages;
 mod chain;
 mod config;
+mod context;
+mod delegates;
 mod failure;
+mod gc;
+mod interrupt;
+mod merge;
+mod orphans;
+mod record;
+mod records;
+mod recursion;
+mod undo;
 
-use cni::{
-    About, Answer, Attachment, Call, Command, DelegateName, Error, Plugin, Reply, SearchPath,
-};
+use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
 
-use chain::{Chain, Delegates};
+use chain::{Chain, OnFailure, Turn};
+use context::Context;
 
 /// The plugin.
 pub struct IpamDelegated;
@@ -18,41 +29,48 @@ impl Plugin for IpamDelegated {
         cni::about!()
     }
 
-    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        with_chain(call, |mut chain| chain.add().map(Reply::Verbatim))
+    fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        add::add(&Context::new(call)?, attachment).map(Reply::Verbatim)
     }
 
-    fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        with_chain(call, |mut chain| chain.all(Command::Del))
+    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        let context = Context::new(call)?;
+        // The runtime must say the same as on ADD, but some don't.
+        let args = |record: Option<&record::Record>| match record {
+            Some(record) if context.text("CNI_ARGS").is_empty() && !record.args.is_empty() => {
+                vec![("CNI_ARGS", record.args.as_str().into())]
+            }
+            _ => Vec::new(),
+        };
+        let failures = undo::attachment(&context, attachment, &call.config, args);
+        failure::of_all(failures).map_or(Ok(Reply::Nothing), Err)
     }
 
-    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        with_chain(call, |mut chain| chain.until_error(Command::Check))
+    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        until_error(&Context::new(call)?, Command::Check, Some(attachment))
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        with_chain(call, |mut chain| chain.all(Command::Gc))
+        gc::gc(&Context::new(call)?).map(|()| Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        with_chain(call, |mut chain| chain.until_error(Command::Status))
+        until_error(&Context::new(call)?, Command::Status, None)
     }
 }
 
-fn with_chain(
-    call: &Call<'_>,
-    run: impl FnOnce(Chain<'_, Executables>) -> Result<Reply, Error>,
+/// CHECK and STATUS: every delegate until one fails.
+fn until_error(
+    context: &Context<'_>,
+    command: Command,
+    attachment: Option<&Attachment>,
 ) -> Result<Reply, Error> {
-    let names = config::delegates(&call.config)?;
-    let executables = Executables(call.search_path()?);
-    run(Chain::new(&call.config, &names, executables))
-}
-
-/// Delegates as executables in `CNI_PATH`.
-struct Executables(SearchPath);
-
-impl Delegates for Executables {
-    fn run(&mut self, name: &DelegateName, command: Command, stdin: &[u8]) -> Answer {
-        cni::delegate(name, &self.0, command, stdin)
-    }
+    let names = context.settings.delegates.iter();
+    let turns: Vec<Turn<'_>> = names
+        .map(|name| Turn::new(name, &context.call.config))
+        .collect();
+    let mut delegates = context.delegates(&context.id, Vec::new(), None);
+    let failures =
+        Chain::new(&mut delegates, attachment).run_all(command, &turns, None, OnFailure::Stop);
+    failure::of_all(failures).map_or(Ok(Reply::Nothing), Err)
 }

@@ -63,6 +63,7 @@ fn request(networks: &Path) -> Result<Value> {
     config["name"] = conflist["name"].clone();
     config["ipam"]["dataDir"] = json!(networks);
     config["ipam"]["cacheDir"] = json!(networks.with_file_name("cache"));
+    config["ipam"]["stateDir"] = json!(networks.with_file_name("state"));
     Ok(config)
 }
 

@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::process::{Finished, MOST_OUTPUT};
+use super::process::{Ended, Finished, MOST_OUTPUT};
 use crate::object::Excerpt;
 use crate::{Error, code};
 
@@ -102,6 +103,16 @@ pub enum Failure {
     },
     /// It exited with 0 and printed nothing, where an answer is required.
     Silent,
+    /// It was ended, with all that it had started, since it took longer than it
+    /// may.
+    TimedOut {
+        /// How long it may take.
+        limit: Duration,
+        /// The end of its stderr.
+        stderr: String,
+    },
+    /// It was ended, with all that it had started, since we were told to stop.
+    Interrupted,
 }
 
 impl Failure {
@@ -156,6 +167,14 @@ impl Failure {
                 format!("printed no JSON object: {reason}"),
             )
             .with_details(lines([stdout_line(&stdout), stderr_line(&stderr)])),
+            Self::TimedOut { limit, stderr } => Error::new(
+                code::TRY_AGAIN_LATER,
+                format!("did not end within {limit:?}, and was ended"),
+            )
+            .with_details(stderr_line(&stderr)),
+            Self::Interrupted => {
+                Error::new(code::INTERRUPTED, "was ended, since SIGTERM or SIGINT came")
+            }
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,
                 "succeeded, but printed no result on stdout",
@@ -190,15 +209,20 @@ fn lines<const N: usize>(parts: [String; N]) -> String {
 /// Reads what a delegate left behind.
 pub(super) fn interpret(finished: Finished) -> Answer {
     let Finished {
+        ended,
         status,
         stdout,
         stderr,
     } = finished;
-    if stdout.len() > MOST_OUTPUT {
-        return Answer::Failed(Failure::Garbled {
-            reason: format!("it printed more than {MOST_OUTPUT} bytes, and was ended"),
-            stdout: excerpt(&stdout[..200]),
-            stderr,
+    if let Some(ended) = ended {
+        return Answer::Failed(match ended {
+            Ended::TimedOut(limit) => Failure::TimedOut { limit, stderr },
+            Ended::Interrupted => Failure::Interrupted,
+            Ended::PrintedTooMuch => Failure::Garbled {
+                reason: format!("it printed more than {MOST_OUTPUT} bytes, and was ended"),
+                stdout: excerpt(&stdout[..200]),
+                stderr,
+            },
         });
     }
     if let Some(error) = as_error(&stdout)
@@ -252,11 +276,13 @@ mod tests {
     use super::*;
 
     fn answer(raw_status: i32, stdout: &str) -> Answer {
-        interpret(Finished {
+        let finished = Finished {
+            ended: None,
             status: ExitStatus::from_raw(raw_status),
             stdout: stdout.as_bytes().to_vec(),
             stderr: "why\n".to_owned(),
-        })
+        };
+        interpret(finished)
     }
 
     const FAILURE: i32 = 1 << 8;

@@ -84,7 +84,12 @@ impl SearchPath {
         Ok(Self(env::join_paths(folders).unwrap_or_default()))
     }
 
-    pub(super) fn find(&self, name: &DelegateName) -> Result<PathBuf, Failure> {
+    /// The executable of this name: the first that is there.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotFound`].
+    pub fn find(&self, name: &DelegateName) -> Result<PathBuf, Failure> {
         let here = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         which::which_in(name.as_str(), Some(&self.0), &here).map_err(|_| Failure::NotFound {
             path: self.0.clone(),

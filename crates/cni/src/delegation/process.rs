@@ -2,19 +2,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{Errno, ioctl_fionread, retry_on_intr};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::io::ioctl_fionread;
 
-use crate::Command;
+use super::Invocation;
+use super::group::Group;
 use crate::log::OneLine;
+use crate::wait::wait_for;
 
 /// What a delegate may print at most, in bytes; one that prints more is ended.
 /// A result is some hundred, and a delegate that prints without end must not
@@ -26,36 +27,55 @@ const MOST_STDERR: usize = 4 << 10;
 
 /// A process that has ended.
 pub(super) struct Finished {
+    /// Why it ended, if not by itself.
+    pub(super) ended: Option<Ended>,
     pub(super) status: ExitStatus,
     pub(super) stdout: Vec<u8>,
     /// The end of what it wrote to stderr.
     pub(super) stderr: String,
 }
 
-/// Runs `executable` to its end.
-pub(super) fn run(executable: &Path, command: Command, stdin: &[u8]) -> io::Result<Finished> {
-    let mut child = spawn(executable, command, stdin)?;
-    let output = collect(&mut child);
-    if output.is_err() {
-        // Nobody else knows of it: it must not outlive the call.
-        let _ = child.kill();
+/// Why we have ended a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It took longer than it may.
+    TimedOut(Duration),
+    /// We were told to stop.
+    Interrupted,
+    /// It printed more than it may.
+    PrintedTooMuch,
+}
+
+/// Runs `executable` to its end, or to ours.
+pub(super) fn run(executable: &Path, invocation: &Invocation<'_>) -> io::Result<Finished> {
+    let mut child = spawn(executable, invocation)?;
+    let group = Group::of(&child);
+    let mut output = Output::of(&mut child);
+    let ended = output.collect(&mut child, &group, invocation);
+    if !matches!(ended, Ok(None)) {
+        group.end(&mut child);
     }
-    let status = child.wait()?;
-    let (stdout, stderr) = output?;
+    let ended = ended?;
     Ok(Finished {
-        status,
-        stdout,
-        stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        ended,
+        status: child.wait()?,
+        stdout: output.said,
+        stderr: String::from_utf8_lossy(&output.complained).into_owned(),
     })
 }
 
-fn spawn(executable: &Path, command: Command, stdin: &[u8]) -> io::Result<Child> {
+fn spawn(executable: &Path, invocation: &Invocation<'_>) -> io::Result<Child> {
     let mut process = std::process::Command::new(executable);
     process
-        .env("CNI_COMMAND", command.as_str())
-        .stdin(in_memory(stdin)?)
+        .env("CNI_COMMAND", invocation.command.as_str())
+        .stdin(in_memory(invocation.stdin)?)
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .stderr(Stdio::piped())
+        // So that it can be ended with all that it has started.
+        .process_group(0);
+    for (name, value) in invocation.environment {
+        process.env(name, value);
+    }
     // An executable that is being replaced just now can be started a moment
     // later. libcni waits in the same way (pkg/invoke, RawExec).
     for _ in 0..50 {
@@ -78,34 +98,68 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Reads what the child prints until it has ended; not until its pipes are
-/// closed, which a process that it leaves behind may never do.
-fn collect(child: &mut Child) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let mut stdout = Stream(child.stdout.take());
-    let mut stderr = Stream(child.stderr.take());
-    let (mut said, mut complained) = (Vec::new(), Vec::new());
-    let end = End::of(child)?;
-    loop {
-        let [stdout_ready, stderr_ready, ended] =
-            wait_for([stdout.fd(), stderr.fd(), end.fd()], end.timeout())?;
-        // Looked at before the pipes: what was printed before the end is read.
-        let ended = ended || end.must_ask() && child.try_wait()?.is_some();
-        if stdout_ready || ended {
-            stdout.read_what_is_there(&mut said)?;
+/// What a child prints.
+struct Output {
+    stdout: Stream<std::process::ChildStdout>,
+    stderr: Stream<std::process::ChildStderr>,
+    said: Vec<u8>,
+    complained: Vec<u8>,
+}
+
+impl Output {
+    fn of(child: &mut Child) -> Self {
+        Self {
+            stdout: Stream(child.stdout.take()),
+            stderr: Stream(child.stderr.take()),
+            said: Vec::new(),
+            complained: Vec::new(),
         }
-        if stderr_ready || ended {
-            let from = complained.len();
-            stderr.read_what_is_there(&mut complained)?;
-            pass_on(&complained[from..]);
-            let excess = complained.len().saturating_sub(MOST_STDERR);
-            complained.drain(..excess);
-        }
-        if ended {
-            return Ok((said, complained));
-        }
-        if said.len() > MOST_OUTPUT {
-            child.kill()?;
-            return Ok((said, complained));
+    }
+
+    /// Reads until the child has ended, or has to be ended; not until its pipes
+    /// are closed, which a process that it leaves behind may never do.
+    fn collect(
+        &mut self,
+        child: &mut Child,
+        group: &Group,
+        invocation: &Invocation<'_>,
+    ) -> io::Result<Option<Ended>> {
+        let deadline = invocation.timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
+            let [stdout_ready, stderr_ready, gone, interrupted] = wait_for(
+                [
+                    self.stdout.fd(),
+                    self.stderr.fd(),
+                    group.fd(),
+                    invocation.interrupt,
+                ],
+                group.soonest(left),
+            )?;
+            // Looked at before the pipes: what was printed before the end is read.
+            let gone = gone || group.must_ask() && child.try_wait()?.is_some();
+            if stdout_ready || gone {
+                self.stdout.read_what_is_there(&mut self.said)?;
+            }
+            if stderr_ready || gone {
+                let from = self.complained.len();
+                self.stderr.read_what_is_there(&mut self.complained)?;
+                pass_on(&self.complained[from..]);
+                let excess = self.complained.len().saturating_sub(MOST_STDERR);
+                self.complained.drain(..excess);
+            }
+            if self.said.len() > MOST_OUTPUT {
+                return Ok(Some(Ended::PrintedTooMuch));
+            }
+            if gone {
+                return Ok(None);
+            }
+            if interrupted {
+                return Ok(Some(Ended::Interrupted));
+            }
+            if let Some(limit) = invocation.timeout.filter(|_| left == Some(Duration::ZERO)) {
+                return Ok(Some(Ended::TimedOut(limit)));
+            }
         }
     }
 }
@@ -139,53 +193,4 @@ impl<R: AsFd + Read> Stream<R> {
         }
         Ok(())
     }
-}
-
-/// How the end of a child is noticed.
-enum End {
-    /// The kernel says so.
-    Told(OwnedFd),
-    /// Linux before 5.3: we ask every now and then.
-    Asked,
-}
-
-impl End {
-    fn of(child: &Child) -> io::Result<Self> {
-        match pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
-            Ok(fd) => Ok(Self::Told(fd)),
-            Err(Errno::NOSYS) => Ok(Self::Asked),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Self::Told(fd) => Some(fd.as_fd()),
-            Self::Asked => None,
-        }
-    }
-
-    fn must_ask(&self) -> bool {
-        matches!(self, Self::Asked)
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        self.must_ask().then_some(Duration::from_millis(10))
-    }
-}
-
-/// Waits until one of these is readable or closed, and says which.
-fn wait_for<const N: usize>(
-    fds: [Option<BorrowedFd<'_>>; N],
-    timeout: Option<Duration>,
-) -> io::Result<[bool; N]> {
-    let timeout = timeout.map(|t| Timespec::try_from(t).expect("a short time"));
-    let mut polled: Vec<PollFd<'_>> = fds
-        .iter()
-        .flatten()
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
-    retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
-    let mut answers = polled.iter().map(|fd| !fd.revents().is_empty());
-    Ok(fds.map(|fd| fd.is_some() && answers.next().unwrap_or_default()))
 }

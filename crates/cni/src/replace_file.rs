@@ -1,0 +1,51 @@
+//! Files that are replaced in one step.
+
+use std::ffi::OsString;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Gives the file this content, whether it is there or not. Whoever reads it
+/// finds the old one or the new one, whole; only its owner may.
+///
+/// A process that is killed meanwhile leaves `<path>.tmp` behind, which the next
+/// one replaces. Two must not do it at once.
+///
+/// # Errors
+///
+/// It can't be written; then it is as it was.
+pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut unfinished: OsString = path.into();
+    unfinished.push(".tmp");
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&unfinished, path));
+    written.inspect_err(|_| {
+        let _ = fs::remove_file(&unfinished);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_by_a_whole_one_or_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        replace_file(&path, b"first, and longer").unwrap();
+        replace_file(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+
+        fs::create_dir(dir.path().join("b")).unwrap();
+        assert!(replace_file(&dir.path().join("b"), b"x").is_err());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,130 @@
+//! The trace that a call belongs to: W3C Trace Context, in `TRACEPARENT`.
+//!
+//! libcni hands the variable to plugins where the runtime traces. All that a
+//! runtime, a main plugin, we and our delegates log for one request carries the
+//! same trace ID then.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::Environment;
+
+/// The variable.
+pub const TRACEPARENT: &str = "TRACEPARENT";
+
+/// A trace context: `00-<trace ID>-<parent ID>-<flags>`, in hexadecimal digits.
+///
+/// ```
+/// # use cni::TraceContext;
+/// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let trace = TraceContext::parse(text).unwrap();
+/// assert_eq!(trace.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
+/// assert_eq!(trace.to_string(), text);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext(String);
+
+impl TraceContext {
+    /// Reads one; `None` if it isn't valid by the specification, in whose words
+    /// it is then to be ignored.
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = |part: &str, length: usize| {
+            let digits = part
+                .bytes()
+                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+            part.len() == length && digits
+        };
+        let not_zero = |part: &str| part.bytes().any(|b| b != b'0');
+        let parts: Vec<&str> = text.split('-').collect();
+        let [version, trace, parent, flags, rest @ ..] = parts.as_slice() else {
+            return None;
+        };
+        // A later version may say more behind these.
+        let valid = hex(version, 2)
+            && *version != "ff"
+            && (*version != "00" || rest.is_empty())
+            && hex(trace, 32)
+            && not_zero(trace)
+            && hex(parent, 16)
+            && not_zero(parent)
+            && hex(flags, 2);
+        valid.then(|| Self(text.to_owned()))
+    }
+
+    /// The call's own, or else a new one.
+    pub fn of_call(vars: Environment<'_>) -> Self {
+        vars(TRACEPARENT)
+            .and_then(|text| Self::parse(text.to_str()?))
+            .unwrap_or_else(Self::new)
+    }
+
+    /// A new one, which nobody has sampled.
+    fn new() -> Self {
+        let mut random = [0; 24];
+        // Without random numbers, what is left is told apart by time.
+        if getrandom(&mut random[..], GetRandomFlags::empty()) != Ok(24) {
+            let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+            random[..16].copy_from_slice(&now.as_nanos().to_be_bytes());
+        }
+        // Neither part may be all zeros.
+        random[0] |= 1;
+        random[16] |= 1;
+        let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Self(format!("00-{}-{}-00", &hex[..32], &hex[32..]))
+    }
+
+    /// The part that all of a request's calls share: 32 digits.
+    pub fn trace_id(&self) -> &str {
+        &self.0[3..35]
+    }
+
+    /// The value of `TRACEPARENT`.
+    pub fn to_variable(&self) -> OsString {
+        self.0.clone().into()
+    }
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_specification_allows_is_read() {
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let parent = "00f067aa0ba902b7";
+        for good in [
+            format!("00-{trace}-{parent}-00"),
+            format!("01-{trace}-{parent}-01-more"),
+        ] {
+            assert!(TraceContext::parse(&good).is_some(), "{good}");
+        }
+        for bad in [
+            String::new(),
+            format!("00-{trace}-{parent}"),
+            format!("00-{trace}-{parent}-01-more"),
+            format!("ff-{trace}-{parent}-01"),
+            format!("00-{}-{parent}-01", trace.to_uppercase()),
+            format!("00-{}-{parent}-01", "0".repeat(32)),
+            format!("00-{trace}-{}-01", "0".repeat(16)),
+            format!("00-{}-{parent}-01", &trace[1..]),
+            format!("00-{trace}é-{parent}-01"),
+        ] {
+            assert_eq!(TraceContext::parse(&bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_a_trace_gets_a_new_one() {
+        let one = TraceContext::of_call(&|_| None);
+        assert_eq!(TraceContext::parse(&one.to_string()), Some(one.clone()));
+        assert_ne!(TraceContext::of_call(&|_| Some("nonsense".into())), one);
+    }
+}

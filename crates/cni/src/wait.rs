@@ -1,0 +1,33 @@
+//! Waiting for several things at once.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
+
+/// Waits until this is readable or closed, at most so long; returns whether it is.
+///
+/// # Errors
+///
+/// The system's.
+pub fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
+    wait_for([Some(fd.as_fd())], Some(at_most)).map(|[ready]| ready)
+}
+
+/// Waits until one of these is readable or closed, and says which.
+pub(crate) fn wait_for<const N: usize>(
+    fds: [Option<BorrowedFd<'_>>; N],
+    timeout: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    let mut polled: Vec<PollFd<'_>> = fds
+        .iter()
+        .flatten()
+        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+        .collect();
+    retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
+    let mut answers = polled.iter().map(|fd| !fd.revents().is_empty());
+    Ok(fds.map(|fd| fd.is_some() && answers.next().unwrap_or_default()))
+}

@@ -1,0 +1,81 @@
+//! What a call of the orchestrator has to do with: its settings, its delegates,
+//! its records.
+
+use std::fs;
+use std::path::Path;
+use std::process;
+use std::time::UNIX_EPOCH;
+
+use cni::{Call, Error, SearchPath, TRACEPARENT};
+
+use crate::ages::Ages;
+use crate::config::Settings;
+use crate::delegates::{Executables, Variable};
+use crate::interrupt::Interrupt;
+use crate::orphans::CALL;
+use crate::records::Records;
+use crate::recursion;
+
+/// Says what to read instead of `/proc`.
+const PROC: &str = "IPAM_DELEGATED_PROC";
+
+/// One call of the orchestrator.
+pub(crate) struct Context<'a> {
+    pub(crate) call: &'a Call<'a>,
+    pub(crate) settings: Settings,
+    pub(crate) records: Records,
+    path: SearchPath,
+    /// What tells the call apart from others.
+    pub(crate) id: String,
+}
+
+impl<'a> Context<'a> {
+    /// Reads the settings, and refuses what can't be run.
+    pub(crate) fn new(call: &'a Call<'a>) -> Result<Self, Error> {
+        let settings = Settings::read(call)?;
+        let path = call.search_path()?;
+        recursion::refuse(call, &settings.delegates, &path)?;
+        let now = UNIX_EPOCH.elapsed().unwrap_or_default();
+        Ok(Self {
+            records: Records::new(&settings.state_dir, call.config.name()),
+            settings,
+            path,
+            id: format!("{}-{}", process::id(), now.as_nanos()),
+            call,
+        })
+    }
+
+    /// The delegates, for the call of this id, with these variables besides those
+    /// that we have received.
+    pub(crate) fn delegates<'b>(
+        &'b self,
+        id: &str,
+        variables: Vec<Variable>,
+        interrupt: Option<&'b Interrupt>,
+    ) -> Ages<Executables<'b>> {
+        let mut environment = vec![
+            (TRACEPARENT, self.call.trace.to_variable()),
+            (CALL, id.into()),
+        ];
+        environment.extend(variables);
+        Ages::new(Executables {
+            path: &self.path,
+            environment,
+            timeout: self.settings.timeout,
+            interrupt,
+        })
+    }
+
+    /// What the machine calls its last boot.
+    pub(crate) fn boot(&self) -> Option<String> {
+        let proc = self.call.variable(PROC).unwrap_or_else(|| "/proc".into());
+        let id = fs::read_to_string(Path::new(&proc).join("sys/kernel/random/boot_id"));
+        Some(id.ok()?.trim().to_owned())
+    }
+
+    /// A variable, as text; empty if it is missing.
+    pub(crate) fn text(&self, variable: &str) -> String {
+        let value = self.call.variable(variable).unwrap_or_default();
+        value.to_string_lossy().into_owned()
+    }
+}

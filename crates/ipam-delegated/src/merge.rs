@@ -1,0 +1,122 @@
+//! One answer of several delegates' results, for those that ignore `prevResult`.
+
+use std::mem::take;
+
+use cni::{Dns, Failure, IpConfig, IpamResult, Object, Printed, SpecVersion};
+use serde_json::Value;
+
+/// The later result with what only the earlier one has: its addresses and routes
+/// first, none twice; name servers and the like in one list; other keys as the
+/// later one has them.
+///
+/// # Errors
+///
+/// One of them is no result.
+pub(crate) fn merge(
+    earlier: &Printed,
+    later: &Printed,
+    version: SpecVersion,
+) -> Result<Printed, Failure> {
+    let garbled = |reason| Failure::Garbled {
+        reason,
+        stdout: later.json().get().to_owned(),
+        stderr: String::new(),
+    };
+    let read = |printed: &Printed| {
+        IpamResult::read("result", printed.json()).map_err(|error| garbled(error.msg))
+    };
+    let (earlier, mut merged) = (read(earlier)?, read(later)?);
+    merged.ips = joined(earlier.ips, merged.ips, IpConfig::ip);
+    merged.routes = joined(earlier.routes, merged.routes, value);
+    merge_dns(earlier.dns, &mut merged.dns);
+    Printed::try_from(merged.to_json(version)).map_err(garbled)
+}
+
+fn merge_dns(earlier: Dns, merged: &mut Dns) {
+    for (earlier, merged) in [
+        (earlier.nameservers, &mut merged.nameservers),
+        (earlier.search, &mut merged.search),
+        (earlier.options, &mut merged.options),
+    ] {
+        *merged = joined(earlier, take(merged), Clone::clone);
+    }
+    if merged.domain.is_empty() {
+        merged.domain = earlier.domain;
+    }
+}
+
+/// Both lists, one after the other; of those that are equal by the key, the first.
+fn joined<T, K: PartialEq>(mut all: Vec<T>, more: Vec<T>, key: impl Fn(&T) -> K) -> Vec<T> {
+    for item in more {
+        if all.iter().all(|earlier| key(earlier) != key(&item)) {
+            all.push(item);
+        }
+    }
+    all
+}
+
+fn value(route: &Object) -> Value {
+    serde_json::to_value(route).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(json: &str) -> Printed {
+        Printed::try_from(json.as_bytes().to_vec()).unwrap()
+    }
+
+    fn merged(earlier: &str, later: &str) -> Value {
+        let merged = merge(&printed(earlier), &printed(later), SpecVersion::V1_0_0).unwrap();
+        serde_json::from_str(merged.json().get()).unwrap()
+    }
+
+    #[test]
+    fn lists_are_joined_in_order_without_duplicates() {
+        let got = merged(
+            r#"{"ips":[{"address":"10.0.0.2/24","gateway":"10.0.0.1"}],
+                "routes":[{"dst":"0.0.0.0/0"},{"dst":"10.0.0.0/8","gw":"10.0.0.9"}],
+                "dns":{"nameservers":["10.0.0.1"],"domain":"one","search":["a","b"]},
+                "pools":[1],"x":1}"#,
+            r#"{"ips":[{"address":"fd00::2/64"},{"address":"10.0.0.2/24"}],
+                "routes":[{"gw":"10.0.0.9","dst":"10.0.0.0/8"},{"dst":"::/0"}],
+                "dns":{"nameservers":["fd00::1","10.0.0.1"],"search":["b","c"],"options":["rotate"]},
+                "x":2,"y":3}"#,
+        );
+        assert_eq!(
+            got,
+            serde_json::json!({
+                "cniVersion": "1.0.0",
+                "ips": [{"address": "10.0.0.2/24", "gateway": "10.0.0.1"}, {"address": "fd00::2/64"}],
+                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.0.0.9"}, {"dst": "::/0"}],
+                "dns": {
+                    "nameservers": ["10.0.0.1", "fd00::1"], "domain": "one",
+                    "search": ["a", "b", "c"], "options": ["rotate"]
+                },
+                "x": 2, "y": 3
+            })
+        );
+    }
+
+    #[test]
+    fn a_later_result_that_has_it_all_stays_as_it_is() {
+        let earlier = r#"{"ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"a"}}"#;
+        let later = r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}],
+            "routes":[{"dst":"0.0.0.0/0"}],"dns":{"domain":"b"},"z":[1]}"#;
+        assert_eq!(
+            merged(earlier, later),
+            serde_json::from_str::<Value>(later).unwrap()
+        );
+    }
+
+    #[test]
+    fn what_is_no_result_is_an_error() {
+        let error = merge(
+            &printed(r#"{"ips":{}}"#),
+            &printed("{}"),
+            SpecVersion::LATEST,
+        );
+        assert!(error.is_err());
+    }
+}
