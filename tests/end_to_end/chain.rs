@@ -74,8 +74,8 @@ fn what_succeeds_on_del_without_a_result_succeeds() {
 #[test]
 fn check_and_status_stop_at_the_first_error() {
     for (command, asked) in [
-        ("CHECK", "asked: CHECK of c1 eth0 on network testnet"),
-        ("STATUS", "asked: STATUS on network testnet"),
+        ("CHECK", "asked b: CHECK of c1 eth0 on network testnet"),
+        ("STATUS", "asked b: STATUS on network testnet"),
     ] {
         let sandbox = noting(Sandbox::default(), "a", "exit 0");
         let sandbox = noting(

@@ -161,7 +161,7 @@ fn when_the_first_delegate_fails_it_is_run_with_del_and_the_same_input() {
         json!({
             "cniVersion": "1.0.0", "code": 111,
             "msg": "ipam-ds-hello: no pool today",
-            "details": "asked: ADD of example-container eth7 on network example\n\
+            "details": "asked ipam-ds-hello: ADD of example-container eth7 on network example\n\
                         not undone, DEL failed: ipam-ds-hello: no pool today"
         })
     );
@@ -185,7 +185,7 @@ fn when_the_second_delegate_fails_both_are_run_with_del() {
         json!({
             "cniVersion": "1.0.0", "code": 112,
             "msg": "ipam-da-world: no address today",
-            "details": "asked: ADD of example-container eth7 on network example\n\
+            "details": "asked ipam-da-world: ADD of example-container eth7 on network example\n\
                         undone by DEL: ipam-ds-hello, ipam-da-world"
         })
     );

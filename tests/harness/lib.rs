@@ -8,5 +8,5 @@ mod sandbox;
 
 pub use node::Node;
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, missing, reference, skip};
-pub use run::{Call, Output, answer_of};
+pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Sandbox, repository};

@@ -56,12 +56,18 @@ impl Node {
         Self { holder }
     }
 
+    /// What a program has to be run through to run on the node.
+    pub(crate) fn entrance(&self) -> Vec<String> {
+        let target = format!("--target={}", self.holder.id());
+        let words = ["nsenter", &target, "--mount", "--net", "--"];
+        words.map(str::to_owned).to_vec()
+    }
+
     /// A command that will run on the node.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command
-            .arg(format!("--target={}", self.holder.id()))
-            .args(["--mount", "--net", "--", program]);
+        let entrance = self.entrance();
+        let mut command = Command::new(&entrance[0]);
+        command.args(&entrance[1..]).arg(program);
         command
     }
 

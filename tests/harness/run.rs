@@ -20,6 +20,8 @@ pub struct Call {
     env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
     user: Option<u32>,
+    /// What the executable is an argument of.
+    through: Vec<String>,
 }
 
 impl Call {
@@ -32,6 +34,7 @@ impl Call {
             env: env.into_iter().collect(),
             stdin: Vec::new(),
             user: None,
+            through: Vec::new(),
         }
     }
 
@@ -64,8 +67,7 @@ impl Call {
 
     /// Runs it to its end.
     pub fn run(self) -> Output {
-        let command = Command::new(&self.executable);
-        self.run_as(command)
+        self.start().output()
     }
 
     /// Runs it as this user.
@@ -75,9 +77,38 @@ impl Call {
         self
     }
 
+    /// Runs it through another program.
+    #[must_use]
+    pub fn through(mut self, program: &[&str]) -> Self {
+        self.through = program.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Running {
+        let mut child = self.spawn(self.command());
+        let mut stdin = child.stdin.take().unwrap();
+        // It may print before it has read all, or not read at all.
+        std::thread::spawn(move || {
+            let _ = stdin.write_all(&self.stdin);
+        });
+        Running { child }
+    }
+
+    fn command(&self) -> Command {
+        match self.through.split_first() {
+            None => Command::new(&self.executable),
+            Some((program, words)) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(&self.executable);
+                command
+            }
+        }
+    }
+
     /// Starts it, and kills it after this time, if it hasn't ended by then.
     pub fn run_and_kill(self, after: Duration) {
-        let mut child = self.spawn(Command::new(&self.executable));
+        let mut child = self.spawn(self.command());
         let _ = child.stdin.take().unwrap().write_all(&self.stdin);
         std::thread::sleep(after);
         let _ = child.kill();
@@ -85,9 +116,9 @@ impl Call {
     }
 
     /// Runs it to its end on a node of the test's own.
-    pub fn run_on(self, node: &Node) -> Output {
-        let command = node.command(self.executable.to_str().unwrap());
-        self.run_as(command)
+    pub fn run_on(mut self, node: &Node) -> Output {
+        self.through = node.entrance();
+        self.run()
     }
 
     fn spawn(&self, mut command: Command) -> Child {
@@ -103,17 +134,33 @@ impl Call {
             .spawn()
             .unwrap_or_else(|e| panic!("{}: {e}", self.executable.display()))
     }
+}
 
-    fn run_as(self, command: Command) -> Output {
-        let mut child = self.spawn(command);
-        let mut stdin = child.stdin.take().unwrap();
-        let bytes = self.stdin;
-        // It may print before it has read all, or not read at all.
-        let writer = std::thread::spawn(move || {
-            let _ = stdin.write_all(&bytes);
-        });
-        let output = child.wait_with_output().unwrap();
-        writer.join().unwrap();
+/// A call that has been started.
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Closes our end of its stdout: nobody will hear its answer.
+    pub fn stop_listening(&mut self) {
+        drop(self.child.stdout.take());
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end.
+    pub fn output(self) -> Output {
+        let output = self.child.wait_with_output().unwrap();
         Output {
             status: output.status,
             stdout: String::from_utf8(output.stdout).unwrap(),

@@ -182,6 +182,37 @@ impl Sandbox {
         all
     }
 
+    /// The names of the records of a network, in order.
+    pub fn records(&self, network: &str) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.state_dir().join(network)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The processes that have been started with this sandbox's plugins, by their
+    /// environment: as `<pid> <command line>`.
+    pub fn processes(&self) -> Vec<String> {
+        let mark = format!("CNI_PATH={}", self.plugins().display());
+        let entries = fs::read_dir("/proc").unwrap();
+        entries
+            .filter_map(|entry| {
+                let path = entry.ok()?.path();
+                let environ = fs::read(path.join("environ")).ok()?;
+                let ours = environ
+                    .split(|byte| *byte == 0)
+                    .any(|v| v.starts_with(mark.as_bytes()));
+                let line = fs::read_to_string(path.join("cmdline")).ok()?;
+                let pid = path.file_name()?.to_str()?.to_owned();
+                ours.then(|| format!("{pid} {}", line.replace('\0', " ")))
+            })
+            .collect()
+    }
+
     /// The addresses that are reserved, in order.
     pub fn reserved(&self, network: &str) -> Vec<String> {
         self.reservations(network)

@@ -36,6 +36,8 @@ pub mod code {
     pub const TRY_AGAIN_LATER: u64 = 11;
     /// STATUS: an ADD would fail.
     pub const UNAVAILABLE: u64 = 50;
+    /// STATUS: an ADD would fail, and containers that are there may suffer.
+    pub const LIMITED_CONNECTIVITY: u64 = 51;
 
     /// No executable of the delegate's name is in `CNI_PATH`.
     pub const DELEGATE_NOT_FOUND: u64 = 100;

@@ -29,7 +29,7 @@ pub use error::{Error, code};
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use object::{Object, read};
 pub use plugin::{About, Call, Plugin, Reply};
-pub use replace_file::replace_file;
+pub use replace_file::{replace_file, unfinished};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use trace::{TRACEPARENT, TraceContext};
 pub use version::{SpecVersion, UnknownVersion};

@@ -4,20 +4,19 @@ use std::ffi::OsString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Gives the file this content, whether it is there or not. Whoever reads it
 /// finds the old one or the new one, whole; only its owner may.
 ///
-/// A process that is killed meanwhile leaves `<path>.tmp` behind, which the next
+/// A process that is killed meanwhile leaves [`unfinished`] behind, which the next
 /// one replaces. Two must not do it at once.
 ///
 /// # Errors
 ///
 /// It can't be written; then it is as it was.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut unfinished: OsString = path.into();
-    unfinished.push(".tmp");
+    let unfinished = unfinished(path);
     let written = OpenOptions::new()
         .write(true)
         .create(true)
@@ -29,6 +28,13 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     written.inspect_err(|_| {
         let _ = fs::remove_file(&unfinished);
     })
+}
+
+/// What [`replace_file`] leaves behind for this path when it is killed.
+pub fn unfinished(path: &Path) -> PathBuf {
+    let mut name: OsString = path.into();
+    name.push(".tmp");
+    name.into()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<Prin
         if !is_anything_held(&record, &failed) {
             context.records.remove(attachment);
         }
-        failed.into_error()
+        context.with_record(attachment, failed.into_error())
     })
 }
 
@@ -95,5 +95,8 @@ fn clear_earlier(
         &context.call.config,
         Vec::new(),
     );
-    failure::of_all(failures).map_or(Ok(()), Err)
+    match failure::of_all(failures) {
+        None => Ok(()),
+        Some(error) => Err(context.with_record(attachment, error)),
+    }
 }

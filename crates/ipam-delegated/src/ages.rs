@@ -110,13 +110,19 @@ impl<D: Delegates> Delegates for Ages<D> {
 }
 
 /// Whether a failure may be one of a delegate that is too old: it says so, or it
-/// doesn't know one of the newest commands, which it says, or dies of.
+/// doesn't know one of the newest commands. To those, old ones say many things:
+/// that the command is unknown, that the container ID is missing. But one that
+/// says that it isn't available has understood.
 fn may_be_of_age(failure: &Failure, command: Command) -> bool {
+    const UNDERSTOOD: [u64; 3] = [
+        code::TRY_AGAIN_LATER,
+        code::UNAVAILABLE,
+        code::LIMITED_CONNECTIVITY,
+    ];
     let is_new = matches!(command, Command::Gc | Command::Status);
     match failure {
         Failure::Error { error, .. } => {
-            error.code == code::INCOMPATIBLE_VERSION
-                || is_new && error.code == code::INVALID_ENVIRONMENT
+            error.code == code::INCOMPATIBLE_VERSION || is_new && !UNDERSTOOD.contains(&error.code)
         }
         Failure::Died { .. } => is_new,
         _ => false,

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process;
 use std::time::UNIX_EPOCH;
 
-use cni::{Call, Error, SearchPath, TRACEPARENT};
+use cni::{Attachment, Call, Error, SearchPath, TRACEPARENT};
 
 use crate::ages::Ages;
 use crate::config::Settings;
 use crate::delegates::{Executables, Variable};
+use crate::failure;
 use crate::interrupt::Interrupt;
 use crate::orphans::CALL;
 use crate::records::Records;
@@ -64,6 +65,14 @@ impl<'a> Context<'a> {
             timeout: self.settings.timeout,
             interrupt,
         })
+    }
+
+    /// An error that says where what has not been undone is recorded.
+    pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
+        match self.records.standing(attachment) {
+            Some(file) => failure::recorded_in(error, &file),
+            None => error,
+        }
     }
 
     /// What the machine calls its last boot.

@@ -1,6 +1,8 @@
 //! What `ipam-delegated` says when delegates fail: one error that says which, what
 //! it was asked, what it said, and what was undone.
 
+use std::path::Path;
+
 use cni::{Attachment, Command, DelegateName, Error, NetworkName};
 
 /// A delegate that failed, what it was asked, and what it said.
@@ -37,7 +39,7 @@ impl Asked {
 impl Failed {
     /// The delegate's error with its name in front, and what it was asked.
     pub(crate) fn into_error(self) -> Error {
-        let mut details = format!("asked: {}", self.asked.describe());
+        let mut details = format!("asked {}: {}", self.delegate, self.asked.describe());
         add_line(&mut details, &self.error.details);
         Error {
             code: self.error.code,
@@ -99,6 +101,13 @@ pub(crate) fn of_all(failures: Vec<Failed>) -> Option<Error> {
     Some(all)
 }
 
+/// What has failed is still recorded there.
+pub(crate) fn recorded_in(mut error: Error, record: &Path) -> Error {
+    let line = format!("recorded, for the next DEL or GC: {}", record.display());
+    add_line(&mut error.details, &line);
+    error
+}
+
 fn add_line(text: &mut String, line: &str) {
     if !text.is_empty() && !line.is_empty() {
         text.push('\n');
@@ -136,7 +145,7 @@ mod tests {
         assert_eq!(
             error.into_error(),
             Error::new(11, "b: full").with_details(
-                "asked: ADD of c1 eth0 on network net\n10.0.0.0/24\nundone by DEL: a\n\
+                "asked b: ADD of c1 eth0 on network net\n10.0.0.0/24\nundone by DEL: a\n\
                  not undone, DEL failed: b: died (y)"
             )
         );
@@ -151,7 +160,7 @@ mod tests {
         assert_eq!(
             error,
             Some(Error::new(5, "a: x; b: y").with_details(
-                "asked: DEL of c1 eth0 on network net\nasked: GC on network net\nwhy"
+                "asked a: DEL of c1 eth0 on network net\nasked b: GC on network net\nwhy"
             ))
         );
         assert_eq!(of_all(vec![]), None);

@@ -43,7 +43,10 @@ impl Plugin for IpamDelegated {
             _ => Vec::new(),
         };
         let failures = undo::attachment(&context, attachment, &call.config, args);
-        failure::of_all(failures).map_or(Ok(Reply::Nothing), Err)
+        match failure::of_all(failures) {
+            None => Ok(Reply::Nothing),
+            Some(error) => Err(context.with_record(attachment, error)),
+        }
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {

@@ -1,12 +1,16 @@
 //! Processes that a killed call has left behind: its delegates, which may still be
 //! at work. Before what they do is undone, they are ended.
 
+use std::collections::HashSet;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cni::wait_readable;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use cni::{Attachment, wait_readable};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// What the delegates of a call, and all that they start, have in their
 /// environment: the call's own text.
@@ -15,55 +19,144 @@ pub(crate) const CALL: &str = "IPAM_DELEGATED_CALL";
 /// How long we wait for the end of what has been killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends all processes of this call; returns how many there were.
-pub(crate) fn end(call: &str) -> usize {
-    let deadline = Instant::now() + PATIENCE;
+/// How long we wait for what is being started just now, which takes
+/// microseconds.
+const STARTING: Duration = Duration::from_secs(1);
+
+/// Ends all processes of this call for this attachment; returns how many there
+/// were.
+pub(crate) fn end(call: &str, attachment: &Attachment) -> usize {
+    let sought = Sought::new(call, attachment);
+    let started = Instant::now();
     let mut ended = 0;
     // As often as there are some: one may start another before it ends.
     loop {
-        let found = processes(call);
-        for pid in &found {
-            end_one(*pid, call, deadline);
+        let (found, starting) = sought.find();
+        for &pid in &found {
+            sought.end(pid, started + PATIENCE);
         }
         ended += found.len();
-        if found.is_empty() || Instant::now() > deadline {
+        let patience = if found.is_empty() { STARTING } else { PATIENCE };
+        if found.is_empty() && !starting || started.elapsed() > patience {
             return ended;
+        }
+        if starting {
+            sleep(Duration::from_millis(1));
         }
     }
 }
 
-fn processes(call: &str) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
+/// All processes but this one.
+fn processes() -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
     entries
-        .filter_map(|entry| {
-            let pid = Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?)?;
-            (pid != rustix::process::getpid() && is_of(pid, call)).then_some(pid)
-        })
+        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .filter(|pid| *pid != rustix::process::getpid())
         .collect()
 }
 
-fn is_of(pid: Pid, call: &str) -> bool {
-    let environ = Path::new("/proc").join(pid.to_string()).join("environ");
-    let wanted = format!("{CALL}={call}");
-    fs::read(environ).is_ok_and(|environ| {
-        environ
-            .split(|byte| *byte == 0)
-            .any(|variable| variable == wanted.as_bytes())
-    })
+/// What tells the processes of a call.
+struct Sought {
+    /// The variable that they have.
+    mark: String,
+    /// The variables that the killed call had.
+    attachment: [String; 2],
+    /// The file that the killed call ran.
+    executable: Option<(u64, u64)>,
+    /// The processes that there were when we began to look. What the killed call
+    /// was about to start is among them.
+    at_first: HashSet<Pid>,
 }
 
-fn end_one(pid: Pid, call: &str, deadline: Instant) {
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
-        return;
-    };
-    // Once more: until it was opened, its number may have become another's.
-    if is_of(pid, call) && pidfd_send_signal(&process, Signal::KILL).is_ok() {
-        tracing::warn!(%pid, "ended a process that an earlier call has left behind");
-        let left = deadline.saturating_duration_since(Instant::now());
-        let _ = wait_readable(&process, left);
+/// Whether a process is of the call.
+#[derive(Debug, PartialEq, Eq)]
+enum Belongs {
+    Yes,
+    No,
+    /// It is being started, and so far has nothing of its own that could say.
+    NotKnownYet,
+}
+
+impl Sought {
+    fn new(call: &str, attachment: &Attachment) -> Self {
+        Self {
+            mark: format!("{CALL}={call}"),
+            attachment: [
+                format!("CNI_CONTAINERID={}", attachment.container_id),
+                format!("CNI_IFNAME={}", attachment.ifname),
+            ],
+            executable: file(Path::new("/proc/self/exe")).ok(),
+            at_first: processes().into_iter().collect(),
+        }
     }
+
+    /// Those that are of the call, and whether it isn't known of some yet.
+    fn find(&self) -> (Vec<Pid>, bool) {
+        let mut starting = false;
+        let mut found = processes();
+        found.retain(|&pid| {
+            let belongs = self.belongs(pid);
+            starting |= belongs == Belongs::NotKnownYet;
+            belongs == Belongs::Yes
+        });
+        (found, starting)
+    }
+
+    fn belongs(&self, pid: Pid) -> Belongs {
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        // In the order in which execve(2) brings them about, so that one which
+        // happens just now isn't missed.
+        let (Ok(executable), Ok(cmdline), Ok(environ)) = (
+            file(&folder.join("exe")),
+            fs::read(folder.join("cmdline")),
+            fs::read(folder.join("environ")),
+        ) else {
+            // Gone, another's, or the kernel's own.
+            return Belongs::No;
+        };
+        let has = |wanted: &String| {
+            environ
+                .split(|byte| *byte == 0)
+                .any(|variable| variable == wanted.as_bytes())
+        };
+        if has(&self.mark) {
+            return Belongs::Yes;
+        }
+        // Within execve(2) there is a moment with neither.
+        let in_exec = cmdline.is_empty() && environ.is_empty();
+        // Before it, a child is a copy of the call that has started it.
+        let before_exec = Some(executable) == self.executable
+            && self.at_first.contains(&pid)
+            && self.attachment.iter().all(has);
+        if in_exec || before_exec {
+            return Belongs::NotKnownYet;
+        }
+        Belongs::No
+    }
+
+    fn end(&self, pid: Pid, deadline: Instant) {
+        let process = pidfd_open(pid, PidfdFlags::empty());
+        // Once more: until it was opened, its number may have become another's.
+        if self.belongs(pid) != Belongs::Yes {
+            return;
+        }
+        tracing::warn!(%pid, "ending a process that an earlier call has left behind");
+        if let Ok(process) = process {
+            let _ = pidfd_send_signal(&process, Signal::KILL);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let _ = wait_readable(&process, left);
+        } else {
+            // Linux before 5.3.
+            let _ = kill_process(pid, Signal::KILL);
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What tells this file from all others.
+fn file(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 #[cfg(test)]
@@ -71,9 +164,16 @@ mod tests {
     use super::*;
     use std::process::{Command, Stdio};
 
+    fn attachment() -> Attachment {
+        Attachment {
+            container_id: "c1".parse().unwrap(),
+            ifname: "eth0".parse().unwrap(),
+        }
+    }
+
     #[test]
     fn all_processes_of_a_call_are_ended_and_no_others() {
-        let sleep = |call: &str| {
+        let start = |call: &str| {
             Command::new("sh")
                 .args(["-c", "sleep 100 & sleep 100"])
                 .env(CALL, call)
@@ -81,16 +181,49 @@ mod tests {
                 .spawn()
                 .unwrap()
         };
+        let running = |call: &str| Sought::new(call, &attachment()).find().0.len();
         let call = format!("test-{}", std::process::id());
-        let (mut one, mut other) = (sleep(&call), sleep(&format!("{call}-other")));
-        while processes(&call).len() < 3 {
-            std::thread::sleep(Duration::from_millis(5));
+        let (mut one, mut other) = (start(&call), start(&format!("{call}-other")));
+        while running(&call) < 3 {
+            sleep(Duration::from_millis(5));
         }
-        assert!(end(&call) >= 3);
+        assert!(end(&call, &attachment()) >= 3);
         assert!(!one.wait().unwrap().success());
-        assert!(processes(&call).is_empty());
+        assert_eq!(running(&call), 0);
         assert!(other.try_wait().unwrap().is_none());
-        end(&format!("{call}-other"));
+        end(&format!("{call}-other"), &attachment());
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_copy_of_a_call_may_become_one_of_its_processes() {
+        let belongs = |container: &str| {
+            // This very executable, with the variables of a call.
+            let mut copy = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "orphans::tests::reads_to_the_end"])
+                .stdin(Stdio::piped())
+                .env("CNI_CONTAINERID", container)
+                .env("CNI_IFNAME", "eth0")
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap();
+            let pid = Pid::from_child(&copy);
+            while fs::read(format!("/proc/{pid}/cmdline")).unwrap().is_empty() {}
+            let mut sought = Sought::new("x", &attachment());
+            let belongs = sought.belongs(pid);
+            sought.at_first.clear();
+            assert_eq!(sought.belongs(pid), Belongs::No);
+            copy.kill().unwrap();
+            copy.wait().unwrap();
+            belongs
+        };
+        assert_eq!(belongs("c1"), Belongs::NotKnownYet);
+        assert_eq!(belongs("c2"), Belongs::No);
+    }
+
+    /// What the other test runs, which keeps stdin open.
+    #[test]
+    fn reads_to_the_end() {
+        io::copy(&mut io::stdin(), &mut io::sink()).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use cni::{Attachment, NetworkName, replace_file};
+use cni::{Attachment, NetworkName, replace_file, unfinished};
 
 use crate::record::Record;
 
@@ -42,6 +42,11 @@ impl Records {
         self.folder.join(format!("{container_id}:{ifname}.json"))
     }
 
+    /// The file of an attachment's record, if there is one.
+    pub(crate) fn standing(&self, attachment: &Attachment) -> Option<PathBuf> {
+        Some(self.file(attachment)).filter(|file| file.exists())
+    }
+
     pub(crate) fn find(&self, attachment: &Attachment) -> Found {
         match fs::read(self.file(attachment)) {
             Ok(json) => match Record::parse(&json, &self.network, attachment) {
@@ -72,17 +77,19 @@ impl Records {
         }
     }
 
-    /// Removes a record. The last one takes the folder along.
+    /// Removes a record, and what a killed process has left of one that it was
+    /// writing. The last one takes the folder along.
     pub(crate) fn remove(&self, attachment: &Attachment) {
         let file = self.file(attachment);
-        match fs::remove_file(&file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(path = %file.display(), %error, "the record can't be removed");
-            }
-            _ => {
-                let _ = fs::remove_dir(&self.folder);
+        for path in [unfinished(&file), file] {
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(path = %path.display(), %error, "the record can't be removed");
+                }
+                _ => {}
             }
         }
+        let _ = fs::remove_dir(&self.folder);
     }
 
     /// The attachments of which there are records, broken ones included. What

@@ -65,7 +65,7 @@ pub(crate) fn recorded(
 ) -> Vec<Failed> {
     if record.state != State::Added {
         // What a killed call has left running must not do again what is undone.
-        orphans::end(&record.call);
+        orphans::end(&record.call, attachment);
     }
     record.state = State::Deleting;
     context.records.keep(attachment, &record);

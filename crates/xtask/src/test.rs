@@ -11,11 +11,12 @@ use harness::{DNSMASQ, is_root};
 use crate::cargo::{self, Flavour, cargo, shown};
 
 /// What the end-to-end tests need, and the Debian package that has it.
-const NEEDED: [(&str, &str); 4] = [
+const NEEDED: [(&str, &str); 5] = [
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
+    ("/usr/bin/strace", "strace"),
 ];
 
 pub(crate) fn run() -> Result<()> {

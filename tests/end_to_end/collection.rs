@@ -1,0 +1,142 @@
+//! GC for delegates that have none.
+
+use harness::{Output, Sandbox, needs};
+use serde_json::{Value, json};
+
+fn gc(sandbox: &Sandbox, config: &Value, valid: &[String]) -> Output {
+    let mut config = config.clone();
+    config["cniVersion"] = json!("1.1.0");
+    let valid: Vec<Value> = valid
+        .iter()
+        .map(|container| json!({"containerID": container, "ifname": "eth0"}))
+        .collect();
+    config["cni.dev/valid-attachments"] = json!(valid);
+    sandbox
+        .call("ipam-delegated", "GC", &config)
+        .without("CNI_CONTAINERID")
+        .without("CNI_IFNAME")
+        .without("CNI_NETNS")
+        .run()
+}
+
+fn add(sandbox: &Sandbox, config: &Value, container: &str) -> Output {
+    sandbox
+        .call("ipam-delegated", "ADD", config)
+        .container(container)
+        .run()
+}
+
+#[test]
+fn what_the_runtime_forgot_is_freed_though_the_allocator_knows_no_gc() {
+    needs!("host-local");
+    for version in ["1.0.0", "1.1.0"] {
+        let sandbox = Sandbox::default().with_reference("host-local");
+        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+        let config = sandbox.config(version, &["host-local"], &ipam);
+        add(&sandbox, &config, "remembered").result();
+        add(&sandbox, &config, "forgotten").result();
+        gc(&sandbox, &config, &["remembered".to_owned()]).nothing();
+        assert_eq!(
+            sandbox.reservations("testnet"),
+            [("10.1.0.2".to_owned(), "remembered\r\neth0".to_owned())]
+        );
+        assert_eq!(sandbox.records("testnet"), ["remembered:eth0.json"]);
+        gc(&sandbox, &config, &[]).nothing();
+        assert!(sandbox.reserved("testnet").is_empty() && sandbox.records("testnet").is_empty());
+    }
+}
+
+#[test]
+fn a_collected_attachment_is_called_for_as_it_was_added() {
+    let script = r#"cat > "${0%/*}/../$CNI_COMMAND.stdin"
+env | grep '^CNI_' | sort > "${0%/*}/../$CNI_COMMAND.env"
+[ "$CNI_COMMAND" != ADD ] || echo '{"ips": [{"address": "10.0.0.2/24"}]}'"#;
+    let sandbox = Sandbox::default().with_script("notes", script);
+    let mut config = sandbox.config("1.1.0", &["notes"], &json!({}));
+    config["runtimeConfig"] = json!({"ips": ["10.0.0.2"]});
+    let call = sandbox.call("ipam-delegated", "ADD", &config);
+    call.env("CNI_ARGS", "A=1").run().result();
+    // GC comes with neither of these.
+    config.as_object_mut().unwrap().remove("runtimeConfig");
+    gc(&sandbox, &config, &[]).nothing();
+    let read = |name: &str| std::fs::read_to_string(sandbox.root().join(name)).unwrap();
+    assert_eq!(
+        read("DEL.env"),
+        read("ADD.env").replace("COMMAND=ADD", "COMMAND=DEL")
+    );
+    let (added, deleted): (Value, Value) = (
+        serde_json::from_str(&read("ADD.stdin")).unwrap(),
+        serde_json::from_str(&read("DEL.stdin")).unwrap(),
+    );
+    let mut expected = added;
+    expected["prevResult"] = json!({"ips": [{"address": "10.0.0.2/24"}]});
+    assert_eq!(deleted, expected);
+    // And after that, the GC itself.
+    assert!(read("GC.stdin").contains("cni.dev/valid-attachments"));
+}
+
+#[test]
+fn failures_are_gone_past_and_reported_by_delegate_and_attachment() {
+    let script = r#"cat > /dev/null
+case $CNI_COMMAND-${CNI_CONTAINERID-} in
+ADD-*) echo '{"ips": [{"address": "10.0.0.2/24"}]}' ;;
+DEL-bad*) echo "{\"code\": 77, \"msg\": \"can't let $CNI_CONTAINERID go\"}"; exit 1 ;;
+GC-*) echo '{"code": 78, "msg": "no GC today"}'; exit 1 ;;
+esac"#;
+    let sandbox = Sandbox::default().with_script("stubborn", script);
+    let config = sandbox.config(
+        "1.1.0",
+        &["stubborn", "ipam-ds-ranges"],
+        &json!({"subnet": "10.0.0.0/24"}),
+    );
+    for container in ["bad1", "good", "bad2", "valid"] {
+        add(&sandbox, &config, container).result();
+    }
+    let error = gc(&sandbox, &config, &["valid".to_owned()]).error();
+    assert_eq!(
+        error,
+        json!({
+            "cniVersion": "1.1.0", "code": 77,
+            "msg": "stubborn: can't let bad1 go; stubborn: can't let bad2 go; stubborn: no GC today",
+            "details": "asked stubborn: DEL of bad1 eth0 on network testnet\n\
+                        asked stubborn: DEL of bad2 eth0 on network testnet\n\
+                        asked stubborn: GC on network testnet"
+        })
+    );
+    // What hasn't let go is remembered.
+    assert_eq!(
+        sandbox.records("testnet"),
+        ["bad1:eth0.json", "bad2:eth0.json", "valid:eth0.json"]
+    );
+}
+
+#[test]
+fn five_thousand_valid_attachments_are_one_call() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ipam);
+    for container in ["c17", "forgotten", "c4999"] {
+        add(&sandbox, &config, container).result();
+    }
+    let valid: Vec<String> = (0..5_000).map(|n| format!("c{n}")).collect();
+    gc(&sandbox, &config, &valid).nothing();
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "10.1.0.4"]);
+    assert_eq!(
+        sandbox.records("testnet"),
+        ["c17:eth0.json", "c4999:eth0.json"]
+    );
+}
+
+#[test]
+fn without_a_list_nothing_is_undone() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.1.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    add(&sandbox, &config, "c1").result();
+    let error = sandbox.call("ipam-delegated", "GC", &config).run().error();
+    assert_eq!(error["code"], 7);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+}

@@ -1,0 +1,255 @@
+//! SIGKILL at every point: before each system call that `ipam-delegated`, or one of
+//! its delegates, makes in an ADD and in a DEL, from the reading of stdin to the
+//! end, on a node that is new and on one where another container has an address.
+//! After the runtime's DEL, or after one GC, nothing is left: no reservation, no
+//! record, no process; but what is the other's is.
+//!
+//! The points are those that `strace` sees: before, between, inside and after the
+//! delegates, and inside the writing of the record.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use harness::{Call, Sandbox, needs};
+use serde_json::{Value, json};
+
+const STRACE: &str = "/usr/bin/strace";
+
+/// A system call of a process: which, and for which time.
+#[derive(Clone, Debug)]
+struct Point {
+    name: String,
+    time: usize,
+}
+
+impl Point {
+    /// What strace kills there for.
+    fn injection(&self) -> String {
+        format!("inject={}:signal=SIGKILL:when={}", self.name, self.time)
+    }
+}
+
+/// Every system call in a trace from the first read of stdin on.
+fn points(trace: &Path) -> Vec<Point> {
+    let mut times: HashMap<String, usize> = HashMap::new();
+    let mut stdin_is_read = false;
+    let trace = fs::read_to_string(trace).unwrap();
+    trace
+        .lines()
+        .filter_map(|line| {
+            stdin_is_read |= line.starts_with("read(0,");
+            let (name, _) = line.split_once('(')?;
+            let is_call = name
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+            is_call.then_some(())?;
+            let time = times.entry(name.to_owned()).or_default();
+            *time += 1;
+            stdin_is_read.then(|| Point {
+                name: name.to_owned(),
+                time: *time,
+            })
+        })
+        .collect()
+}
+
+/// The other container.
+const OTHER: &str = "other";
+
+/// What is killed in, and whether another container is there already.
+const SITUATIONS: [(&str, bool); 3] = [("ADD", false), ("ADD", true), ("DEL", true)];
+
+/// What is killed, and in which chain.
+struct Setting {
+    container: String,
+    sandbox: Sandbox,
+    config: Value,
+    /// The delegate that is killed; else it is `ipam-delegated`.
+    victim: Option<&'static str>,
+}
+
+impl Setting {
+    fn new(delegates: &[&str], victim: Option<&'static str>, container: String) -> Self {
+        let sandbox = Sandbox::default().with_reference("host-local");
+        if let Some(victim) = victim {
+            // The delegate runs through strace, if the call says so.
+            let real = sandbox.root().join("real");
+            fs::create_dir(&real).unwrap();
+            let executable = fs::canonicalize(sandbox.plugins().join(victim)).unwrap();
+            symlink(executable, real.join(victim)).unwrap();
+            fs::remove_file(sandbox.plugins().join(victim)).unwrap();
+            sandbox.write_executable(
+                victim,
+                "#!/bin/sh\nreal=${0%/*}/../real/${0##*/}\n\
+                 [ \"${TRACED-}\" = \"$CNI_COMMAND\" ] || exec \"$real\"\n\
+                 exec strace -qq -o \"$TRACE\" -e \"$INJECTION\" \"$real\"",
+            );
+        }
+        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/16"}]]});
+        let config = sandbox.config("1.1.0", delegates, &ipam);
+        Self {
+            container,
+            sandbox,
+            config,
+            victim,
+        }
+    }
+
+    fn call(&self, command: &str, container: &str) -> Call {
+        let mut config = self.config.clone();
+        config["cni.dev/valid-attachments"] = json!([{"containerID": OTHER, "ifname": "eth0"}]);
+        self.sandbox
+            .call("ipam-delegated", command, &config)
+            .container(container)
+    }
+
+    /// The call, with the victim traced.
+    fn traced(&self, command: &str, container: &str, trace: &Path, expression: &str) -> Call {
+        let call = self.call(command, container);
+        match self.victim {
+            Some(_) => call
+                .env("TRACED", command)
+                .env("TRACE", trace)
+                .env("INJECTION", expression),
+            None => call.through(&[
+                STRACE,
+                "-qq",
+                "-o",
+                trace.to_str().unwrap(),
+                "-e",
+                expression,
+            ]),
+        }
+    }
+
+    /// The state on the node as it is before the command, every time.
+    fn prepare(&self, command: &str, beside: bool) {
+        let sandbox = &self.sandbox;
+        for folder in [sandbox.data_dir(), sandbox.cache_dir(), sandbox.state_dir()] {
+            let _ = fs::remove_dir_all(folder);
+        }
+        let other = beside.then_some(OTHER);
+        let this = (command == "DEL").then_some(self.container.as_str());
+        for container in other.into_iter().chain(this) {
+            self.call("ADD", container).run().result();
+        }
+    }
+
+    fn points(&self, command: &str, beside: bool) -> Vec<Point> {
+        self.prepare(command, beside);
+        let trace = self.sandbox.root().join("trace");
+        let output = self
+            .traced(command, &self.container, &trace, "trace=all")
+            .run();
+        assert!(output.status.success(), "{output:?}");
+        points(&trace)
+    }
+
+    /// Kills the victim there, does what a runtime does then, and looks what is
+    /// left. Returns whether it got there: how often it has to wait for a delegate
+    /// is not the same each time.
+    fn kill_at(&self, point: &Point, (command, beside): (&str, bool), then: &str) -> bool {
+        self.prepare(command, beside);
+        let nowhere = Path::new("/dev/null");
+        let killed = self
+            .traced(command, &self.container, nowhere, &point.injection())
+            .run();
+        // strace ends as what it has traced. Of a victim that is killed, the
+        // orchestrator says so.
+        let got_there = match self.victim {
+            None => killed.status.signal() == Some(9),
+            Some(_) => [&killed.stdout, &killed.stderr]
+                .iter()
+                .any(|said| said.contains("SIGKILL")),
+        };
+        assert!(
+            got_there || killed.status.success(),
+            "{command} at {point:?}: {killed:?}"
+        );
+        let output = self.call(then, &self.container).run();
+        assert!(
+            output.status.success(),
+            "{then} after {command} killed at {point:?}: {output:?}"
+        );
+        let what = || format!("{command} killed at {point:?}, then {then}");
+        let others = usize::from(beside);
+        let (addresses, records) = (&["10.1.0.2"][..others], &["other:eth0.json"][..others]);
+        assert_eq!(self.sandbox.reserved("testnet"), addresses, "{}", what());
+        assert_eq!(self.sandbox.records("testnet"), records, "{}", what());
+        let started = Instant::now();
+        while !self.sandbox.processes().is_empty() {
+            // The last one may still be on its way out.
+            assert!(started.elapsed() < Duration::from_secs(10), "{}", what());
+            thread::sleep(Duration::from_millis(1));
+        }
+        got_there
+    }
+}
+
+/// Walks all points of the victim in the chain; returns how many there were.
+fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usize {
+    let count = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for then in ["DEL", "GC"] {
+            let count = &count;
+            scope.spawn(move || {
+                let setting = Setting::new(delegates, victim, format!("before-{then}"));
+                for situation in SITUATIONS {
+                    let (command, beside) = situation;
+                    let points = setting.points(command, beside);
+                    assert!(points.len() > 3, "{points:?}");
+                    let killed = points
+                        .iter()
+                        .filter(|point| setting.kill_at(point, situation, then))
+                        .count();
+                    assert!(killed * 10 > points.len() * 9, "{killed} of {points:?}");
+                    count.fetch_add(killed, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let count = count.into_inner();
+    println!(
+        "{} in {delegates:?}: killed {count} times",
+        victim.unwrap_or("ipam-delegated")
+    );
+    count
+}
+
+/// Whether one process may look into another here.
+fn strace_works() -> bool {
+    let call = Call::new(PathBuf::from("/bin/true"));
+    call.through(&[STRACE, "-qq", "-o", "/dev/null"])
+        .run()
+        .status
+        .success()
+}
+
+macro_rules! walks {
+    ($($name:ident: $delegates:expr, $victim:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                needs!(STRACE, "host-local");
+                if !strace_works() {
+                    harness::skip(stringify!($name), "strace may not trace here");
+                    return;
+                }
+                assert!(walk($delegates, $victim) > 5);
+            }
+        )+
+    };
+}
+
+walks! {
+    the_orchestrator: &["ipam-ds-ranges", "ipam-da-host-local"], None;
+    the_orchestrator_with_an_allocator_that_knows_no_gc: &["host-local"], None;
+    the_selector: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-ds-ranges");
+    the_allocator: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-da-host-local");
+}

@@ -1,0 +1,295 @@
+//! What the orchestrator remembers of an attachment, and what it is good for.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use harness::{Output, Sandbox, needs};
+use serde_json::{Value, json};
+
+/// A selector whose back end is the folder `backend` beside the plugins: it works
+/// as long as that is there.
+const SELECTOR: &str = r#"[ -d "${0%/*}/../backend" ] || { echo '{"code":99,"msg":"the back end is gone"}'; exit 1; }
+cat > /dev/null
+[ "$CNI_COMMAND" = ADD ] || exit 0
+echo '{"cniVersion":"1.0.0","ips":[],"pools":[{"name":"found","subnet":"10.9.0.0/24"}]}'"#;
+
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::default().with_script("ipam-ds-backend", SELECTOR);
+    fs::create_dir(sandbox.root().join("backend")).unwrap();
+    sandbox
+}
+
+fn call(sandbox: &Sandbox, command: &str, container: &str, config: &Value) -> Output {
+    sandbox
+        .call("ipam-delegated", command, config)
+        .container(container)
+        .run()
+}
+
+#[test]
+fn a_selector_whose_back_end_is_gone_does_not_keep_the_address() {
+    let sandbox = sandbox();
+    let delegates = ["ipam-ds-backend", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.0.0", &delegates, &json!({}));
+    let added = call(&sandbox, "ADD", "c1", &config).result();
+    call(&sandbox, "ADD", "c2", &config).result();
+    assert_eq!(sandbox.reserved("found"), ["10.9.0.2", "10.9.0.3"]);
+    fs::remove_dir(sandbox.root().join("backend")).unwrap();
+
+    config["prevResult"] = added;
+    let output = call(&sandbox, "DEL", "c1", &config);
+    output.nothing();
+    assert!(output.stderr.contains("the back end is gone"), "{output:?}");
+    assert_eq!(sandbox.reserved("found"), ["10.9.0.3"]);
+    assert_eq!(sandbox.records("testnet"), ["c2:eth0.json"]);
+    // Without the runtime's prevResult, too.
+    config.as_object_mut().unwrap().remove("prevResult");
+    call(&sandbox, "DEL", "c2", &config).nothing();
+    assert!(sandbox.reserved("found").is_empty() && sandbox.records("testnet").is_empty());
+    // What was never added can't be stood in for.
+    assert_eq!(call(&sandbox, "DEL", "c3", &config).code(), 99);
+}
+
+#[test]
+fn the_allocator_is_given_what_the_selector_found() {
+    let sandbox = sandbox().with_script("takes-note", "cat > ${0%/*}/../$CNI_COMMAND; echo '{}'");
+    let delegates = ["ipam-ds-backend", "takes-note"];
+    let mut config = sandbox.config("1.0.0", &delegates, &json!({}));
+    call(&sandbox, "ADD", "c1", &config).result();
+    fs::remove_dir(sandbox.root().join("backend")).unwrap();
+    config["prevResult"] = json!({"ips": [{"address": "10.9.0.2/24", "interface": 2}]});
+    call(&sandbox, "DEL", "c1", &config).nothing();
+    let noted = |command: &str| -> Value {
+        serde_json::from_slice(&fs::read(sandbox.root().join(command)).unwrap()).unwrap()
+    };
+    // The runtime's result, and the pools besides.
+    assert_eq!(
+        noted("DEL")["prevResult"],
+        json!({
+            "ips": [{"address": "10.9.0.2/24", "interface": 2}],
+            "cniVersion": "1.0.0",
+            "pools": noted("ADD")["prevResult"]["pools"]
+        })
+    );
+}
+
+#[test]
+fn what_ran_is_undone_whatever_is_configured_now() {
+    let sandbox = sandbox()
+        .with_script(
+            "a",
+            "echo a-$CNI_COMMAND $(cat) >> ${0%/*}/../log; echo '{}'",
+        )
+        .with_script(
+            "b",
+            "echo b-$CNI_COMMAND $(cat) >> ${0%/*}/../log; echo '{}'",
+        )
+        .with_script(
+            "c",
+            "echo c-$CNI_COMMAND $(cat) >> ${0%/*}/../log; echo '{}'",
+        );
+    let then = sandbox.config("1.0.0", &["a", "b"], &json!({"key": "then"}));
+    call(&sandbox, "ADD", "c1", &then).result();
+    // `a` is gone from the configuration, `c` has come.
+    let now = sandbox.config("1.0.0", &["c", "b"], &json!({"key": "now"}));
+    call(&sandbox, "DEL", "c1", &now).nothing();
+    let log = fs::read_to_string(sandbox.root().join("log")).unwrap();
+    let calls: Vec<(&str, &str)> = log
+        .lines()
+        .map(|line| {
+            let key = if line.contains(r#""key":"then""#) {
+                "then"
+            } else {
+                "now"
+            };
+            (line.split(' ').next().unwrap(), key)
+        })
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            ("a-ADD", "then"),
+            ("b-ADD", "then"),
+            // Those that ran, with what they ran with; then today's others.
+            ("a-DEL", "then"),
+            ("b-DEL", "then"),
+            ("c-DEL", "now"),
+        ]
+    );
+    assert!(sandbox.records("testnet").is_empty());
+}
+
+#[test]
+fn an_allocator_that_was_taken_out_of_the_configuration_lets_go() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let then = sandbox.config(
+        "1.0.0",
+        &["host-local"],
+        &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}),
+    );
+    call(&sandbox, "ADD", "c1", &then).result();
+    // Another one, with its data elsewhere.
+    let elsewhere = sandbox.root().join("elsewhere");
+    let ipam = json!({"ranges": [[{"subnet": "10.2.0.0/24"}]], "dataDir": elsewhere});
+    let now = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    call(&sandbox, "DEL", "c1", &now).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn what_failed_with_the_old_configuration_is_tried_with_the_new_one() {
+    let sandbox = Sandbox::default().with_script(
+        "works-if-good",
+        r#"grep -q '"server":"good"' || kill -9 $$; echo '{}'"#,
+    );
+    let bad = sandbox.config("1.0.0", &["works-if-good"], &json!({"server": "bad"}));
+    assert_eq!(call(&sandbox, "ADD", "c1", &bad).code(), 102);
+    // Nobody knows what it has done: it is remembered.
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    assert_eq!(call(&sandbox, "DEL", "c1", &bad).code(), 102);
+    let good = sandbox.config("1.0.0", &["works-if-good"], &json!({"server": "good"}));
+    call(&sandbox, "DEL", "c1", &good).nothing();
+    assert!(sandbox.records("testnet").is_empty());
+}
+
+#[test]
+fn a_record_that_is_torn_foreign_or_unreadable_is_passed_over() {
+    let record = |sandbox: &Sandbox| sandbox.state_dir().join("testnet/c1:eth0.json");
+    let damages: [fn(&std::path::Path); 6] = [
+        |path| fs::write(path, "").unwrap(),
+        |path| fs::write(path, &fs::read(path).unwrap()[..100]).unwrap(),
+        |path| fs::write(path, "{\"format\": 99}").unwrap(),
+        |path| {
+            let other = fs::read_to_string(path)
+                .unwrap()
+                .replace("\"c1\"", "\"c2\"");
+            fs::write(path, other).unwrap();
+        },
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        },
+        |path| fs::remove_file(path).unwrap(),
+    ];
+    for (i, damage) in damages.iter().enumerate() {
+        let sandbox = Sandbox::default();
+        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+        let config = sandbox.config("1.0.0", &delegates, &ipam);
+        call(&sandbox, "ADD", "c1", &config).result();
+        damage(&record(&sandbox));
+        let output = call(&sandbox, "DEL", "c1", &config);
+        output.nothing();
+        assert!(
+            output.stderr.contains("WARN") && output.stderr.contains("record"),
+            "{i}: {output:?}"
+        );
+        assert!(sandbox.reserved("testnet").is_empty(), "{i}");
+        if i != 4 {
+            assert!(sandbox.records("testnet").is_empty(), "{i}");
+        }
+    }
+}
+
+#[test]
+fn records_that_cannot_be_kept_keep_nothing_from_working() {
+    let sandbox = Sandbox::default();
+    fs::write(sandbox.state_dir(), "a file where the folder should be").unwrap();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let output = call(&sandbox, "ADD", "c1", &config);
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(
+        output.stderr.contains("the record can't be kept"),
+        "{output:?}"
+    );
+    call(&sandbox, "DEL", "c1", &config).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_second_add_touches_nothing_that_is_in_use() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    call(&sandbox, "ADD", "c1", &config).result();
+    // By itself, the allocator would refuse it; undoing that would free the address.
+    let error = call(&sandbox, "ADD", "c1", &config).error();
+    assert_eq!(error["code"], 110);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    call(&sandbox, "DEL", "c1", &config).nothing();
+    assert_eq!(call(&sandbox, "ADD", "c1", &config).ips(), ["10.1.0.3"]);
+}
+
+#[test]
+fn an_attachment_from_before_the_boot_is_undone_and_added_anew() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let random = sandbox.root().join("proc/sys/kernel/random");
+    fs::create_dir_all(&random).unwrap();
+    let add = |boot: &str| {
+        fs::write(random.join("boot_id"), boot).unwrap();
+        let call = sandbox.call("ipam-delegated", "ADD", &config);
+        call.env("IPAM_DELEGATED_PROC", sandbox.root().join("proc"))
+            .run()
+    };
+    assert_eq!(add("one").ips(), ["10.1.0.2"]);
+    assert_eq!(add("one").code(), 110);
+    assert_eq!(add("two").ips(), ["10.1.0.3"]);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);
+}
+
+#[test]
+fn a_record_is_its_owners_alone_and_holds_no_more_than_came() {
+    let sandbox = Sandbox::default();
+    let ipam =
+        json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "token": "secret-of-the-configuration"});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    let output = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .env("SECRET", "of-the-environment")
+        .env("CNI_ARGS", "IgnoreUnknown=1;A=b")
+        .run();
+    let mode = |path: &str| {
+        let metadata = fs::metadata(sandbox.state_dir().join(path)).unwrap();
+        metadata.permissions().mode() & 0o777
+    };
+    assert_eq!(
+        (mode("testnet"), mode("testnet/c1:eth0.json")),
+        (0o700, 0o600)
+    );
+    let json = fs::read_to_string(sandbox.state_dir().join("testnet/c1:eth0.json")).unwrap();
+    assert!(!json.contains("of-the-environment"));
+    let record: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(record["config"], config);
+    assert_eq!(record["state"], "added");
+    assert_eq!(record["netns"], "/run/netns/c1");
+    assert_eq!(record["args"], "IgnoreUnknown=1;A=b");
+    assert_eq!(
+        record["delegates"],
+        json!(["ipam-ds-ranges", "ipam-da-host-local"])
+    );
+    assert_eq!(record["results"][1], output.result());
+}
+
+#[test]
+fn records_do_not_grow_without_bound() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/30"}]], "padding": "x".repeat(1 << 20)});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    call(&sandbox, "ADD", "c1", &config).result();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    assert!(fs::metadata(record).unwrap().len() < 2_000);
+    // One that fails leaves none.
+    for n in 0..20 {
+        assert_eq!(
+            call(&sandbox, "ADD", &format!("full{n}"), &config).code(),
+            11
+        );
+    }
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    call(&sandbox, "DEL", "c1", &config).nothing();
+    assert!(!sandbox.state_dir().join("testnet").exists());
+}
