@@ -1,0 +1,211 @@
+//! Delegates that hang, signals that end a call, callers that have gone.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use harness::{Running, Sandbox};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// Waits, with a child that waits, too; on SIGTERM, it doesn't end.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
+
+/// On ADD, waits for ever, and says when it has begun.
+const HANGS: &str = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+    : > \"${0%/*}/../begun\"; sleep 1000 & sleep 1000";
+
+fn config(sandbox: &Sandbox, last: &str, more: &Value) -> Value {
+    let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    ipam.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    sandbox.config(
+        "1.1.0",
+        &["ipam-ds-ranges", "ipam-da-host-local", last],
+        &ipam,
+    )
+}
+
+fn wait_for(what: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !what() {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "it doesn't come"
+        );
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[track_caller]
+fn nothing_is_left(sandbox: &Sandbox) {
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert!(sandbox.records("testnet").is_empty());
+    assert_eq!(sandbox.processes(), [""; 0]);
+}
+
+#[test]
+fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
+    for (script, timeout) in [(HANGS, json!(0.2)), (STUBBORN, json!("200ms"))] {
+        let sandbox = Sandbox::default().with_script("hangs", script);
+        let config = config(&sandbox, "hangs", &json!({ "delegateTimeout": timeout }));
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 11);
+        assert_eq!(
+            error["msg"],
+            "hangs: did not end within 200ms, and was ended"
+        );
+        assert!(sandbox.reserved("testnet").is_empty());
+        wait_for(|| sandbox.processes().is_empty());
+        // Where DEL hangs as well, it can't be known what is held.
+        let records = if script == HANGS { 0 } else { 1 };
+        assert_eq!(sandbox.records("testnet").len(), records);
+    }
+}
+
+#[test]
+fn a_delegate_that_hangs_on_del_keeps_no_other_from_letting_go() {
+    let sandbox = Sandbox::default().with_script(
+        "hangs",
+        "case $CNI_COMMAND in ADD) printf '{\"ips\":[{\"address\":\"10.7.0.2/24\"}]}' ;; DEL) sleep 1000 ;; esac",
+    );
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": "300ms", "result": "merge"});
+    let delegates = ["hangs", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ipam);
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
+    assert_eq!(error["code"], 11);
+    assert!(sandbox.reserved("testnet").is_empty());
+    // It is tried again with the next DEL.
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    sandbox.write_executable("hangs", "#!/bin/sh\nexit 0");
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_delegate_within_its_time_is_left_alone() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "ipam-ds-ranges", &json!({"delegateTimeout": 60}));
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+}
+
+fn signal(running: &Running, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+#[test]
+fn sigterm_and_sigint_stop_the_delegate_and_roll_back() {
+    for (name, number) in [("SIGTERM", Signal::TERM), ("SIGINT", Signal::INT)] {
+        let sandbox = Sandbox::default().with_script("hangs", HANGS);
+        let config = config(&sandbox, "hangs", &json!({}));
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+        signal(&running, number);
+        let error = running.output().error();
+        assert_eq!(error["code"], 106, "{name}");
+        assert_eq!(
+            error["msg"],
+            "hangs: was ended, since SIGTERM or SIGINT came"
+        );
+        nothing_is_left(&sandbox);
+    }
+}
+
+#[test]
+fn a_signal_between_delegates_rolls_back() {
+    // The signal comes while a delegate runs that isn't disturbed by it.
+    let sandbox = Sandbox::default().with_script(
+        "signals",
+        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\ntrap '' TERM; kill -TERM $PPID; sleep 0.1; echo '{\"ips\":[]}'",
+    );
+    for delegates in [["signals", "ipam-ds-ranges"], ["ipam-ds-ranges", "signals"]] {
+        let config = sandbox.config("1.1.0", &delegates, &json!({"subnet": "10.1.0.0/24"}));
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 106, "{error}");
+        nothing_is_left(&sandbox);
+    }
+}
+
+#[test]
+fn a_result_that_nobody_hears_is_undone() {
+    // The last delegate waits until the caller has gone.
+    let sandbox = Sandbox::default().with_script(
+        "waits",
+        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+         : > \"${0%/*}/../begun\"; while [ ! -e \"${0%/*}/../gone\" ]; do sleep 0.01; done; echo '{\"ips\":[]}'",
+    );
+    let config = config(&sandbox, "waits", &json!({}));
+    let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    running.stop_listening();
+    fs::write(sandbox.root().join("gone"), "").unwrap();
+    let output = running.output();
+    assert!(!output.status.success());
+    assert!(
+        output.stderr.contains("could not be delivered"),
+        "{output:?}"
+    );
+    nothing_is_left(&sandbox);
+
+    // The allocator by itself does so, too.
+    let mut config = sandbox.config("1.1.0", &[], &json!({}));
+    config["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
+    let mut running = sandbox.call("ipam-da-host-local", "ADD", &config).start();
+    running.stop_listening();
+    assert!(!running.output().status.success());
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn what_a_killed_call_left_running_is_ended_by_the_next() {
+    for command in ["DEL", "GC"] {
+        let sandbox = Sandbox::default().with_script("hangs", HANGS);
+        let mut config = config(&sandbox, "hangs", &json!({}));
+        config["cni.dev/valid-attachments"] = json!([]);
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        running.kill();
+        assert!(!sandbox.processes().is_empty(), "the delegate goes on");
+        sandbox
+            .call("ipam-delegated", command, &config)
+            .run()
+            .nothing();
+        nothing_is_left(&sandbox);
+    }
+}
+
+#[test]
+fn what_a_killed_del_left_running_is_ended_by_the_next() {
+    let sandbox = Sandbox::default().with_script(
+        "hangs-once",
+        "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\
+         [ ! -e \"${0%/*}/../begun\" ] || exit 0\n: > \"${0%/*}/../begun\"; sleep 1000",
+    );
+    let config = config(&sandbox, "hangs-once", &json!({}));
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    let running = sandbox.call("ipam-delegated", "DEL", &config).start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    running.kill();
+    assert!(!sandbox.processes().is_empty());
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}

@@ -1,0 +1,107 @@
+//! Several allocators for one interface: their results joined.
+
+use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use serde_json::json;
+
+#[test]
+fn ipv4_from_static_and_ipv6_from_ours_on_one_interface() {
+    needs!("root", "bridge", "static");
+    let node = Node::new();
+    node.sh("ip netns add c1; ip netns add c2");
+    let sandbox = Sandbox::default().with_reference("static");
+    // In either order: what the last one ignores is kept, what it passes on isn't
+    // there twice.
+    for (container, n, delegates) in [
+        ("c1", 2, ["static", "ipam-ds-ranges", "ipam-da-host-local"]),
+        ("c2", 3, ["ipam-ds-ranges", "ipam-da-host-local", "static"]),
+    ] {
+        let ipam = json!({
+            "addresses": [{"address": format!("10.1.0.{n}/24"), "gateway": "10.1.0.1"}],
+            "ranges": [[{"subnet": "fd00:1::/64"}]],
+            "routes": [{"dst": "10.0.0.0/8", "gw": "10.1.0.1"}, {"dst": "fd00::/8", "gw": "fd00:1::1"}],
+            "dns": {"nameservers": ["10.1.0.1"]},
+            "result": "merge"
+        });
+        let mut config = sandbox.config("1.0.0", &delegates, &ipam);
+        config["bridge"] = json!("br0");
+        let call = |command: &str, config: &serde_json::Value| {
+            let path = [sandbox.plugins(), REFERENCE_PLUGINS.into()];
+            Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
+                .env("CNI_COMMAND", command)
+                .env("CNI_CONTAINERID", container)
+                .env("CNI_NETNS", format!("/run/netns/{container}"))
+                .env("CNI_IFNAME", "eth0")
+                .env("CNI_PATH", std::env::join_paths(path).unwrap())
+                .stdin(serde_json::to_vec(config).unwrap())
+                .run_on(&node)
+        };
+        let result = call("ADD", &config).result();
+        let mut ips = answer_of(&result);
+        ips.sort();
+        assert_eq!(
+            ips,
+            [format!("10.1.0.{n}"), format!("fd00:1::{n}")],
+            "{result}"
+        );
+        assert_eq!(result["routes"].as_array().unwrap().len(), 2, "{result}");
+        let addresses = node.sh(&format!("ip -n {container} addr show dev eth0"));
+        for address in [format!("10.1.0.{n}/24"), format!("fd00:1::{n}/64")] {
+            assert!(addresses.contains(&address), "{addresses}");
+        }
+        config["prevResult"] = result;
+        call("CHECK", &config).nothing();
+        if container == "c2" {
+            node.sh("ip netns exec c1 ping -c 1 -W 5 10.1.0.3");
+            node.sh("ip netns exec c1 ping -c 1 -W 5 fd00:1::3");
+            call("DEL", &config).nothing();
+            assert_eq!(sandbox.reserved("testnet"), ["fd00:1::2"]);
+        }
+    }
+}
+
+#[test]
+fn two_allocators_that_ignore_each_other() {
+    needs!("host-local", "static");
+    let sandbox = Sandbox::default()
+        .with_reference("host-local")
+        .with_reference("static");
+    let ipam = json!({
+        "addresses": [{"address": "192.0.2.7/24"}],
+        "dns": {"nameservers": ["192.0.2.1"], "search": ["a.example"]},
+        "ranges": [[{"subnet": "10.1.0.0/24"}]],
+        "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.0.1"}]
+    });
+    let answer = |result: &str| {
+        let mut config = sandbox.config("1.0.0", &["static", "host-local"], &ipam);
+        config["ipam"]["result"] = json!(result);
+        let added = sandbox
+            .call("ipam-delegated", "ADD", &config)
+            .run()
+            .result();
+        sandbox
+            .call("ipam-delegated", "DEL", &config)
+            .run()
+            .nothing();
+        added
+    };
+    // By default, the last one's.
+    assert_eq!(answer_of(&answer("last")), ["10.1.0.2"]);
+    assert_eq!(
+        answer("merge"),
+        json!({
+            "cniVersion": "1.0.0",
+            "ips": [
+                {"address": "192.0.2.7/24"},
+                {"address": "10.1.0.3/24", "gateway": "10.1.0.1"}
+            ],
+            "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.0.1"}],
+            "dns": {"nameservers": ["192.0.2.1"], "search": ["a.example"]}
+        })
+    );
+    // If one fails, all let go.
+    let mut config = sandbox.config("1.0.0", &["host-local", "static"], &ipam);
+    config["ipam"]["addresses"] = json!([{"address": "nonsense"}]);
+    config["ipam"]["result"] = json!("merge");
+    sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert!(sandbox.reserved("testnet").is_empty());
+}

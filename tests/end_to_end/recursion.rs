@@ -1,0 +1,65 @@
+//! A chain that would call itself.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use harness::Sandbox;
+use serde_json::json;
+
+/// Refused with code 7, before `marks` has run.
+#[track_caller]
+fn is_refused(sandbox: &Sandbox, delegates: &[&str]) {
+    for command in ["ADD", "DEL", "CHECK", "GC", "STATUS"] {
+        let mut config = sandbox.config("1.1.0", delegates, &json!({}));
+        config["cni.dev/valid-attachments"] = json!([]);
+        let error = sandbox
+            .call("ipam-delegated", command, &config)
+            .run()
+            .error();
+        assert_eq!(error["code"], 7, "{command}: {error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("ipam.delegates"),
+            "{error}"
+        );
+        assert!(!sandbox.root().join("ran").exists());
+    }
+}
+
+fn sandbox() -> Sandbox {
+    Sandbox::default().with_script("marks", ": > ${0%/*}/../ran; echo '{}'")
+}
+
+#[test]
+fn ipam_delegated_is_no_delegate_of_its_own() {
+    is_refused(&sandbox(), &["marks", "ipam-delegated"]);
+}
+
+#[test]
+fn nor_under_another_name() {
+    let sandbox = sandbox();
+    let ourselves = fs::canonicalize(sandbox.plugins().join("ipam-delegated")).unwrap();
+    symlink(&ourselves, sandbox.plugins().join("ipam-da-innocent")).unwrap();
+    is_refused(&sandbox, &["marks", "ipam-da-innocent"]);
+    // A hard link.
+    let folder = ourselves.parent().unwrap();
+    let link = folder.join(format!("ipam-da-hard-{}", std::process::id()));
+    fs::hard_link(&ourselves, &link).unwrap();
+    symlink(&link, sandbox.plugins().join("ipam-da-hard")).unwrap();
+    is_refused(&sandbox, &["marks", "ipam-da-hard"]);
+    fs::remove_file(link).unwrap();
+}
+
+#[test]
+fn a_delegate_that_calls_it_back_is_refused() {
+    let sandbox = sandbox().with_script("calls-back", "exec \"${0%/*}/ipam-delegated\"");
+    let config = sandbox.config("1.1.0", &["calls-back", "marks"], &json!({}));
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 7);
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.starts_with("calls-back: ") && msg.contains("called ipam-delegated back"),
+        "{error}"
+    );
+    assert!(!sandbox.root().join("ran").exists());
+    assert_eq!(sandbox.processes(), [""; 0]);
+}
