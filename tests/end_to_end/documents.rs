@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
 
 use harness::{Sandbox, repository};
 use serde_json::{Value, json};
@@ -160,10 +159,11 @@ fn the_delegate_in_rust_runs() {
     assert_eq!(block, document("crates/cni/examples/ipam-ds-labels.rs"));
 
     let sandbox = Sandbox::default();
-    let plugins = fs::canonicalize(sandbox.plugins().join("ipam-delegated")).unwrap();
-    let example: PathBuf = plugins.with_file_name("examples").join("ipam-ds-labels");
-    assert!(example.exists(), "{} is not built", example.display());
-    symlink(example, sandbox.plugins().join("ipam-ds-labels")).unwrap();
+    symlink(
+        harness::example("ipam-ds-labels"),
+        sandbox.plugins().join("ipam-ds-labels"),
+    )
+    .unwrap();
 
     let delegates = ["ipam-ds-labels", "ipam-da-host-local"];
     let pools = json!({"pools": {

@@ -9,4 +9,4 @@ mod sandbox;
 pub use node::Node;
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, missing, reference, skip};
 pub use run::{Call, Output, Running, answer_of};
-pub use sandbox::{Flavour, Sandbox, repository};
+pub use sandbox::{Flavour, Form, PLUGINS, Sandbox, example, repository};

@@ -29,6 +29,45 @@ impl Flavour {
     }
 }
 
+/// How the plugins are installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Each is an executable of its own.
+    Separate,
+    /// All are links to one executable.
+    OneFile,
+}
+
+impl Form {
+    /// The one that the tests are run for: `IPAM_DELEGATED_FORM` is `one-file` for
+    /// that, and isn't set for the other.
+    pub fn of_this_run() -> Self {
+        match std::env::var("IPAM_DELEGATED_FORM").as_deref() {
+            Ok("one-file") => Self::OneFile,
+            _ => Self::Separate,
+        }
+    }
+}
+
+/// An example that is built with the plugins.
+///
+/// # Panics
+///
+/// Where it isn't built.
+pub fn example(name: &str) -> PathBuf {
+    let example = Flavour::Normal.folder().join("examples").join(name);
+    assert_built(&example);
+    example
+}
+
+fn assert_built(executable: &Path) {
+    assert!(
+        executable.exists(),
+        "{} is not built; run the tests with: cargo xtask test",
+        executable.display()
+    );
+}
+
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -36,6 +75,9 @@ pub fn repository() -> PathBuf {
         .expect("the tests are a folder of the repository")
         .to_owned()
 }
+
+/// Our plugins.
+pub const PLUGINS: [&str; 3] = ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"];
 
 /// Folders that exist as long as this does.
 pub struct Sandbox {
@@ -49,25 +91,34 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox with our plugins.
+    /// A sandbox with our plugins, in the form that the tests are run for.
     ///
     /// # Panics
     ///
     /// Where they aren't built.
     pub fn new(flavour: Flavour) -> Self {
+        Self::in_form(flavour, Form::of_this_run())
+    }
+
+    /// A sandbox with our plugins.
+    ///
+    /// # Panics
+    ///
+    /// Where they aren't built.
+    pub fn in_form(flavour: Flavour, form: Form) -> Self {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-test-")
             .tempdir()
             .unwrap();
         let it = Self { root };
         fs::create_dir(it.plugins()).unwrap();
-        for name in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
-            let executable = flavour.folder().join(name);
-            assert!(
-                executable.exists(),
-                "{} is not built; run the tests with: cargo xtask test",
-                executable.display()
-            );
+        let folder = match form {
+            Form::Separate => flavour.folder(),
+            Form::OneFile => flavour.folder().join("one-file"),
+        };
+        for name in PLUGINS {
+            let executable = folder.join(name);
+            assert_built(&executable);
             symlink(executable, it.plugins().join(name)).unwrap();
         }
         it

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::{env, iter};
@@ -95,6 +96,16 @@ pub fn respond(
     environment: Environment<'_>,
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
 ) -> Response {
+    respond_until(plugin, environment, stdin, None)
+}
+
+/// Answers one call, which is given up when this is readable.
+pub(crate) fn respond_until(
+    plugin: &dyn Plugin,
+    environment: Environment<'_>,
+    stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
+    interrupt: Option<BorrowedFd<'_>>,
+) -> Response {
     let trace = TraceContext::of_call(environment);
     log::trace_span(&trace).in_scope(|| {
         tracing::debug!(version = plugin.about().version, "starting");
@@ -105,7 +116,8 @@ pub fn respond(
                 let version = config.version();
                 log::call_span(&request, config.name()).in_scope(|| {
                     tracing::debug!(input = %OneLine(config.as_bytes()), "called");
-                    let call = Call::new(config, trace.clone(), environment);
+                    let mut call = Call::new(config, trace.clone(), environment);
+                    call.interrupt = interrupt;
                     match caught(|| answer(plugin, &request, &call)) {
                         Ok(stdout) => Response::success(stdout),
                         Err(error) => Response::failure(&error, version),
@@ -233,18 +245,23 @@ fn silence_panics() {
 fn text_for_people(about: About) -> Option<String> {
     let argument = env::args_os().nth(1)?;
     match argument.to_str()? {
-        "--version" | "-V" => Some(format!("{} {}\n", about.name, about.version)),
+        "--version" | "-V" => Some(format!("{} {}\n", about.name, version(about))),
         "--help" | "-h" => Some(usage(about)),
         _ => None,
     }
 }
 
+/// The version, and the commit if the build was told.
+fn version(about: About) -> String {
+    match option_env!("IPAM_DELEGATED_COMMIT") {
+        Some(commit) => format!("{} ({commit})", about.version),
+        None => about.version.to_owned(),
+    }
+}
+
 fn usage(about: About) -> String {
-    let About {
-        name,
-        version,
-        summary,
-    } = about;
+    let About { name, summary, .. } = about;
+    let version = version(about);
     iter::once(format!("{name} {version}: {summary}"))
         .chain([
             format!("CNI versions supported: {}", SpecVersion::list()),

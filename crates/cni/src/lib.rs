@@ -10,6 +10,7 @@ mod error;
 mod log;
 mod name;
 mod object;
+mod one_file;
 mod plugin;
 mod replace_file;
 mod result;
@@ -22,15 +23,17 @@ pub use call::{AttachmentCommand, Environment, Request};
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
 pub use delegation::{
-    Answer, DelegateName, Failure, InvalidDelegateName, Invocation, Printed, SearchPath, delegate,
+    Answer, DelegateName, Executable, Failure, InvalidDelegateName, Invocation, Printed,
+    SearchPath, delegate,
 };
 pub use entry::{Response, main, respond};
 pub use error::{Error, code};
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use object::{Object, read};
+pub use one_file::{FileId, OneFile};
 pub use plugin::{About, Call, Plugin, Reply};
 pub use replace_file::{replace_file, unfinished};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use trace::{TRACEPARENT, TraceContext};
 pub use version::{SpecVersion, UnknownVersion};
-pub use wait::wait_readable;
+pub use wait::{wait_for, wait_readable};

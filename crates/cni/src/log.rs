@@ -4,11 +4,17 @@
 //! everything from debug level up to a file, too. Every line of a call carries
 //! the attachment, so that one attachment's can be picked out of a busy node's
 //! logs, across all plugins of the chain.
+//!
+//! A plugin that is called directly by another of the same executable logs as it
+//! would alone: to its own file, and to a stderr that its caller reads.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::fmt::Write as _;
+use std::io::{self, Write};
 
 use tracing::Span;
+use tracing_subscriber::fmt::MakeWriter;
 
 use crate::{NetworkName, Request, TraceContext};
 
@@ -16,7 +22,13 @@ use crate::{NetworkName, Request, TraceContext};
 
 /// What all lines of a process carry.
 pub(crate) fn trace_span(trace: &TraceContext) -> Span {
-    tracing::error_span!("cni", trace = %trace.trace_id(), pid = std::process::id())
+    // Nobody's child: a plugin that is called directly isn't in its caller's call.
+    tracing::error_span!(
+        parent: None,
+        "cni",
+        trace = %trace.trace_id(),
+        pid = std::process::id()
+    )
 }
 
 /// What all lines of a call carry.
@@ -31,65 +43,78 @@ pub(crate) fn call_span(request: &Request, network: &NetworkName) -> Span {
     )
 }
 
-/// Sends log lines where this flavour sends them. A log that can't be written
-/// never fails a call.
 #[cfg(not(feature = "verbose"))]
-pub(crate) fn init(_plugin: &str) {
-    let _ = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .with_target(false)
-        .with_max_level(tracing::Level::WARN)
-        .with_writer(std::io::stderr)
-        .try_init();
+use normal as flavour;
+#[cfg(feature = "verbose")]
+use verbose as flavour;
+
+pub(crate) use flavour::init;
+
+/// Runs `call` with what it logs going where the plugin's own process would send
+/// it; returns what it answers, and what it wrote to stderr.
+pub(crate) fn as_delegate<T>(plugin: &str, call: impl FnOnce() -> T) -> (T, Vec<u8>) {
+    // Whatever happens in the call, its panics included, is caught there.
+    let before = COPY.replace(Some(Vec::new()));
+    let answer = flavour::with_log_of(plugin, call);
+    let stderr = COPY.replace(before).unwrap_or_default();
+    (answer, stderr)
+}
+
+thread_local! {
+    /// What has been written to stderr, for whoever wants to know.
+    static COPY: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
+
+/// The standard stderr, of which a copy is kept where one is wanted.
+struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        COPY.with_borrow_mut(|copy| {
+            if let Some(copy) = copy {
+                copy.extend_from_slice(bytes);
+            }
+        });
+        // Where it is closed there is nobody to tell.
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Stderr {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        Self
+    }
+}
+
+#[cfg(not(feature = "verbose"))]
+mod normal {
+    //! Warnings and errors to stderr.
+
+    use super::Stderr;
+
+    pub(crate) fn init(_plugin: &str) {
+        let _ = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_target(false)
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(Stderr)
+            .try_init();
+    }
+
+    pub(super) fn with_log_of<T>(_plugin: &str, call: impl FnOnce() -> T) -> T {
+        call()
+    }
 }
 
 #[cfg(feature = "verbose")]
-pub(crate) use verbose::init;
-
-#[cfg(feature = "verbose")]
-mod verbose {
-    //! The log file, `/var/log/cni/<plugin>.log`.
-
-    use std::path::PathBuf;
-
-    use tracing::Level;
-    use tracing_appender::rolling::{InitError, RollingFileAppender, Rotation};
-    use tracing_subscriber::fmt;
-    use tracing_subscriber::fmt::writer::MakeWriterExt;
-
-    /// Overrides the folder that the logs are in.
-    const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
-
-    pub(crate) fn init(plugin: &str) {
-        let stderr = std::io::stderr.with_max_level(Level::WARN);
-        let lines = fmt().with_ansi(false).with_target(false);
-        match file(plugin) {
-            Ok(file) => {
-                let _ = lines
-                    .with_max_level(Level::DEBUG)
-                    .with_writer(file.and(stderr))
-                    .try_init();
-            }
-            Err(error) => {
-                let _ = lines
-                    .with_max_level(Level::WARN)
-                    .with_writer(stderr)
-                    .try_init();
-                tracing::warn!(%error, "the log file can't be written; going on without");
-            }
-        }
-    }
-
-    fn file(plugin: &str) -> Result<RollingFileAppender, InitError> {
-        let folder = std::env::var_os(LOG_DIR)
-            .filter(|folder| !folder.is_empty())
-            .map_or_else(|| PathBuf::from("/var/log/cni"), PathBuf::from);
-        RollingFileAppender::builder()
-            .rotation(Rotation::NEVER)
-            .filename_prefix(format!("{plugin}.log"))
-            .build(folder)
-    }
-}
+mod verbose;
 
 /// Displays bytes as text in one line, so that a log's lines stay lines.
 pub(crate) struct OneLine<'a>(pub(crate) &'a [u8]);
@@ -117,5 +142,17 @@ mod tests {
             OneLine(b"{\n\t\"a\": \"\xff\"\n}\n").to_string(),
             "{\\n\\t\"a\": \"\u{fffd}\"\\n}"
         );
+    }
+
+    #[test]
+    fn a_delegates_stderr_is_its_own() {
+        let (answer, stderr) = as_delegate("a", || {
+            Stderr.write_all(b"one\n").unwrap();
+            let ((), inner) = as_delegate("b", || Stderr.write_all(b"two\n").unwrap());
+            Stderr.write_all(b"three\n").unwrap();
+            inner
+        });
+        assert_eq!(answer, b"two\n");
+        assert_eq!(stderr, b"one\nthree\n");
     }
 }

@@ -1,6 +1,7 @@
 //! What a plugin is: five commands and a name.
 
 use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 
 use crate::{
     Args, Attachment, Environment, Error, IpamResult, NetworkConfig, Printed, SearchPath,
@@ -79,6 +80,9 @@ pub struct Call<'a> {
     pub config: NetworkConfig,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
+    /// Readable when the call shall be given up, where that can be told: what waits
+    /// for others then waits for this, too.
+    pub interrupt: Option<BorrowedFd<'a>>,
     environment: Environment<'a>,
 }
 
@@ -88,6 +92,7 @@ impl<'a> Call<'a> {
         Self {
             config,
             trace,
+            interrupt: None,
             environment,
         }
     }

@@ -17,7 +17,11 @@ pub fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
 }
 
 /// Waits until one of these is readable or closed, and says which.
-pub(crate) fn wait_for<const N: usize>(
+///
+/// # Errors
+///
+/// The system's.
+pub fn wait_for<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {

@@ -40,7 +40,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
 struct Directories<'a>(BTreeMap<&'a NetworkName, Directory>);
 
 impl<'a> Directories<'a> {
-    fn open(storage: &Storage, pools: &'a [PlacedPool]) -> Result<Self, Error> {
+    fn open(storage: &Storage<'_>, pools: &'a [PlacedPool]) -> Result<Self, Error> {
         let mut names: Vec<&NetworkName> = pools.iter().map(|pool| &pool.directory).collect();
         // In one order for all processes, so that no two wait for each other.
         names.sort_unstable();

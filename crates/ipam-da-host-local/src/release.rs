@@ -100,7 +100,7 @@ impl Valid {
 
 /// Releasing in several directories, going on past what fails.
 struct Release<'a> {
-    storage: &'a Storage,
+    storage: &'a Storage<'a>,
     /// Whether what killed processes have left goes, too.
     clears_remains: bool,
     released: usize,
@@ -108,7 +108,7 @@ struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    fn new(storage: &'a Storage) -> Self {
+    fn new(storage: &'a Storage<'a>) -> Self {
         Self {
             storage,
             clears_remains: false,

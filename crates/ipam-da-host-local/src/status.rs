@@ -26,7 +26,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     }
 }
 
-fn has_room(storage: &Storage, placed: &PlacedPool) -> Result<bool, Error> {
+fn has_room(storage: &Storage<'_>, placed: &PlacedPool) -> Result<bool, Error> {
     let Some(mut directory) = Directory::existing(storage, &placed.directory)? else {
         return Ok(placed.pool.ranges.capacity() > 0);
     };

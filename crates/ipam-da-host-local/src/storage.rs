@@ -1,5 +1,6 @@
 //! Where reservations are kept, and on behalf of which network.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use cni::{Call, Error, NetworkName, Object};
@@ -17,7 +18,7 @@ const PROC: &str = "IPAM_DELEGATED_PROC";
 
 /// What is needed to find directories of reservations, and to open them.
 #[derive(Clone, Debug)]
-pub(crate) struct Storage {
+pub(crate) struct Storage<'a> {
     /// `ipam.dataDir`.
     pub(crate) data_dir: PathBuf,
     /// `ipam.cacheDir`.
@@ -26,11 +27,13 @@ pub(crate) struct Storage {
     pub(crate) network: NetworkName,
     /// With `ipam.reclaim` of `boot`: reservations from before this boot go.
     pub(crate) reclaim: Option<Boot>,
+    /// What ends a wait for another process.
+    pub(crate) interrupt: Option<BorrowedFd<'a>>,
 }
 
-impl Storage {
+impl<'a> Storage<'a> {
     /// Reads it from the `ipam` section of a call.
-    pub(crate) fn read(call: &Call<'_>, ipam: &Object) -> Result<Self, Error> {
+    pub(crate) fn read(call: &Call<'a>, ipam: &Object) -> Result<Self, Error> {
         let path = |key, default: &str| {
             let path: Option<String> = ipam.read("ipam", key)?;
             let path = path.filter(|path| !path.is_empty());
@@ -41,6 +44,7 @@ impl Storage {
             cache_dir: path("cacheDir", CACHE_DIR)?,
             network: call.config.name().clone(),
             reclaim: reclaim(call, ipam)?,
+            interrupt: call.interrupt,
         })
     }
 }

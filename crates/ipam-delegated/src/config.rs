@@ -21,6 +21,9 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     /// `ipam.result`: what the answer to ADD is.
     pub(crate) answer: AnswerIs,
+    /// Whether a delegate that is in our own file need not be executed: unless
+    /// `ipam.execute` says so, or there is a time after which it is to be ended.
+    pub(crate) call_directly: bool,
     /// `ipam.stateDir`: where records are kept.
     pub(crate) state_dir: PathBuf,
 }
@@ -42,9 +45,11 @@ impl Settings {
     /// Code 7, naming the key and the value.
     pub(crate) fn read(call: &Call<'_>) -> Result<Self, Error> {
         let ipam = call.config.ipam()?;
+        let timeout = timeout(&ipam)?;
         Ok(Self {
             delegates: delegates(&ipam)?,
-            timeout: timeout(&ipam)?,
+            timeout,
+            call_directly: !always_execute(&ipam)? && timeout.is_none(),
             answer: answer(&ipam)?,
             state_dir: state_dir(call, &ipam)?,
         })
@@ -100,6 +105,16 @@ fn answer(ipam: &Object) -> Result<AnswerIs, Error> {
     }
 }
 
+fn always_execute(ipam: &Object) -> Result<bool, Error> {
+    match ipam.read::<String>("ipam", "execute")?.as_deref() {
+        None => Ok(false),
+        Some("always") => Ok(true),
+        Some(other) => Err(Error::config(format!(
+            "ipam.execute: {other:?} is not \"always\""
+        ))),
+    }
+}
+
 fn state_dir(call: &Call<'_>, ipam: &Object) -> Result<PathBuf, Error> {
     let configured: Option<String> = ipam.read("ipam", "stateDir")?;
     Ok(configured
@@ -149,6 +164,19 @@ mod tests {
             let ipam = format!(r#","ipam":{{"delegates":["a"],"delegateTimeout":{text}}}"#);
             let timeout = read(&ipam).unwrap().timeout;
             assert_eq!(timeout, Some(Duration::from_millis(milliseconds)), "{text}");
+        }
+    }
+
+    #[test]
+    fn delegates_are_called_directly_unless_they_are_to_be_executed_or_ended() {
+        for (more, directly) in [
+            ("", true),
+            (r#","execute":"always""#, false),
+            (r#","execute":null"#, true),
+            (r#","delegateTimeout":1"#, false),
+        ] {
+            let ipam = format!(r#","ipam":{{"delegates":["a"]{more}}}"#);
+            assert_eq!(read(&ipam).unwrap().call_directly, directly, "{more}");
         }
     }
 
@@ -215,6 +243,10 @@ mod tests {
             (
                 r#","ipam":{"delegates":["a"],"result":"first"}"#,
                 "ipam.result: \"first\" is neither \"last\" nor \"merge\"".to_owned(),
+            ),
+            (
+                r#","ipam":{"delegates":["a"],"execute":"never"}"#,
+                "ipam.execute: \"never\" is not \"always\"".to_owned(),
             ),
             (
                 r#","ipam":{"delegates":["a"],"stateDir":7}"#,

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process;
 use std::time::UNIX_EPOCH;
 
-use cni::{Attachment, Call, Error, SearchPath, TRACEPARENT};
+use cni::{Attachment, Call, Error, OneFile, TRACEPARENT};
 
 use crate::ages::Ages;
 use crate::config::Settings;
-use crate::delegates::{Executables, Variable};
+use crate::delegates::{Installed, Variable};
+use crate::executables::Executables;
 use crate::failure;
 use crate::interrupt::Interrupt;
 use crate::orphans::CALL;
@@ -25,22 +26,22 @@ pub(crate) struct Context<'a> {
     pub(crate) call: &'a Call<'a>,
     pub(crate) settings: Settings,
     pub(crate) records: Records,
-    path: SearchPath,
+    executables: Executables<'a>,
     /// What tells the call apart from others.
     pub(crate) id: String,
 }
 
 impl<'a> Context<'a> {
     /// Reads the settings, and refuses what can't be run.
-    pub(crate) fn new(call: &'a Call<'a>) -> Result<Self, Error> {
+    pub(crate) fn new(call: &'a Call<'a>, others: OneFile<'a>) -> Result<Self, Error> {
         let settings = Settings::read(call)?;
-        let path = call.search_path()?;
-        recursion::refuse(call, &settings.delegates, &path)?;
+        let executables = Executables::new(call.search_path()?, others, settings.call_directly);
+        recursion::refuse(call, &settings.delegates, &executables)?;
         let now = UNIX_EPOCH.elapsed().unwrap_or_default();
         Ok(Self {
             records: Records::new(&settings.state_dir, call.config.name()),
             settings,
-            path,
+            executables,
             id: format!("{}-{}", process::id(), now.as_nanos()),
             call,
         })
@@ -53,14 +54,14 @@ impl<'a> Context<'a> {
         id: &str,
         variables: Vec<Variable>,
         interrupt: Option<&'b Interrupt>,
-    ) -> Ages<Executables<'b>> {
+    ) -> Ages<Installed<'b, 'a>> {
         let mut environment = vec![
             (TRACEPARENT, self.call.trace.to_variable()),
             (CALL, id.into()),
         ];
         environment.extend(variables);
-        Ages::new(Executables {
-            path: &self.path,
+        Ages::new(Installed {
+            executables: &self.executables,
             environment,
             timeout: self.settings.timeout,
             interrupt,

@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use cni::{Answer, Command, DelegateName, Failure, Invocation, SearchPath};
+use cni::{Answer, Command, DelegateName, Failure, Invocation};
 
+use crate::executables::Executables;
 use crate::interrupt::Interrupt;
 
 /// A variable of a delegate's environment.
@@ -24,9 +25,9 @@ pub(crate) trait Delegates {
     fn undoing(&mut self) {}
 }
 
-/// Delegates as executables in `CNI_PATH`.
-pub(crate) struct Executables<'a> {
-    pub(crate) path: &'a SearchPath,
+/// Delegates in `CNI_PATH`.
+pub(crate) struct Installed<'a, 'b> {
+    pub(crate) executables: &'a Executables<'b>,
     /// What they get besides the environment that we have received.
     pub(crate) environment: Vec<Variable>,
     pub(crate) timeout: Option<Duration>,
@@ -34,22 +35,27 @@ pub(crate) struct Executables<'a> {
     pub(crate) interrupt: Option<&'a Interrupt>,
 }
 
-impl Delegates for Executables<'_> {
+impl Delegates for Installed<'_, '_> {
     fn run(&mut self, name: &DelegateName, command: Command, stdin: &[u8]) -> Answer {
         if self.interrupted() {
             return Answer::Failed(Failure::Interrupted);
         }
-        cni::delegate(
-            name,
-            self.path,
-            &Invocation {
-                command,
-                stdin,
-                environment: &self.environment,
-                timeout: self.timeout,
-                interrupt: self.interrupt.map(Interrupt::fd),
-            },
-        )
+        let executable = match self.executables.find(name) {
+            Ok(executable) => executable,
+            Err(failure) => return Answer::Failed(failure),
+        };
+        let invocation = Invocation {
+            command,
+            stdin,
+            environment: &self.environment,
+            timeout: self.timeout,
+            interrupt: self.interrupt.map(Interrupt::fd),
+        };
+        match cni::delegate(name, &executable, &invocation) {
+            // Whatever it says: it was not let end.
+            Answer::Failed(_) if self.interrupted() => Answer::Failed(Failure::Interrupted),
+            answer => answer,
+        }
     }
 
     fn interrupted(&self) -> bool {

@@ -6,6 +6,7 @@ mod chain;
 mod config;
 mod context;
 mod delegates;
+mod executables;
 mod failure;
 mod gc;
 mod interrupt;
@@ -16,25 +17,30 @@ mod records;
 mod recursion;
 mod undo;
 
-use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
+use cni::{About, Attachment, Call, Command, Error, OneFile, Plugin, Reply};
 
 use chain::{Chain, OnFailure, Turn};
 use context::Context;
 
 /// The plugin.
-pub struct IpamDelegated;
+#[derive(Default)]
+pub struct IpamDelegated<'a> {
+    /// The other plugins of this executable, which need not be executed once more to
+    /// be called.
+    pub others: OneFile<'a>,
+}
 
-impl Plugin for IpamDelegated {
+impl Plugin for IpamDelegated<'_> {
     fn about(&self) -> About {
         cni::about!()
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        add::add(&Context::new(call)?, attachment).map(Reply::Verbatim)
+        add::add(&Context::new(call, self.others)?, attachment).map(Reply::Verbatim)
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let context = Context::new(call)?;
+        let context = Context::new(call, self.others)?;
         // The runtime must say the same as on ADD, but some don't.
         let args = |record: Option<&record::Record>| match record {
             Some(record) if context.text("CNI_ARGS").is_empty() && !record.args.is_empty() => {
@@ -50,15 +56,19 @@ impl Plugin for IpamDelegated {
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        until_error(&Context::new(call)?, Command::Check, Some(attachment))
+        until_error(
+            &Context::new(call, self.others)?,
+            Command::Check,
+            Some(attachment),
+        )
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        gc::gc(&Context::new(call)?).map(|()| Reply::Nothing)
+        gc::gc(&Context::new(call, self.others)?).map(|()| Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        until_error(&Context::new(call)?, Command::Status, None)
+        until_error(&Context::new(call, self.others)?, Command::Status, None)
     }
 }
 

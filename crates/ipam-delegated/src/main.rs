@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    cni::main(&ipam_delegated::IpamDelegated)
+    cni::main(&ipam_delegated::IpamDelegated::default())
 }

@@ -4,12 +4,11 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use cni::{Attachment, wait_readable};
+use cni::{Attachment, FileId, wait_readable};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// What the delegates of a call, and all that they start, have in their
@@ -62,7 +61,7 @@ struct Sought {
     /// The variables that the killed call had.
     attachment: [String; 2],
     /// The file that the killed call ran.
-    executable: Option<(u64, u64)>,
+    executable: Option<FileId>,
     /// The processes that there were when we began to look. What the killed call
     /// was about to start is among them.
     at_first: HashSet<Pid>,
@@ -85,7 +84,7 @@ impl Sought {
                 format!("CNI_CONTAINERID={}", attachment.container_id),
                 format!("CNI_IFNAME={}", attachment.ifname),
             ],
-            executable: file(Path::new("/proc/self/exe")).ok(),
+            executable: FileId::of_this_process().ok(),
             at_first: processes().into_iter().collect(),
         }
     }
@@ -106,13 +105,13 @@ impl Sought {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         // In the order in which execve(2) brings them about, so that one which
         // happens just now isn't missed.
-        let (Ok(executable), Ok(cmdline), Ok(environ)) = (
-            file(&folder.join("exe")),
-            fs::read(folder.join("cmdline")),
-            fs::read(folder.join("environ")),
-        ) else {
+        let (Ok(executable), Ok(environ)) = (FileId::of(&folder.join("exe")), environ(&folder))
+        else {
             // Gone, another's, or the kernel's own.
             return Belongs::No;
+        };
+        let Some(environ) = environ else {
+            return Belongs::NotKnownYet;
         };
         let has = |wanted: &String| {
             environ
@@ -122,13 +121,11 @@ impl Sought {
         if has(&self.mark) {
             return Belongs::Yes;
         }
-        // Within execve(2) there is a moment with neither.
-        let in_exec = cmdline.is_empty() && environ.is_empty();
-        // Before it, a child is a copy of the call that has started it.
+        // Before execve(2), a child is a copy of the call that has started it.
         let before_exec = Some(executable) == self.executable
             && self.at_first.contains(&pid)
             && self.attachment.iter().all(has);
-        if in_exec || before_exec {
+        if before_exec {
             return Belongs::NotKnownYet;
         }
         Belongs::No
@@ -153,10 +150,22 @@ impl Sought {
     }
 }
 
-/// What tells this file from all others.
-fn file(path: &Path) -> io::Result<(u64, u64)> {
-    let metadata = fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
+/// The environment of a process; `None` within execve(2), where there is a moment
+/// without.
+fn environ(folder: &Path) -> io::Result<Option<Vec<u8>>> {
+    let read = || fs::read(folder.join("environ"));
+    let first = read()?;
+    if !first.is_empty() {
+        return Ok(Some(first));
+    }
+    // The kernel sets `startcode` (proc(5), /proc/pid/stat, the 26th) after the
+    // environment. What is empty then stays so.
+    let stat = fs::read_to_string(folder.join("stat"))?;
+    let (_, behind_the_name) = stat.rsplit_once(')').unwrap_or_default();
+    match behind_the_name.split_whitespace().nth(26 - 3) {
+        Some("0") => Ok(None),
+        _ => read().map(Some),
+    }
 }
 
 #[cfg(test)]

@@ -7,43 +7,6 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::repository;
 
-/// The plugins, by the names of their executables and packages.
-pub(crate) const PLUGINS: [&str; 3] = ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"];
-
-/// Which build of the plugins.
-#[derive(Clone, Copy)]
-pub(crate) enum Flavour {
-    Normal,
-    Verbose,
-}
-
-impl Flavour {
-    /// Each flavour has a folder of its own, so that both stay built.
-    pub(crate) fn target_dir(self) -> PathBuf {
-        let target = env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| repository().join("target"), PathBuf::from);
-        match self {
-            Self::Normal => target,
-            Self::Verbose => target.join("verbose"),
-        }
-    }
-
-    /// Builds the plugins; returns the folder that holds them.
-    pub(crate) fn build(self, profile: &str) -> Result<PathBuf> {
-        let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        for plugin in PLUGINS {
-            command.args(["--package", plugin]);
-        }
-        if let Self::Verbose = self {
-            command.args(["--features", "verbose"]);
-        }
-        command.arg("--target-dir").arg(self.target_dir());
-        run(&mut command)?;
-        let folder = if profile == "dev" { "debug" } else { profile };
-        Ok(self.target_dir().join(folder))
-    }
-}
-
 /// A call of cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

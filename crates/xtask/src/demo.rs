@@ -4,17 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Call, Node, REFERENCE_PLUGINS, is_root, reference, repository};
+use harness::{Call, Node, PLUGINS, REFERENCE_PLUGINS, is_root, reference, repository};
 use serde_json::{Value, json};
 
-use crate::cargo::{Flavour, PLUGINS};
+use crate::build::Flavour;
 use crate::recorder::{Record, Recorder};
 
 const CONFLIST: &str = "testdata/mynet.conflist";
 
 pub(crate) fn run() -> Result<()> {
     println!("Building the plugins …");
-    let built = Flavour::Normal.build("dev")?;
+    let built = Flavour::Normal.build("dev")?.separate;
     let root = tempfile::Builder::new()
         .prefix("ipam-delegated-demo-")
         .tempdir()?;

@@ -5,7 +5,8 @@ use anyhow::Result;
 use clap::Args;
 use harness::reference;
 
-use crate::cargo::{self, Flavour, cargo};
+use crate::build::Flavour;
+use crate::cargo::{self, cargo};
 
 /// Which cases.
 #[derive(Args)]
@@ -24,7 +25,7 @@ pub(crate) fn run(arguments: &Differential) -> Result<()> {
         "host-local is not there: install Debian's containernetworking-plugins"
     );
     // In release mode, there are more cases in an hour.
-    let plugins = Flavour::Normal.build("release")?;
+    let plugins = Flavour::Normal.build("release")?.separate;
     let mut test = cargo(&[
         "test",
         "--quiet",

@@ -2,6 +2,7 @@
 //! `differential` and `install`.
 
 mod bench;
+mod build;
 mod cargo;
 mod demo;
 mod differential;

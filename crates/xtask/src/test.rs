@@ -8,7 +8,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use harness::{DNSMASQ, is_root};
 
-use crate::cargo::{self, Flavour, cargo, shown};
+use crate::build::Flavour;
+use crate::cargo::{self, cargo, shown};
 
 /// What the end-to-end tests need, and the Debian package that has it.
 const NEEDED: [(&str, &str); 5] = [
@@ -52,46 +53,40 @@ fn step(command: &mut Command) -> Result<()> {
 /// Unit, property and end-to-end tests, and the examples of the documentation.
 fn tests() -> Result<()> {
     println!("\n== building the plugins in both flavours");
-    let normal = Flavour::Normal.build("dev")?;
-    let verbose = Flavour::Verbose.build("dev")?;
-    cargo::run(&mut cargo(&[
-        "build",
-        "--quiet",
-        "--package",
-        "cni",
-        "--examples",
-    ]))?;
+    let normal = Flavour::Normal.build("dev")?.separate;
+    let verbose = Flavour::Verbose.build("dev")?.separate;
+    let examples = ["build", "--quiet", "--workspace", "--examples"];
+    cargo::run(&mut cargo(&examples))?;
     let left_out = Flavour::Normal.target_dir().join("left-out");
     // Of an earlier run.
     let _ = fs::remove_file(&left_out);
-    let mut tests = if has_nextest() {
-        cargo(&[
-            "nextest",
-            "run",
-            "--workspace",
-            "--no-fail-fast",
-            "--status-level",
-            "fail",
-        ])
-    } else {
-        cargo(&[
-            "test",
-            "--quiet",
-            "--workspace",
-            "--all-targets",
-            "--no-fail-fast",
-        ])
+    let on_these = |mut tests: Command| {
+        tests
+            .env("IPAM_DELEGATED_PLUGINS", &normal)
+            .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &verbose)
+            .env("IPAM_DELEGATED_LEFT_OUT", &left_out);
+        step(&mut tests)
     };
-    tests
-        .env("IPAM_DELEGATED_PLUGINS", normal)
-        .env("IPAM_DELEGATED_VERBOSE_PLUGINS", verbose)
-        .env("IPAM_DELEGATED_LEFT_OUT", &left_out);
-    let passed = step(&mut tests);
+    let separate = on_these(run_of(&["--workspace"]));
+    println!("\nOnce more with all plugins in one file:");
+    let mut one_file = run_of(&["--package", "end-to-end"]);
+    one_file.env("IPAM_DELEGATED_FORM", "one-file");
+    let one_file = on_these(one_file);
     if let Ok(lines) = fs::read_to_string(&left_out) {
         println!("\nWhat this machine can't run:\n{lines}");
     }
-    passed?;
+    separate.and(one_file)?;
     step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
+}
+
+/// A run of all tests of these packages.
+fn run_of(packages: &[&str]) -> Command {
+    let arguments: &[&str] = if has_nextest() {
+        &["nextest", "run", "--no-fail-fast", "--status-level", "fail"]
+    } else {
+        &["test", "--quiet", "--all-targets", "--no-fail-fast"]
+    };
+    cargo(&[arguments, packages].concat())
 }
 
 fn has_nextest() -> bool {

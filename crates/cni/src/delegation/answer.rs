@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::process::{Ended, Finished, MOST_OUTPUT};
+use super::finished::{Ended, Finished, MOST_OUTPUT};
 use crate::object::Excerpt;
 use crate::{Error, code};
 

@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,38 +13,9 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::ioctl_fionread;
 
 use super::Invocation;
+use super::finished::{Complaints, Ended, Finished, MOST_OUTPUT};
 use super::group::Group;
-use crate::log::OneLine;
 use crate::wait::wait_for;
-
-/// What a delegate may print at most, in bytes; one that prints more is ended.
-/// A result is some hundred, and a delegate that prints without end must not
-/// take the node's memory.
-pub(super) const MOST_OUTPUT: usize = 16 << 20;
-
-/// How much of the end of a delegate's stderr is kept, in bytes.
-const MOST_STDERR: usize = 4 << 10;
-
-/// A process that has ended.
-pub(super) struct Finished {
-    /// Why it ended, if not by itself.
-    pub(super) ended: Option<Ended>,
-    pub(super) status: ExitStatus,
-    pub(super) stdout: Vec<u8>,
-    /// The end of what it wrote to stderr.
-    pub(super) stderr: String,
-}
-
-/// Why we have ended a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// It took longer than it may.
-    TimedOut(Duration),
-    /// We were told to stop.
-    Interrupted,
-    /// It printed more than it may.
-    PrintedTooMuch,
-}
 
 /// Runs `executable` to its end, or to ours.
 pub(super) fn run(executable: &Path, invocation: &Invocation<'_>) -> io::Result<Finished> {
@@ -60,7 +31,7 @@ pub(super) fn run(executable: &Path, invocation: &Invocation<'_>) -> io::Result<
         ended,
         status: child.wait()?,
         stdout: output.said,
-        stderr: String::from_utf8_lossy(&output.complained).into_owned(),
+        stderr: output.complaints.into_text(),
     })
 }
 
@@ -103,7 +74,7 @@ struct Output {
     stdout: Stream<std::process::ChildStdout>,
     stderr: Stream<std::process::ChildStderr>,
     said: Vec<u8>,
-    complained: Vec<u8>,
+    complaints: Complaints,
 }
 
 impl Output {
@@ -112,7 +83,7 @@ impl Output {
             stdout: Stream(child.stdout.take()),
             stderr: Stream(child.stderr.take()),
             said: Vec::new(),
-            complained: Vec::new(),
+            complaints: Complaints::default(),
         }
     }
 
@@ -142,11 +113,11 @@ impl Output {
                 self.stdout.read_what_is_there(&mut self.said)?;
             }
             if stderr_ready || gone {
-                let from = self.complained.len();
-                self.stderr.read_what_is_there(&mut self.complained)?;
-                pass_on(&self.complained[from..]);
-                let excess = self.complained.len().saturating_sub(MOST_STDERR);
-                self.complained.drain(..excess);
+                let mut more = Vec::new();
+                self.stderr.read_what_is_there(&mut more)?;
+                // Where our stderr is closed there is nobody to tell.
+                let _ = io::stderr().write_all(&more);
+                self.complaints.add(&more);
             }
             if self.said.len() > MOST_OUTPUT {
                 return Ok(Some(Ended::PrintedTooMuch));
@@ -161,15 +132,6 @@ impl Output {
                 return Ok(Some(Ended::TimedOut(limit)));
             }
         }
-    }
-}
-
-/// What a delegate complains of goes where our own complaints go.
-fn pass_on(stderr: &[u8]) {
-    if !stderr.is_empty() {
-        // Where our stderr is closed there is nobody to tell.
-        let _ = io::stderr().write_all(stderr);
-        tracing::debug!(stderr = %OneLine(stderr), "the delegate writes to stderr");
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Directory {
 
 impl Directory {
     /// The directory of this name; made if it isn't there.
-    pub(crate) fn create(storage: &Storage, name: &NetworkName) -> Result<Self, Error> {
+    pub(crate) fn create(storage: &Storage<'_>, name: &NetworkName) -> Result<Self, Error> {
         let path = storage.data_dir.join(name.as_str());
         // As host-local makes it.
         DirBuilder::new()
@@ -56,7 +56,10 @@ impl Directory {
     }
 
     /// The directory of this name, if it is there.
-    pub(crate) fn existing(storage: &Storage, name: &NetworkName) -> Result<Option<Self>, Error> {
+    pub(crate) fn existing(
+        storage: &Storage<'_>,
+        name: &NetworkName,
+    ) -> Result<Option<Self>, Error> {
         let path = storage.data_dir.join(name.as_str());
         match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -65,8 +68,8 @@ impl Directory {
         }
     }
 
-    fn lock(storage: &Storage, name: &NetworkName, path: PathBuf) -> Result<Self, Error> {
-        let lock = Lock::acquire(&path)
+    fn lock(storage: &Storage<'_>, name: &NetworkName, path: PathBuf) -> Result<Self, Error> {
+        let lock = Lock::acquire(&path, storage.interrupt)
             .map_err(|e| Error::io(format_args!("lock of {}", path.display()), e))?;
         let network = storage.network.clone();
         let claims = Claims::in_directory(&path);
@@ -313,7 +316,7 @@ impl Drop for Directory {
 }
 
 /// The names of the directories in which the network has claims.
-pub(crate) fn claimed_by(storage: &Storage) -> Vec<NetworkName> {
+pub(crate) fn claimed_by(storage: &Storage<'_>) -> Vec<NetworkName> {
     let Ok(entries) = fs::read_dir(&storage.data_dir) else {
         return Vec::new();
     };

@@ -10,7 +10,10 @@ use tempfile::TempDir;
 
 use crate::bench::process::Plugin;
 use crate::bench::samples::Samples;
-use crate::cargo::Flavour;
+use crate::build::Flavour;
+
+/// What does host-local's work in our chains.
+const ALLOCATOR: &str = "ipam-da-host-local";
 
 /// How often each of ours is called; the peer, which is slower, less often.
 const ROUNDS: usize = 101;
@@ -195,7 +198,10 @@ fn cache_folder() -> Result<TempDir> {
 
 pub(crate) fn run(peer: &Path) -> Result<()> {
     println!("Building …");
-    let ours = Flavour::Normal.build("release")?.join("ipam-da-host-local");
+    let ours = Flavour::Normal
+        .build_static(&[ALLOCATOR])?
+        .separate
+        .join(ALLOCATOR);
     println!("Making reservations …");
     let mut levels = FILLS
         .iter()

@@ -1,0 +1,17 @@
+//! All plugins in one executable, which is each of them by the name that it is
+//! called by. In it, `ipam-delegated` calls the others directly.
+
+use std::process::ExitCode;
+
+use cni::{OneFile, Plugin};
+use ipam_da_host_local::IpamDaHostLocal;
+use ipam_delegated::IpamDelegated;
+use ipam_ds_ranges::IpamDsRanges;
+
+fn main() -> ExitCode {
+    let delegates: [&dyn Plugin; 2] = [&IpamDsRanges, &IpamDaHostLocal];
+    let delegated = IpamDelegated {
+        others: OneFile::new(&delegates),
+    };
+    OneFile::new(&[&delegated, &IpamDsRanges, &IpamDaHostLocal]).main()
+}
