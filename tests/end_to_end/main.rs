@@ -18,6 +18,7 @@ mod merged;
 mod messages;
 mod of_every_age;
 mod on_a_bridge;
+mod one_file;
 mod records;
 mod recursion;
 mod reference_delegates;
