@@ -38,9 +38,13 @@ pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<Prin
         config,
         &settings.delegates,
         merged,
-        |handed_on| {
+        |handed_on, next| {
             record.note(handed_on);
-            context.records.keep(attachment, &record);
+            // A delegate that is called directly neither outlives us nor keeps us
+            // waiting, and its configuration is in the record.
+            if !next.is_some_and(|next| context.calls_directly(next)) {
+                context.records.keep(attachment, &record);
+            }
         },
     );
     result.map_err(|failed| {

@@ -63,20 +63,20 @@ impl<'a, D: Delegates> Chain<'a, D> {
 
     /// ADD: each delegate gets the result of the one before it, or, if `merged`,
     /// of all before it; the last one's is the answer. `note` is told each result
-    /// as it is handed on. If one fails, all up to and including it are run with
+    /// as it is handed on, and to which delegate, if there is one more. If one fails, all up to and including it are run with
     /// DEL.
     pub(crate) fn add(
         &mut self,
         config: &NetworkConfig,
         names: &[DelegateName],
         merged: bool,
-        mut note: impl FnMut(&RawValue),
+        mut note: impl FnMut(&RawValue, Option<&DelegateName>),
     ) -> Result<Printed, Box<FailedAdd>> {
         let mut result: Option<Printed> = None;
         for (i, name) in names.iter().enumerate() {
             match self.add_one(config, name, result.as_ref(), merged) {
                 Ok(printed) => {
-                    note(printed.json());
+                    note(printed.json(), names.get(i + 1));
                     result = Some(printed);
                 }
                 Err(failure) => {
@@ -334,7 +334,7 @@ mod tests {
 
         fn add(&mut self, names: &[&str], prev: &str) -> Result<Printed, Box<FailedAdd>> {
             let (config, names) = (config(prev), names_of(names));
-            Chain::new(self, None).add(&config, &names, false, |_| {})
+            Chain::new(self, None).add(&config, &names, false, |_, _| {})
         }
 
         fn run_all(
@@ -391,7 +391,7 @@ mod tests {
         let (config, names) = (config(""), names_of(&["a", "b"]));
         let mut noted = Vec::new();
         let result = Chain::new(&mut script, None)
-            .add(&config, &names, true, |raw| {
+            .add(&config, &names, true, |raw, _| {
                 noted.push(raw.get().to_owned());
             })
             .unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process;
 use std::time::UNIX_EPOCH;
 
-use cni::{Attachment, Call, Error, OneFile, TRACEPARENT};
+use cni::{Attachment, Call, DelegateName, Error, OneFile, TRACEPARENT};
 
 use crate::ages::Ages;
 use crate::config::Settings;
@@ -66,6 +66,13 @@ impl<'a> Context<'a> {
             timeout: self.settings.timeout,
             interrupt,
         })
+    }
+
+    /// Whether the delegate is called without being executed.
+    pub(crate) fn calls_directly(&self, name: &DelegateName) -> bool {
+        self.executables
+            .find(name)
+            .is_ok_and(|executable| executable.is_this_one())
     }
 
     /// An error that says where what has not been undone is recorded.

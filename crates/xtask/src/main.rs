@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo => demo::run(),
         Task::Test => test::run(),
-        Task::Bench(bench) => bench::run(bench),
+        Task::Bench(bench) => bench::run(&bench),
         Task::Differential(arguments) => differential::run(&arguments),
         Task::Install {
             dir,

@@ -260,15 +260,20 @@ fn excerpt(bytes: &[u8]) -> String {
 /// The CNI error on stdout, if that is what it is: an object with a `code` and
 /// a `msg`.
 fn as_error(stdout: &[u8]) -> Option<Error> {
+    // All may be missing, since that is the ordinary case and must not cost an
+    // error of the parser's, which counts lines.
     #[derive(Deserialize)]
     struct Printed {
-        code: u64,
-        msg: String,
-        #[serde(default)]
+        code: Option<u64>,
+        msg: Option<String>,
         details: Option<String>,
     }
+    if stdout.is_empty() {
+        return None;
+    }
     let printed: Printed = serde_json::from_slice(stdout).ok()?;
-    Some(Error::new(printed.code, printed.msg).with_details(printed.details.unwrap_or_default()))
+    let error = Error::new(printed.code?, printed.msg?);
+    Some(error.with_details(printed.details.unwrap_or_default()))
 }
 
 #[cfg(test)]

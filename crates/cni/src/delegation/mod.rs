@@ -55,6 +55,11 @@ impl<'a> Executable<'a> {
         let plugin = Some(plugin);
         Self { path, plugin }
     }
+
+    /// Whether it is called directly.
+    pub fn is_this_one(&self) -> bool {
+        self.plugin.is_some()
+    }
 }
 
 /// Runs the delegate, waits for its end, and returns what it said.

@@ -8,6 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::bench::folders::{cache_folder, data_folder};
 use crate::bench::process::Plugin;
 use crate::bench::samples::Samples;
 use crate::build::Flavour;
@@ -93,10 +94,7 @@ struct Side {
 
 impl Side {
     fn new(executable: &Path, fill: Fill, hand_over_pools: bool) -> Result<Self> {
-        let data = tempfile::Builder::new()
-            .prefix("bench-allocator-")
-            .tempdir_in(Flavour::Normal.target_dir())?;
-        let cache = cache_folder()?;
+        let (data, cache) = (data_folder()?, cache_folder()?);
         let network = data.path().join("networks/bench");
         fs::create_dir_all(&network)?;
         for (i, ip) in fill.addresses().iter().enumerate() {
@@ -180,20 +178,6 @@ fn collection(executable: &Path) -> Result<(f64, f64)> {
 /// The container that holds the address of this number.
 fn holder(i: usize) -> String {
     format!("{i:064x}")
-}
-
-/// Where indexes are kept in production: in memory, if the machine has such a
-/// folder.
-fn cache_folder() -> Result<TempDir> {
-    let shm = PathBuf::from("/dev/shm");
-    let parent = if shm.is_dir() {
-        shm
-    } else {
-        std::env::temp_dir()
-    };
-    Ok(tempfile::Builder::new()
-        .prefix("bench-cache-")
-        .tempdir_in(parent)?)
 }
 
 pub(crate) fn run(peer: &Path) -> Result<()> {

@@ -1,46 +1,121 @@
 //! `cargo xtask bench`: how long calls take, beside a peer in the same run.
 
 mod allocator;
+mod calls;
+mod contender;
+mod drawing;
+mod figures;
+mod folders;
+mod memory;
 mod process;
 mod samples;
+mod side;
+mod throughput;
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use clap::{Args, Subcommand};
 use harness::REFERENCE_PLUGINS;
 
+use contender::{Contender, Kind};
+use figures::Figures;
+use side::Side;
+
+use crate::build::Flavour;
+
 /// What is measured, and beside what.
 #[derive(Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    /// The host-local to compare with.
+    #[arg(long, global = true, value_name = "PATH", default_value_os_t = default_peer())]
+    peer: PathBuf,
+    /// Where the figures are written, as bench.json and bench.svg. The documents show
+    /// those in `docs`.
+    #[arg(long, value_name = "DIR", default_value_os_t = default_folder())]
+    out: PathBuf,
+    /// How often each call is made.
+    #[arg(long, default_value_t = 400)]
+    rounds: usize,
 }
 
 #[derive(Subcommand)]
 enum What {
     /// ADD and DEL of ipam-da-host-local and of host-local, with ever more
     /// addresses reserved.
-    Allocator {
-        /// The host-local to compare with.
-        #[arg(long, value_name = "PATH", default_value_os_t = default_peer())]
-        peer: PathBuf,
-    },
+    Allocator,
 }
 
 fn default_peer() -> PathBuf {
     Path::new(REFERENCE_PLUGINS).join("host-local")
 }
 
-pub(crate) fn run(bench: Bench) -> Result<()> {
+fn default_folder() -> PathBuf {
+    Flavour::Normal.target_dir().join("bench")
+}
+
+pub(crate) fn run(bench: &Bench) -> Result<()> {
+    ensure!(
+        bench.peer.exists(),
+        "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
+        bench.peer.display()
+    );
     match bench.what {
-        What::Allocator { peer } => {
-            ensure!(
-                peer.exists(),
-                "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
-                peer.display()
-            );
-            allocator::run(&peer)
-        }
+        Some(What::Allocator) => allocator::run(&bench.peer),
+        None => chains(bench),
     }
+}
+
+fn chains(bench: &Bench) -> Result<()> {
+    println!("Building …");
+    let contenders = contender::all(&bench.peer)?;
+    let started = Instant::now();
+    println!(
+        "Measuring single calls: {} rounds, all in turn, the peer is {} …",
+        bench.rounds,
+        bench.peer.display()
+    );
+    let calls = calls::measure(&contenders, bench.rounds.max(1))?;
+    println!("Measuring many at a time …");
+    let throughput = throughput::measure(&contenders)?;
+    let peak = contenders.iter().map(peak).collect::<Result<_>>()?;
+    let size = contenders.iter().map(size).collect::<Result<_>>()?;
+    let figures = Figures {
+        contenders,
+        rounds: bench.rounds.max(1),
+        calls,
+        throughput,
+        peak,
+        size,
+    };
+    println!("\n{}", figures.tables());
+    fs::create_dir_all(&bench.out)?;
+    let [json, drawing] = ["bench.json", "bench.svg"].map(|name| bench.out.join(name));
+    fs::write(&json, format!("{:#}\n", figures.to_json()))?;
+    svg::save(&drawing, &drawing::draw(&figures))?;
+    println!(
+        "Written: {} and {}. Measured for {} seconds.",
+        json.display(),
+        drawing.display(),
+        started.elapsed().as_secs()
+    );
+    Ok(())
+}
+
+fn peak(contender: &Contender) -> Result<u64> {
+    match contender.kind {
+        // It has ended before one can look.
+        Kind::Minimum => Ok(0),
+        _ => Side::new(contender, 250)?.peak(),
+    }
+}
+
+fn size(contender: &Contender) -> Result<u64> {
+    let files = contender.files();
+    let sizes = files.iter().map(|file| Ok(fs::metadata(file)?.len()));
+    sizes.sum()
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 /// A plugin with a configuration in a file.
+#[derive(Clone)]
 pub(crate) struct Plugin {
     executable: PathBuf,
     config: PathBuf,
@@ -29,8 +30,24 @@ impl Plugin {
         &self.config
     }
 
-    /// Calls it; returns how long that took and whether it succeeded.
-    pub(crate) fn call(&self, command: &str, container: &str) -> Result<(Duration, bool)> {
+    /// The same plugin with another configuration.
+    pub(crate) fn with_config(&self, config: &Path) -> Self {
+        Self {
+            config: config.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// The plugin of this name in the same folder.
+    pub(crate) fn beside(&self, name: &str) -> Self {
+        Self {
+            executable: self.executable.with_file_name(name),
+            ..self.clone()
+        }
+    }
+
+    /// A call that has yet to be started, which answers to nobody.
+    pub(crate) fn command(&self, command: &str, container: &str) -> Result<Command> {
         let mut process = Command::new(&self.executable);
         process
             .env_clear()
@@ -42,11 +59,21 @@ impl Plugin {
             .stdin(File::open(&self.config)?)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let started = Instant::now();
-        let mut child = process
-            .spawn()
-            .with_context(|| format!("{}", self.executable.display()))?;
-        let status = child.wait()?;
-        Ok((started.elapsed(), status.success()))
+        Ok(process)
     }
+
+    /// Calls it; returns how long that took and whether it succeeded.
+    pub(crate) fn call(&self, command: &str, container: &str) -> Result<(Duration, bool)> {
+        timed(&mut self.command(command, container)?)
+    }
+}
+
+/// Runs it; returns how long that took and whether it succeeded.
+pub(crate) fn timed(process: &mut Command) -> Result<(Duration, bool)> {
+    let started = Instant::now();
+    let mut child = process
+        .spawn()
+        .with_context(|| format!("{}", process.get_program().display()))?;
+    let status = child.wait()?;
+    Ok((started.elapsed(), status.success()))
 }

@@ -1,0 +1,57 @@
+//! How long single calls take, all contenders in turn.
+
+use anyhow::Result;
+
+use super::contender::Contender;
+use super::samples::Samples;
+use super::side::Side;
+
+/// What is called.
+pub(crate) const COMMANDS: [&str; 4] = ["ADD", "CHECK", "DEL", "VERSION"];
+
+/// How many addresses are reserved before.
+pub(crate) const RESERVED: [u32; 2] = [0, 250];
+
+/// Times of one command of one contender.
+pub(crate) struct Measured {
+    pub(crate) command: &'static str,
+    pub(crate) reserved: u32,
+    /// Which contender.
+    pub(crate) of: usize,
+    pub(crate) times: Samples,
+}
+
+/// Calls all contenders with all commands, in so many rounds.
+pub(crate) fn measure(contenders: &[Contender], rounds: usize) -> Result<Vec<Measured>> {
+    let mut all = Vec::new();
+    for reserved in RESERVED {
+        let sides = contenders
+            .iter()
+            .map(|contender| Side::new(contender, reserved))
+            .collect::<Result<Vec<_>>>()?;
+        let mut times = vec![vec![Samples::default(); COMMANDS.len()]; sides.len()];
+        for round in 0..rounds {
+            let container = format!("c{round:063x}");
+            // Who comes first has the others' traces in the processor's caches.
+            for i in 0..sides.len() {
+                let of = (i + round) % sides.len();
+                let (side, times) = (&sides[of], &mut times[of]);
+                times[0].push(side.add(&container)?);
+                times[1].push(side.check(&container)?);
+                times[2].push(side.call("DEL", &container)?);
+                times[3].push(side.call("VERSION", &container)?);
+            }
+        }
+        for (of, times) in times.into_iter().enumerate() {
+            for (command, times) in COMMANDS.into_iter().zip(times) {
+                all.push(Measured {
+                    command,
+                    reserved,
+                    of,
+                    times,
+                });
+            }
+        }
+    }
+    Ok(all)
+}

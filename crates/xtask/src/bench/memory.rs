@@ -1,0 +1,68 @@
+//! How much memory a call takes at its peak.
+
+use std::fs;
+use std::io::{PipeWriter, Read, Write, pipe};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::pipe::fcntl_setpipe_size;
+
+use super::process::Plugin;
+
+/// How long a process has to stay as it is to be taken as one that waits.
+const STILL: Duration = Duration::from_millis(100);
+
+/// After this time, what it has taken so far counts.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The peak of the process's resident memory in an ADD, in KiB. The figure that the
+/// system keeps for ended processes is no use: in it is what the one that started
+/// them had. So the process gets a stdout that is full: when it waits for it with
+/// its answer, all its work is done, and it can be looked at.
+pub(crate) fn peak(plugin: &Plugin, container: &str) -> Result<u64> {
+    let (mut answer, mut stdout) = pipe()?;
+    fill(&mut stdout)?;
+    let mut process = plugin.command("ADD", container)?;
+    let mut child = process.stdout(stdout).spawn()?;
+    // With it goes our end of the pipe.
+    drop(process);
+    let status = format!("/proc/{}/status", child.id());
+    let (mut last, started) = (0, Instant::now());
+    let mut since = started;
+    while since.elapsed() < STILL && started.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(5));
+        let now = high_water(&fs::read_to_string(&status)?).unwrap_or(last);
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    let mut all = Vec::new();
+    answer.read_to_end(&mut all)?;
+    child.wait()?;
+    Ok(last)
+}
+
+fn fill(pipe: &mut PipeWriter) -> Result<()> {
+    let size = fcntl_setpipe_size(&mut *pipe, 4096)?;
+    pipe.write_all(&vec![b' '; size]).context("filling a pipe")
+}
+
+/// `VmHWM`, in KiB.
+fn high_water(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_high_water_mark_is_in_kib() {
+        assert_eq!(high_water("Name:\tx\nVmHWM:\t    1234 kB\n"), Some(1234));
+        assert_eq!(high_water("Name:\tx\n"), None);
+    }
+}
