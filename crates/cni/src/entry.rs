@@ -52,7 +52,8 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
         TRACEPARENT => Some(trace.to_variable()),
         _ => env::var_os(name),
     };
-    let mut stdin = Vec::new();
+    // More than most have, so that one read gets it all.
+    let mut stdin = Vec::with_capacity(8 << 10);
     let response = respond(plugin, &environment, &mut || {
         io::stdin().lock().read_to_end(&mut stdin)?;
         Ok(stdin.clone())

@@ -90,11 +90,20 @@ impl SearchPath {
     ///
     /// [`Failure::NotFound`].
     pub fn find(&self, name: &DelegateName) -> Result<PathBuf, Failure> {
-        let here = env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+        let here = self.folder_of_relative_ones();
         which::which_in(name.as_str(), Some(&self.0), &here).map_err(|_| Failure::NotFound {
             path: self.0.clone(),
             not_executable: self.file_named(name.as_str().as_ref(), &here),
         })
+    }
+
+    /// Where folders that aren't absolute begin, if there are such.
+    fn folder_of_relative_ones(&self) -> PathBuf {
+        let mut folders = env::split_paths(&self.0);
+        let here = folders
+            .any(|it| it.is_relative())
+            .then(|| env::current_dir().ok());
+        here.flatten().unwrap_or_else(|| PathBuf::from("/"))
     }
 
     /// A file of this name that is there but can't be executed.
