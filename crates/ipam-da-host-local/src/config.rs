@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use cni::{Dns, Error, NetworkConfig, NetworkName, Object};
-use ipam::{IpNet, Pool, PoolConfig, ResolvConf};
+use ipam::{Pool, PoolConfig, ResolvConf, parse_subnet};
 
 /// `ipam.routes`, as they are written.
 ///
@@ -19,7 +19,7 @@ pub(crate) fn routes(ipam: &Object) -> Result<Vec<Object>, Error> {
         let dst: String = route
             .read(&path, "dst")?
             .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;
-        if dst.parse::<IpNet>().is_err() {
+        if parse_subnet(&dst).is_none() {
             return Err(Error::config(format!(
                 "{path}.dst: {dst:?} is no subnet (such as 0.0.0.0/0)"
             )));

@@ -8,6 +8,7 @@ mod range_set;
 mod reservation;
 mod resolv_conf;
 mod rotation;
+mod subnet;
 
 pub use interval::Interval;
 pub use invalid::Invalid;
@@ -17,6 +18,7 @@ pub use range_set::RangeSet;
 pub use reservation::{Holder, LAST_RESERVED_PREFIX, LOCK_FILE, address_of_file};
 pub use resolv_conf::ResolvConf;
 pub use rotation::Candidate;
+pub use subnet::parse_subnet;
 
 /// A subnet: an address and the length of its prefix.
 pub use ipnet::IpNet;

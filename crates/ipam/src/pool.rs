@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-use crate::{Invalid, Range, RangeConfig, RangeSet};
+use crate::{Invalid, Range, RangeConfig, RangeSet, parse_subnet};
 
 /// An entry of a result's `pools`, as it is written.
 ///
@@ -100,9 +100,9 @@ fn requested(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
 /// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses;
 /// the prefix is checked and dropped, as host-local does.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
-    let ip: IpAddr = match text.parse::<ipnet::IpNet>() {
-        Ok(net) => net.addr(),
-        Err(_) => text.parse().ok()?,
+    let ip: IpAddr = match parse_subnet(text) {
+        Some(net) => net.addr(),
+        None => text.parse().ok()?,
     };
     Some(ip.to_canonical())
 }
@@ -174,6 +174,7 @@ mod tests {
             "10.0.0.5/",
             "/24",
             "010.0.0.1",
+            "010.0.0.1/24",
             "fe80::1%eth0",
         ] {
             assert_eq!(ip(bad), None, "{bad:?}");

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use crate::interval::{predecessor, successor};
-use crate::{Interval, Invalid};
+use crate::{Interval, Invalid, parse_subnet};
 
 /// A range as the configuration writes it. An empty text is the same as none,
 /// except for the subnet.
@@ -99,9 +99,8 @@ impl fmt::Display for Range {
 fn subnet(text: Option<&str>) -> Result<IpNet, Invalid> {
     let invalid = |reason| Invalid::new("subnet", reason);
     let text = text.ok_or_else(|| invalid("is missing".to_owned()))?;
-    let subnet: IpNet = text
-        .parse()
-        .map_err(|_| invalid(format!("{text:?} is no subnet (such as 10.1.0.0/16)")))?;
+    let subnet = parse_subnet(text)
+        .ok_or_else(|| invalid(format!("{text:?} is no subnet (such as 10.1.0.0/16)")))?;
     if matches!(subnet.addr(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
         return Err(invalid(format!(
             "{text:?} is an IPv4 subnet written as IPv6; write it as IPv4"
@@ -208,6 +207,10 @@ pub(crate) mod tests {
             (
                 "10.0.0.0",
                 "subnet: \"10.0.0.0\" is no subnet (such as 10.1.0.0/16)",
+            ),
+            (
+                "010.0.0.0/24",
+                "subnet: \"010.0.0.0/24\" is no subnet (such as 10.1.0.0/16)",
             ),
             (
                 "10.0.0.0/33",
