@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use ipam::address_of_file;
 
+use crate::directory::plain_file;
 use crate::directory::whole_file::Nameless;
 
 const FOLDER: &str = "by-network";
@@ -61,7 +62,7 @@ impl Claims {
     /// Whether the network claims the address for the holder of the
     /// reservation with this content.
     pub(crate) fn holds(&self, network: &str, ip: IpAddr, reservation: &[u8]) -> bool {
-        fs::read(self.file(network, ip)).is_ok_and(|claim| claim == reservation)
+        plain_file::read(&self.file(network, ip)).is_ok_and(|claim| claim == reservation)
     }
 
     /// Claims the address, before it is reserved. What is left of an earlier

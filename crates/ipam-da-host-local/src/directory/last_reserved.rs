@@ -1,18 +1,18 @@
 //! The address that was given last from a pool: where the next one is looked
 //! for. That it is lost only loses the rotation, once.
 
-use std::fs::{self, OpenOptions};
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use ipam::LAST_RESERVED_PREFIX;
+use rustix::fs::OFlags;
 
-use crate::directory::whole_file;
+use crate::directory::{plain_file, whole_file};
 
 /// Reads it, for the pool of this index.
 pub(crate) fn read(directory: &Path, pool: usize) -> Option<IpAddr> {
-    let text = fs::read_to_string(directory.join(name(pool))).ok()?;
+    let text = String::from_utf8(plain_file::read(&directory.join(name(pool))).ok()?).ok()?;
     let last = text.trim().parse().ok();
     if last.is_none() {
         tracing::debug!(pool, text, "the address given last is unreadable");
@@ -24,9 +24,7 @@ pub(crate) fn read(directory: &Path, pool: usize) -> Option<IpAddr> {
 /// is never half written then, and the directory stays as it is.
 pub(crate) fn overwrite(directory: &Path, pool: usize, ip: IpAddr) -> bool {
     let text = ip.to_string();
-    let file = OpenOptions::new()
-        .write(true)
-        .open(directory.join(name(pool)));
+    let file = plain_file::open_to_write(&directory.join(name(pool)), OFlags::empty());
     file.is_ok_and(|file| {
         file.metadata()
             .is_ok_and(|it| it.len() == text.len() as u64)

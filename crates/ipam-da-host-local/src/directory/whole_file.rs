@@ -5,11 +5,10 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
+use rustix::fs::{AtFlags, CWD, OFlags, linkat, open};
 use rustix::io::Errno;
 
-/// As the newest host-local creates its files.
-const MODE: Mode = Mode::from_raw_mode(0o600);
+use crate::directory::plain_file::{MODE, open_to_write};
 
 /// The name of a file that is not yet what it will be. There is one of it at
 /// most, since only one process at a time writes to the directory.
@@ -26,8 +25,8 @@ pub(crate) struct Nameless {
 impl Nameless {
     /// Writes `content` to a file in `directory` that nobody sees.
     pub(crate) fn write(directory: &Path, content: &[u8]) -> io::Result<Self> {
-        let write_only = OFlags::WRONLY | OFlags::CLOEXEC;
-        let mut it = match open(directory, write_only | OFlags::TMPFILE, MODE) {
+        let nameless = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
+        let mut it = match open(directory, nameless, MODE) {
             Ok(fd) => Self {
                 file: fd.into(),
                 unfinished: None,
@@ -36,9 +35,8 @@ impl Nameless {
             // than the flag (EISDIR, Linux before 3.11).
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let path = directory.join(UNFINISHED);
-                let flags = write_only | OFlags::CREATE | OFlags::TRUNC;
                 Self {
-                    file: open(&path, flags, MODE)?.into(),
+                    file: open_to_write(&path, OFlags::CREATE | OFlags::TRUNC)?,
                     unfinished: Some(path),
                 }
             }
@@ -80,8 +78,7 @@ impl Drop for Nameless {
 /// Gives the file `name` in `directory` this content, whether it is there or not.
 pub(crate) fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let unfinished = directory.join(UNFINISHED);
-    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::CREATE | OFlags::TRUNC;
-    File::from(open(&unfinished, flags, MODE)?)
+    open_to_write(&unfinished, OFlags::CREATE | OFlags::TRUNC)?
         .write_all(content)
         .and_then(|()| fs::rename(&unfinished, directory.join(name)))
         .inspect_err(|_| {
