@@ -148,6 +148,11 @@ impl Record {
         {
             return Err(format!("{name:?} is no delegate's name"));
         }
+        // No delegate could be started with them.
+        let variables = [&it.call, &it.netns, &it.args];
+        if let Some(text) = variables.into_iter().find(|text| text.contains('\0')) {
+            return Err(format!("{text:?} can't have been a variable's value"));
+        }
         Ok(it)
     }
 
@@ -304,6 +309,9 @@ mod tests {
             (r#"["s","a","b"]"#, r#"["s","../a","b"]"#),
             (r#""state":"added""#, r#""state":"unknown""#),
             (r#"{"format""#, r#"{"more":1,"format""#),
+            (r#""args":"A=1""#, r#""args":"A=1\u0000""#),
+            (r#""call":"id""#, r#""call":"i\u0000""#),
+            (r#""netns":"/run"#, r#""netns":"\u0000"#),
         ] {
             assert!(text.contains(from), "{from} in {text}");
             assert!(
