@@ -56,7 +56,10 @@ fn joined<T, K: PartialEq>(mut all: Vec<T>, more: Vec<T>, key: impl Fn(&T) -> K)
 }
 
 fn value(route: &Object) -> Value {
-    serde_json::to_value(route).unwrap_or_default()
+    // A number may be too large for a `Value`; then the spelling counts.
+    serde_json::to_value(route)
+        .or_else(|_| serde_json::to_string(route).map(Value::String))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -108,6 +111,18 @@ mod tests {
             merged(earlier, later),
             serde_json::from_str::<Value>(later).unwrap()
         );
+    }
+
+    #[test]
+    fn routes_that_no_value_can_hold_are_told_apart_too() {
+        let route = |dst: &str| format!(r#"{{"routes":[{{"dst":"{dst}","x":1e400}}]}}"#);
+        let (one, two) = (route("10.0.0.0/8"), route("10.0.0.0/9"));
+        let routes = |one: &str, two: &str| {
+            let merged = merge(&printed(one), &printed(two), SpecVersion::LATEST).unwrap();
+            merged.json().get().matches("dst").count()
+        };
+        assert_eq!(routes(&one, &two), 2);
+        assert_eq!(routes(&one, &one), 1);
     }
 
     #[test]
