@@ -1,0 +1,157 @@
+//! Folders of one input's own, and what keeps a fuzzed configuration within them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cni::Object;
+use tempfile::TempDir;
+
+/// What is in a folder: the names of all files below it, and what is in them.
+pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
+
+/// Folders that exist as long as this does.
+///
+/// They lie some levels below the top, so that a path which leads out by a few
+/// `..` ends where [`Self::assert_nothing_got_out`] looks.
+pub struct Sandbox {
+    top: TempDir,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Sandbox {
+    /// An empty one.
+    ///
+    /// # Panics
+    ///
+    /// Where it can't be made.
+    pub fn new() -> Self {
+        let top = tempfile::Builder::new()
+            .prefix("ipam-delegated-fuzz-")
+            .tempdir()
+            .expect("a temporary folder");
+        let it = Self { top };
+        fs::create_dir_all(it.plugins()).expect("a folder in it");
+        it
+    }
+
+    /// The folder of it all.
+    pub fn root(&self) -> PathBuf {
+        self.top.path().join("some/levels/below")
+    }
+
+    /// What is `CNI_PATH`.
+    pub fn plugins(&self) -> PathBuf {
+        self.root().join("plugins")
+    }
+
+    /// What is `dataDir`.
+    pub fn data_dir(&self) -> PathBuf {
+        self.root().join("data")
+    }
+
+    /// What is `cacheDir`.
+    pub fn cache_dir(&self) -> PathBuf {
+        self.root().join("cache")
+    }
+
+    /// What is `stateDir`.
+    pub fn state_dir(&self) -> PathBuf {
+        self.root().join("state")
+    }
+
+    /// What is `resolvConf`.
+    pub fn resolv_conf(&self) -> PathBuf {
+        self.root().join("resolv.conf")
+    }
+
+    /// The configuration with its paths led into the sandbox, whatever they were:
+    /// a fuzzed `dataDir` must not make a test write to the machine. It is read as
+    /// the plugins read it; what they refuse as no configuration, or as no path,
+    /// stays as it is.
+    pub fn confine(&self, config: Vec<u8>) -> Vec<u8> {
+        let Ok(mut object) = serde_json::from_slice::<Object>(&config) else {
+            return config;
+        };
+        let Some(mut ipam) = object.read::<Object>("", "ipam").ok().flatten() else {
+            return config;
+        };
+        for (key, path) in [
+            ("dataDir", self.data_dir()),
+            ("cacheDir", self.cache_dir()),
+            ("stateDir", self.state_dir()),
+        ] {
+            match ipam.read::<String>("ipam", key) {
+                Ok(None) => ipam.set(key, &path),
+                Ok(Some(text)) => ipam.set(key, &led_into(&path, &text)),
+                Err(_) => {}
+            }
+        }
+        if let Ok(Some(text)) = ipam.read::<String>("ipam", "resolvConf") {
+            ipam.set("resolvConf", &led_into(&self.resolv_conf(), &text));
+        }
+        object.set("ipam", &ipam);
+        serde_json::to_vec(&object).expect("an object is JSON")
+    }
+
+    /// Checks that there is nothing outside of the folders that are to be written to.
+    ///
+    /// # Panics
+    ///
+    /// Where there is.
+    pub fn assert_nothing_got_out(&self) {
+        let within = ["plugins", "data", "cache", "state", "resolv.conf"];
+        let mut folder = self.top.path().to_owned();
+        for below in ["some", "levels", "below"] {
+            assert_eq!(names(&folder), [below], "in {}", folder.display());
+            folder.push(below);
+        }
+        for name in names(&folder) {
+            assert!(
+                within.iter().any(|start| name.starts_with(start)),
+                "{name} is new"
+            );
+        }
+    }
+
+    /// What is in a folder now. One that isn't there is empty.
+    pub fn snapshot(folder: &Path) -> Snapshot {
+        let mut all = Snapshot::new();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+                let path = entry.path();
+                match entry.file_type() {
+                    Ok(it) if it.is_dir() => folders.push(path),
+                    Ok(it) if it.is_file() => {
+                        let content = fs::read(&path).unwrap_or_default();
+                        all.insert(path, content);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        all
+    }
+}
+
+/// A path beside this one, as strange as the text is.
+fn led_into(path: &Path, text: &str) -> String {
+    let sandboxed = text.replace('/', "_");
+    if text.is_empty() || text.starts_with("plain") {
+        return path.display().to_string();
+    }
+    format!("{}-{sandboxed}", path.display())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect()
+}

@@ -1,0 +1,27 @@
+//! A hang is a failure, too.
+
+use std::fmt::Debug;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use std::{process, thread};
+
+/// How long one input may take. Inputs are small; what takes longer than this waits
+/// for something that doesn't come.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs `f`; says for which input and ends the process where it doesn't return.
+pub fn watched<T>(input: &impl Debug, f: impl FnOnce() -> T) -> T {
+    let shown = format!("{input:?}");
+    let (done, wait) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            if wait.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("hangs, after {LIMIT:?}, with {shown}");
+                process::abort();
+            }
+        });
+        // Dropped, and so noticed, where `f` panics as well.
+        let _done = done;
+        f()
+    })
+}

@@ -1,0 +1,149 @@
+//! The network configuration on stdin, and the names in the environment.
+
+use std::fs;
+use std::net::IpAddr;
+
+use bolero::{TypeGenerator, check};
+use cni::Plugin;
+use fuzz::{Document, Outcome, Sandbox, Text, Variables, call, watched};
+use ipam::{Pool, PoolConfig};
+use serde_json::Value;
+
+use crate::seeds;
+
+/// A call.
+#[derive(Clone, Debug, TypeGenerator)]
+struct Input {
+    command: u8,
+    config: Document,
+    container: Text,
+    ifname: Text,
+    /// With most values, the names are usual ones.
+    strange: u8,
+}
+
+const COMMANDS: [&str; 9] = [
+    "ADD", "ADD", "ADD", "ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION",
+];
+
+/// Makes the call, checks what is true of every plugin's, and returns what was
+/// asked and what came of it.
+fn answered(
+    plugin: &dyn Plugin,
+    input: &Input,
+    sandbox: &Sandbox,
+) -> (Variables, Vec<u8>, Outcome) {
+    let config = sandbox.confine(input.config.of(&seeds::configurations()));
+    fs::write(sandbox.resolv_conf(), "nameserver 10.0.0.1\n").unwrap();
+    let mut variables = Variables::new(command(input), &sandbox.plugins());
+    if input.strange.is_multiple_of(8) {
+        variables = variables
+            .with("CNI_CONTAINERID", input.container.of(&["c1", "a-1_b.c"]))
+            .with("CNI_IFNAME", input.ifname.of(&["eth0", "a"]));
+    }
+    let outcome = watched(input, || call(plugin, &variables, &config));
+    sandbox.assert_nothing_got_out();
+    if command(input) == "VERSION" {
+        assert_eq!(outcome.code(), None);
+    } else if outcome.code() != Some(4) {
+        let is_object = serde_json::from_slice::<Value>(&config).is_ok_and(|it| it.is_object());
+        assert!(is_object || outcome.code() == Some(6) || !is_plain(&config));
+    }
+    (variables, config, outcome)
+}
+
+fn command(input: &Input) -> &'static str {
+    COMMANDS[usize::from(input.command) % COMMANDS.len()]
+}
+
+/// Whether what one JSON parser takes, others take, too.
+fn is_plain(config: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(config);
+    !["1e400", "[[[[", r"\ud8", r#":{"a":{"a""#]
+        .iter()
+        .any(|it| text.contains(it))
+}
+
+#[test]
+fn the_selector_answers_any_configuration_and_its_pools_are_pools() {
+    check!()
+        .with_type::<Input>()
+        .with_iterations(400)
+        .for_each(|input| {
+            let sandbox = Sandbox::new();
+            let (_, config, outcome) = answered(&ipam_ds_ranges::IpamDsRanges, input, &sandbox);
+            let Some(Value::Array(pools)) = outcome.result().map(|mut it| it["pools"].take())
+            else {
+                return;
+            };
+            let Ok(config) = serde_json::from_slice::<Value>(&config) else {
+                return;
+            };
+            let mut earlier = config["prevResult"]["pools"].as_array().map_or(0, Vec::len);
+            if command(input) == "DEL" && pools.len() <= earlier {
+                // It does without a `prevResult` that it can't read.
+                earlier = 0;
+            }
+            assert!(pools.len() > earlier);
+            for pool in pools.into_iter().skip(earlier) {
+                let pool: PoolConfig = serde_json::from_value(pool).unwrap();
+                Pool::try_from(pool).unwrap();
+            }
+        });
+}
+
+#[test]
+fn the_allocator_answers_any_configuration_and_keeps_what_it_gives_only() {
+    let plugin = &ipam_da_host_local::IpamDaHostLocal;
+    check!()
+        .with_type::<Input>()
+        .with_iterations(400)
+        .for_each(|input| {
+            let sandbox = Sandbox::new();
+            let (variables, config, outcome) = answered(plugin, input, &sandbox);
+            if command(input) != "ADD" {
+                assert_eq!(reserved(&sandbox), Vec::<IpAddr>::new());
+                return;
+            }
+            if outcome.code().is_none() && outcome.result().is_none() {
+                // Not every parser can read the routes that it was given.
+                return;
+            }
+            let given: Vec<IpAddr> = outcome.ips().iter().map(|ip| ip.parse().unwrap()).collect();
+            for ip in reserved(&sandbox) {
+                assert!(given.contains(&ip), "{ip} is reserved, and was not given");
+            }
+            if outcome.code().is_none() {
+                assert!(!reserved(&sandbox).is_empty());
+                let del = variables.with("CNI_COMMAND", "DEL");
+                assert_eq!(call(plugin, &del, &config), Outcome::Success(Vec::new()));
+                assert_eq!(reserved(&sandbox), Vec::<IpAddr>::new());
+            }
+        });
+}
+
+#[test]
+fn the_orchestrator_answers_any_configuration_and_remembers_nothing_that_failed() {
+    check!()
+        .with_type::<Input>()
+        .with_iterations(400)
+        .for_each(|input| {
+            // No delegate is there.
+            let sandbox = Sandbox::new();
+            let (_, _, outcome) =
+                answered(&ipam_delegated::IpamDelegated::default(), input, &sandbox);
+            assert_eq!(command(input) == "VERSION", outcome.code().is_none());
+            assert!(Sandbox::snapshot(&sandbox.root()).len() == 1, "a record");
+        });
+}
+
+/// The addresses that are reserved in any directory, claims on them aside.
+fn reserved(sandbox: &Sandbox) -> Vec<IpAddr> {
+    let mut all: Vec<IpAddr> = Sandbox::snapshot(&sandbox.root())
+        .keys()
+        .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}

@@ -1,0 +1,88 @@
+//! Delegates that print what they are told to, for each command, and say that they
+//! were called.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use fuzz::Sandbox;
+
+/// What a delegate is. It is started through a link, by whose place it finds what
+/// it is to print.
+const SCRIPT: &str = r#"#!/bin/sh
+says=${0%/*}/../state-of-delegates
+said=$says/${0##*/}.$CNI_COMMAND
+echo "${0##*/} $CNI_COMMAND" >>"$says/log"
+[ ! -e "$said.stderr" ] || cat "$said.stderr" >&2
+[ ! -e "$said.stdout" ] || cat "$said.stdout"
+[ ! -e "$said.end" ] || . "$said.end"
+exit 0
+"#;
+
+/// The names of the delegates that there are.
+pub(crate) const NAMES: [&str; 3] = ["one", "two", "three"];
+
+/// The file that all delegates of a target are links to: written once, since one
+/// that has just been written can't always be started.
+pub(crate) struct Script(Sandbox);
+
+impl Script {
+    pub(crate) fn new() -> Self {
+        let it = Self(Sandbox::new());
+        fs::write(it.file(), SCRIPT).unwrap();
+        fs::set_permissions(it.file(), fs::Permissions::from_mode(0o755)).unwrap();
+        it
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.plugins().join("script")
+    }
+
+    /// A sandbox with the delegates in `CNI_PATH`, and one, `trap`, beside it.
+    pub(crate) fn sandbox(&self) -> Sandbox {
+        let sandbox = Sandbox::new();
+        for name in NAMES {
+            symlink(self.file(), sandbox.plugins().join(name)).unwrap();
+        }
+        fs::create_dir(says(&sandbox)).unwrap();
+        symlink(self.file(), says(&sandbox).join("trap")).unwrap();
+        sandbox
+    }
+}
+
+fn says(sandbox: &Sandbox) -> PathBuf {
+    sandbox.root().join("state-of-delegates")
+}
+
+/// How a delegate answers a command. All that is left out is nothing, and success.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    /// A line of shell that ends it.
+    pub(crate) end: &'static str,
+}
+
+/// Tells a delegate how to answer a command.
+pub(crate) fn tell(sandbox: &Sandbox, name: &str, command: &str, answer: &Answer) {
+    for (what, content) in [
+        ("stdout", answer.stdout.as_slice()),
+        ("stderr", &answer.stderr),
+        ("end", answer.end.as_bytes()),
+    ] {
+        let file = says(sandbox).join(format!("{name}.{command}.{what}"));
+        if content.is_empty() {
+            let _ = fs::remove_file(file);
+        } else {
+            fs::write(file, content).unwrap();
+        }
+    }
+}
+
+/// The calls that there have been since this was asked last, as `<name> <command>`.
+pub(crate) fn calls(sandbox: &Sandbox) -> Vec<String> {
+    let log = says(sandbox).join("log");
+    let text = fs::read_to_string(&log).unwrap_or_default();
+    let _ = fs::remove_file(log);
+    text.lines().map(str::to_owned).collect()
+}

@@ -1,0 +1,134 @@
+//! Results: what delegates print, and what comes as `prevResult`.
+
+use std::net::IpAddr;
+
+use bolero::{TypeGenerator, check};
+use cni::{IpamResult, Printed, SpecVersion, code};
+use fuzz::{Document, Sandbox, Variables, call, watched};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::seeds;
+
+/// A result, and which version it is written in.
+#[derive(Clone, Debug, TypeGenerator)]
+struct Input {
+    result: Document,
+    version: u8,
+}
+
+impl Input {
+    fn version(&self) -> SpecVersion {
+        SpecVersion::ALL[usize::from(self.version) % SpecVersion::ALL.len()]
+    }
+}
+
+#[test]
+fn what_is_printed_is_an_object_or_refused() {
+    check!()
+        .with_type::<Document>()
+        .with_iterations(2000)
+        .for_each(|document: &Document| {
+            let bytes = document.of(&seeds::results());
+            let is_object = serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| it.is_object());
+            match Printed::try_from(bytes.clone()) {
+                Ok(printed) => {
+                    assert_eq!(bytes.trim_ascii(), printed.json().get().as_bytes());
+                    assert!(printed.json().get().starts_with('{'));
+                    assert_eq!(printed.into_bytes(), bytes);
+                }
+                Err(reason) => assert!(!is_object && !reason.is_empty(), "{reason}"),
+            }
+        });
+}
+
+#[test]
+fn a_result_is_written_in_any_version_and_reads_back_the_same() {
+    check!()
+        .with_type::<Input>()
+        .with_iterations(2000)
+        .for_each(|input: &Input| {
+            let bytes = input.result.of(&seeds::results());
+            let Ok(raw) = serde_json::from_slice::<Box<RawValue>>(&bytes) else {
+                return;
+            };
+            let result = match IpamResult::read("prevResult", &raw) {
+                Ok(result) => result,
+                Err(error) => {
+                    assert_eq!(error.code, code::INVALID_CONFIG);
+                    assert!(error.msg.starts_with("prevResult"), "{error}");
+                    return;
+                }
+            };
+            let written = result.to_json(input.version());
+            let again: Box<RawValue> = serde_json::from_slice(&written).unwrap();
+            let again = IpamResult::read("again", &again).unwrap();
+            assert_eq!(ips(&again), ips(&result));
+            assert_eq!(again.routes.len(), result.routes.len());
+            assert_eq!(again.to_json(input.version()), written);
+            let Ok(value) = serde_json::from_slice::<Value>(&written) else {
+                return;
+            };
+            assert_eq!(value["cniVersion"], input.version().as_str());
+            for ip in value["ips"].as_array().unwrap() {
+                let has_version = input.version() < SpecVersion::V1_0_0;
+                assert_eq!(ip.get("version").is_some(), has_version, "{ip}");
+            }
+        });
+}
+
+#[test]
+fn what_came_before_is_kept_by_selector_and_allocator() {
+    check!()
+        .with_type::<Input>()
+        .with_iterations(600)
+        .for_each(|input: &Input| {
+            let sandbox = Sandbox::new();
+            let result = input.result.of(&seeds::results());
+            let Ok(text) = String::from_utf8(result) else {
+                return;
+            };
+            let ipam = r#"{"subnet":"10.9.0.0/29"}"#;
+            let version = input.version();
+            let config = |prev: &str| {
+                let json = format!(
+                    r#"{{"cniVersion":"{version}","name":"n","ipam":{ipam},"prevResult":{prev}}}"#
+                );
+                sandbox.confine(json.into_bytes())
+            };
+            let add = Variables::new("ADD", &sandbox.plugins());
+            let selector = &ipam_ds_ranges::IpamDsRanges;
+            let selected = watched(input, || call(selector, &add, &config(&text)));
+            let before = addresses(&text);
+            let Some(found) = selected.result() else {
+                return;
+            };
+            if let Some(before) = &before {
+                assert_eq!(&selected.ips(), before);
+            }
+            let allocator = &ipam_da_host_local::IpamDaHostLocal;
+            let given = watched(input, || call(allocator, &add, &config(&found.to_string())));
+            sandbox.assert_nothing_got_out();
+            if let (Some(before), None) = (before, given.code()) {
+                let ips = given.ips();
+                assert!(ips.starts_with(&before), "{before:?} {ips:?}");
+                let pools = found["pools"].as_array().map_or(0, Vec::len);
+                assert_eq!(ips.len(), before.len() + pools);
+                assert_eq!(given.result().unwrap().get("pools"), None);
+            }
+        });
+}
+
+fn ips(result: &IpamResult) -> Vec<IpAddr> {
+    result.ips.iter().map(cni::IpConfig::ip).collect()
+}
+
+/// The addresses of a result, if it is one that every parser reads alike.
+fn addresses(result: &str) -> Option<Vec<String>> {
+    let value: Value = serde_json::from_str(result).ok()?;
+    let ips = value.as_object()?.get("ips").cloned().unwrap_or_default();
+    let ips: Vec<Value> = ips.as_array().cloned().unwrap_or_default();
+    ips.iter()
+        .map(|ip| Some(ip["address"].as_str()?.split('/').next()?.to_owned()))
+        .collect()
+}

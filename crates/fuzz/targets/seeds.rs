@@ -1,0 +1,69 @@
+//! Documents that are right, for the targets to change.
+
+use serde_json::{Value, json};
+
+/// Network configurations, for all three plugins alike.
+pub(crate) fn configurations() -> Vec<Value> {
+    let [_, result, ..] = <[Value; 5]>::try_from(results()).expect("five");
+    vec![
+        json!({
+            "cniVersion": "1.1.0",
+            "name": "testnet",
+            "type": "bridge",
+            "ipam": {
+                "type": "ipam-delegated",
+                "delegates": ["one", "two"],
+                "ranges": [[{"subnet": "10.0.0.0/29"}], [{"subnet": "fd00::/64"}]],
+                "routes": [{"dst": "0.0.0.0/0"}, {"dst": "fd01::/16", "gw": "fd00::9"}],
+                "resolvConf": "plain",
+            },
+            "prevResult": result,
+            "cni.dev/valid-attachments": [{"containerID": "c1", "ifname": "eth0"}],
+        }),
+        json!({
+            "cniVersion": "0.4.0",
+            "name": "testnet",
+            "ipam": {
+                "delegates": ["one"],
+                "delegateTimeout": "30s",
+                "result": "merge",
+                "stateDir": "plain",
+                "dataDir": "plain",
+                "cacheDir": "plain",
+                "reclaim": "boot",
+                "subnet": "10.0.0.0/29",
+                "rangeStart": "10.0.0.2",
+                "rangeEnd": "10.0.0.5",
+                "gateway": "10.0.0.1",
+            },
+            "runtimeConfig": {"ips": ["10.0.0.3/29"], "ipRanges": [[{"subnet": "10.1.0.0/24"}]]},
+            "args": {"cni": {"ips": ["10.1.0.9"]}},
+            "prevResult": {"pools": [{"name": "blue", "subnet": "10.2.0.0/29", "requested-ip": "10.2.0.4"}]},
+        }),
+    ]
+}
+
+/// What delegates print when they succeed.
+pub(crate) fn results() -> Vec<Value> {
+    vec![
+        json!({"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.2/29", "gateway": "10.0.0.1"}],
+            "routes": [{"dst": "0.0.0.0/0"}], "dns": {"nameservers": ["10.0.0.1"]}}),
+        json!({"cniVersion": "1.1.0", "ips": [], "routes": [], "dns": {}, "pools": [
+            {"ranges": [{"subnet": "10.0.0.0/29"}, {"subnet": "10.0.1.0/29", "rangeEnd": "10.0.1.4"}]},
+            {"name": "blue", "subnet": "fd00::/64", "requested-ip": "fd00::7"}]}),
+        json!({"cniVersion": "0.4.0",
+            "ips": [{"version": "6", "address": "fd00::2/64", "gateway": "fd00::1"}],
+            "dns": {"domain": "a.example", "search": ["b.example"], "options": ["ndots:2"]}}),
+        json!({"ips": [{"address": "10.0.0.3/29"}, {"address": "10.0.0.2/29", "interface": 0}],
+            "routes": [{"dst": "10.0.0.0/8", "gw": "10.0.0.4", "mtu": 1400}], "x": [1.5, null]}),
+        json!({}),
+    ]
+}
+
+/// What delegates print when they fail.
+pub(crate) fn errors() -> Vec<Value> {
+    vec![
+        json!({"cniVersion": "1.0.0", "code": 11, "msg": "full", "details": "10.0.0.0/29"}),
+        json!({"code": 1, "msg": "incompatible CNI versions"}),
+    ]
+}
