@@ -2,13 +2,14 @@
 
 use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use harness::{PLUGINS, repository};
 
-use crate::cargo::{cargo, run};
+use crate::cargo::{cargo, output, run};
+use crate::target::Target;
 
 /// All of them in one executable.
 pub(crate) const ONE_FILE: &str = "ipam-plugins";
@@ -56,11 +57,16 @@ impl Flavour {
     /// Builds these packages as they are installed: with all that they need in them.
     pub(crate) fn build_static(self, packages: &[&str]) -> Result<Built> {
         let target = Target::of_releases()?;
+        if let Some(reason) = target.missing() {
+            bail!("{reason}");
+        }
         let mut command = self.command("release", packages);
+        let flags = target.flags(&self.target_dir())?;
         command
-            .args(["--target", &target.triple])
+            // The same dependencies wherever it is built.
+            .args(["--locked", "--target", &target.triple])
             // Instead of RUSTFLAGS, whatever it is.
-            .env("CARGO_ENCODED_RUSTFLAGS", target.flags.join("\x1f"));
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         if let Some(commit) = commit() {
             command.env(COMMIT, commit);
         }
@@ -73,11 +79,17 @@ impl Flavour {
         for package in packages {
             command.args(["--package", package]);
         }
-        if let Self::Verbose = self {
-            command.args(["--features", "verbose"]);
-        }
+        command.args(self.features());
         command.arg("--target-dir").arg(self.target_dir());
         command
+    }
+
+    /// What cargo is told of it.
+    fn features(self) -> &'static [&'static str] {
+        match self {
+            Self::Normal => &[],
+            Self::Verbose => &["--features", "verbose"],
+        }
     }
 }
 
@@ -99,48 +111,6 @@ impl Built {
     }
 }
 
-/// What releases are built for.
-pub(crate) struct Target {
-    pub(crate) triple: String,
-    flags: Vec<String>,
-}
-
-impl Target {
-    /// The host's architecture with musl, if the toolchain has that, or else with the
-    /// host's own library, linked in.
-    pub(crate) fn of_releases() -> Result<Self> {
-        let host = rustc(&["--print", "host-tuple"])?;
-        let musl = host.replace("-gnu", "-musl");
-        let library = rustc(&["--print", "target-libdir", "--target", &musl])?;
-        let triple = if Path::new(&library).is_dir() {
-            musl
-        } else {
-            host
-        };
-        let flags = [
-            "-C",
-            "target-feature=+crt-static",
-            // Where it is loaded is fixed: nothing has to be relocated at the start.
-            "-C",
-            "relocation-model=static",
-        ];
-        Ok(Self {
-            triple,
-            flags: flags.map(str::to_owned).to_vec(),
-        })
-    }
-}
-
-/// What the compiler says.
-fn rustc(arguments: &[&str]) -> Result<String> {
-    let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    output(
-        Command::new(program)
-            .args(arguments)
-            .current_dir(repository()),
-    )
-}
-
 /// The commit that is checked out, if that can be told, and whether there is more.
 pub(crate) fn commit() -> Option<String> {
     let mut git = Command::new("git");
@@ -152,10 +122,4 @@ pub(crate) fn commit() -> Option<String> {
         "--abbrev=12",
     ]);
     output(git.current_dir(repository())).ok()
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output()?;
-    ensure!(output.status.success(), "{command:?} failed");
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -28,6 +28,25 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command to its end, for what it prints, without the white space around it.
+///
+/// # Errors
+///
+/// It can't be started, or fails.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("could not run {}", shown(command)))?;
+    ensure!(
+        output.status.success(),
+        "{} failed ({}): {}",
+        shown(command),
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
 /// The command as one would type it.
 pub(crate) fn shown(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());

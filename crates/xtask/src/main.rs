@@ -7,7 +7,9 @@ mod cargo;
 mod demo;
 mod differential;
 mod install;
+mod packages;
 mod recorder;
+mod target;
 mod test;
 
 use std::path::PathBuf;
