@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use harness::{PLUGINS, repository};
 
 use crate::cargo::{cargo, output, run};
@@ -21,11 +22,14 @@ pub(crate) const BOTH_FORMS: [&str; 4] = [PLUGINS[0], PLUGINS[1], PLUGINS[2], ON
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 
 /// Which build of the plugins.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Flavour {
     Normal,
     Verbose,
 }
+
+/// Both.
+pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
 
 /// A build: two folders, with an executable for each plugin in either.
 pub(crate) struct Built {
@@ -85,7 +89,7 @@ impl Flavour {
     }
 
     /// What cargo is told of it.
-    fn features(self) -> &'static [&'static str] {
+    pub(crate) fn features(self) -> &'static [&'static str] {
         match self {
             Self::Normal => &[],
             Self::Verbose => &["--features", "verbose"],

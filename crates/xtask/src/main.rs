@@ -1,11 +1,12 @@
-//! What a developer runs: `cargo xtask demo`, `test`, `bench`,
-//! `differential` and `install`.
+//! What a developer runs: `cargo xtask demo`, `test`, `bench`, `differential`,
+//! `install` and `dist`.
 
 mod bench;
 mod build;
 mod cargo;
 mod demo;
 mod differential;
+mod dist;
 mod install;
 mod packages;
 mod recorder;
@@ -54,6 +55,11 @@ enum Task {
         #[arg(long)]
         verbose_flavour: bool,
     },
+    /// Make the archives of a release, and their sums.
+    ///
+    /// The executables are static, for the host's architecture, with musl where the
+    /// toolchain has that target. The same commit gives the same bytes.
+    Dist(dist::Dist),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +72,7 @@ fn main() -> ExitCode {
             dir,
             verbose_flavour,
         } => install::run(&dir, verbose_flavour),
+        Task::Dist(dist) => dist::run(&dist),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

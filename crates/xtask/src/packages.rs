@@ -1,18 +1,23 @@
-//! The packages that the plugins are made of, and where their sources are.
+//! The packages that the plugins are made of: where their sources are, and which
+//! of them a build links.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use harness::repository;
 use serde_json::Value;
 
+use crate::build::{Flavour, ONE_FILE};
 use crate::cargo::{cargo, output};
 use crate::target::Target;
 
 /// A package of somebody else's.
 pub(crate) struct Package {
-    name: String,
-    version: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// As its author declares it, in SPDX's terms.
+    pub(crate) licence: Option<String>,
     pub(crate) folder: PathBuf,
 }
 
@@ -47,7 +52,34 @@ impl Package {
         Some(Self {
             name: text("name")?,
             version: text("version")?,
+            licence: text("license"),
             folder: Path::new(&text("manifest_path")?).parent()?.to_owned(),
         })
     }
+}
+
+/// Those whose code is in the executables, in order of their names. Macros and build
+/// scripts run while it is built, and are not in it.
+pub(crate) fn linked(flavour: Flavour, target: &Target) -> Result<Vec<Package>> {
+    let mut tree = cargo(&[
+        "tree",
+        "--locked",
+        "--edges=normal,no-proc-macro",
+        "--prefix=none",
+        "--format={p}",
+        "--target",
+        &target.triple,
+        "--package",
+        ONE_FILE,
+    ]);
+    tree.args(flavour.features());
+    let tree = output(tree.current_dir(repository()))?;
+    let mut linked = all(target)?;
+    // "serde v1.0.229", and for our own the path after that.
+    linked.retain(|package| {
+        let line = format!("{} v{}", package.name, package.version);
+        tree.lines().any(|it| it.trim_end_matches(" (*)") == line)
+    });
+    linked.sort_by_key(ToString::to_string);
+    Ok(linked)
 }

@@ -45,8 +45,13 @@ impl Target {
     }
 
     /// Whether the C library that is linked in is musl.
-    fn is_musl(&self) -> bool {
+    pub(crate) fn is_musl(&self) -> bool {
         self.triple.contains("-musl")
+    }
+
+    /// The architecture, as in the name of an archive.
+    pub(crate) fn architecture(&self) -> &str {
+        self.triple.split('-').next().unwrap_or_default()
     }
 
     /// What the compiler is told.
@@ -78,12 +83,12 @@ impl Target {
 }
 
 /// The toolchain's folder.
-fn sysroot() -> Result<String> {
+pub(crate) fn sysroot() -> Result<String> {
     rustc(&["--print", "sysroot"])
 }
 
 /// What the compiler says.
-fn rustc(arguments: &[&str]) -> Result<String> {
+pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
     let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     output(
         Command::new(program)

@@ -1,0 +1,74 @@
+//! An archive that depends on nothing but what is in it: no clock, no user, no
+//! order of a folder.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use flate2::{Compression, GzBuilder};
+use tar::{Builder, EntryType, Header};
+
+/// Files by their paths, and so in order.
+#[derive(Default)]
+pub(crate) struct Archive {
+    entries: BTreeMap<String, Entry>,
+}
+
+enum Entry {
+    File {
+        mode: u32,
+        content: Vec<u8>,
+    },
+    /// Another name of the file at this path, which comes before.
+    Link(String),
+}
+
+impl Archive {
+    /// Adds a file that is read.
+    pub(crate) fn text(&mut self, path: &str, content: impl Into<Vec<u8>>) {
+        let (mode, content) = (0o644, content.into());
+        self.entries
+            .insert(path.to_owned(), Entry::File { mode, content });
+    }
+
+    /// Adds one file that is run, with several names.
+    pub(crate) fn executable(&mut self, paths: &[String], content: Vec<u8>) {
+        let Some(first) = paths.iter().min() else {
+            return;
+        };
+        for path in paths {
+            self.entries
+                .insert(path.clone(), Entry::Link(first.clone()));
+        }
+        let mode = 0o755;
+        self.entries
+            .insert(first.clone(), Entry::File { mode, content });
+    }
+
+    /// All of it below this folder, with this time, in seconds since 1970.
+    pub(crate) fn to_bytes(&self, folder: &str, time: u64) -> Result<Vec<u8>> {
+        // By itself, gzip would note the time.
+        let gzip = GzBuilder::new().mtime(0);
+        let mut tar = Builder::new(gzip.write(Vec::new(), Compression::best()));
+        for (path, entry) in &self.entries {
+            let path = format!("{folder}/{path}");
+            let mut header = Header::new_gnu();
+            header.set_uid(0);
+            header.set_gid(0);
+            header.set_mtime(time);
+            match entry {
+                Entry::File { mode, content } => {
+                    header.set_mode(*mode);
+                    header.set_size(content.len().try_into()?);
+                    tar.append_data(&mut header, path, content.as_slice())?;
+                }
+                Entry::Link(to) => {
+                    header.set_mode(0o755);
+                    header.set_size(0);
+                    header.set_entry_type(EntryType::Link);
+                    tar.append_link(&mut header, path, format!("{folder}/{to}"))?;
+                }
+            }
+        }
+        Ok(tar.into_inner()?.finish()?)
+    }
+}

@@ -1,0 +1,138 @@
+//! `cargo xtask dist`: an archive of each flavour, for the host's architecture, and
+//! their sums. The same commit gives the same bytes.
+
+pub(crate) mod again;
+mod archive;
+mod licences;
+mod readme;
+mod system_library;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use harness::{PLUGINS, repository};
+use sha2::{Digest, Sha256};
+
+use crate::build::{self, FLAVOURS, Flavour, ONE_FILE};
+use crate::cargo::output;
+use crate::target::Target;
+use archive::Archive;
+
+/// The sums' file, as `sha256sum --check` reads it.
+const SUMS: &str = "SHA256SUMS";
+
+/// What to build.
+#[derive(Args)]
+pub(crate) struct Dist {
+    /// The folder for the archives; made if it isn't there. By default target/dist.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only this flavour's archive.
+    #[arg(long)]
+    flavour: Option<Flavour>,
+    /// Build once more, from a fresh clone in another folder, and compare the bytes.
+    #[arg(long)]
+    check: bool,
+}
+
+/// What is released.
+struct Release {
+    version: &'static str,
+    /// With "-dirty", if it isn't all. None where there is no repository.
+    commit: Option<String>,
+    /// The time of all files, in seconds since 1970.
+    time: u64,
+    target: Target,
+}
+
+pub(crate) fn run(arguments: &Dist) -> Result<()> {
+    let out = match &arguments.out {
+        Some(out) => out.clone(),
+        None => Flavour::Normal.target_dir().join("dist"),
+    };
+    let flavours = match arguments.flavour {
+        Some(flavour) => vec![flavour],
+        None => FLAVOURS.to_vec(),
+    };
+    make(&flavours, &out)?;
+    if arguments.check {
+        again::check(&flavours, &out)?;
+    }
+    Ok(())
+}
+
+/// Makes the archives of these in this folder.
+pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
+    fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
+    let release = Release::of_this_checkout()?;
+    let mut sums = String::new();
+    for &flavour in flavours {
+        let name = release.name(flavour);
+        let bytes = release.archive(flavour)?.to_bytes(&name, release.time)?;
+        let path = out.join(format!("{name}.tar.gz"));
+        fs::write(&path, &bytes).with_context(|| format!("{}", path.display()))?;
+        let sum = Sha256::digest(&bytes);
+        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        sums += &format!("{hex}  {name}.tar.gz\n");
+        println!("{}", path.display());
+    }
+    let path = out.join(SUMS);
+    fs::write(&path, sums).with_context(|| format!("{}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+impl Release {
+    fn of_this_checkout() -> Result<Self> {
+        let commit = build::commit();
+        if commit.is_none() {
+            eprintln!("This is no git repository: --version will not name a commit.");
+        }
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            commit,
+            time: time()?,
+            target: Target::of_releases()?,
+        })
+    }
+
+    /// The archive's, without its ending, and that of the folder in it.
+    fn name(&self, flavour: Flavour) -> String {
+        let package = match flavour {
+            Flavour::Normal => "ipam-delegated",
+            Flavour::Verbose => "ipam-delegated-verbose",
+        };
+        let architecture = self.target.architecture();
+        format!("{package}-{}-{architecture}-linux", self.version)
+    }
+
+    fn archive(&self, flavour: Flavour) -> Result<Archive> {
+        let built = flavour.build_static(&[ONE_FILE])?;
+        let mut archive = Archive::default();
+        let file = built.one_file.join(PLUGINS[0]);
+        let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
+        archive.executable(&PLUGINS.map(|plugin| format!("bin/{plugin}")), content);
+        archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
+        archive.text("README.md", readme::text(self, flavour)?);
+        licences::gather(&mut archive, flavour, &self.target)?;
+        Ok(archive)
+    }
+}
+
+/// The commit's, unless who builds says another.
+fn time() -> Result<u64> {
+    let variable = "SOURCE_DATE_EPOCH";
+    if let Ok(time) = env::var(variable) {
+        return time.parse().context(variable);
+    }
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%ct"]);
+    match output(git.current_dir(repository())) {
+        Ok(time) => Ok(time.parse()?),
+        Err(_) => Ok(0),
+    }
+}

@@ -1,0 +1,44 @@
+//! What an archive says of itself: what is in it, and how it is installed.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+use harness::repository;
+
+use super::Release;
+use crate::build::Flavour;
+
+/// Where the commands are that install an archive; the tests run them.
+const MANUAL: &str = "docs/operations.md";
+const SECTION: &str = "### From a release archive\n";
+
+/// The archive's `README.md`.
+pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
+    let manual = fs::read_to_string(repository().join(MANUAL)).context(MANUAL)?;
+    let installing = manual
+        .split_once(SECTION)
+        .and_then(|(_, rest)| rest.split_once("\n#"))
+        .with_context(|| format!("{MANUAL}: there is no {SECTION}"))?
+        .0
+        .trim_end();
+    let commit = match &release.commit {
+        Some(commit) => format!(", commit {commit}"),
+        None => String::new(),
+    };
+    let logs = match flavour {
+        Flavour::Normal => "warnings and errors go to stderr",
+        Flavour::Verbose => "everything is logged to `/var/log/cni`",
+    };
+    Ok(format!(
+        "# {name}\n\n\
+         CNI plugins that compose a container's address, version {version}{commit}: static \
+         executables for any Linux on {architecture}; {logs}.\n\n\
+         - `bin`: the plugins, hard links to one file\n\
+         - `LICENSE`: theirs\n\
+         - `LICENSES`: those of all that is linked in\n\n\
+         ## Installing\n{installing}\n",
+        name = release.name(flavour),
+        version = release.version,
+        architecture = release.target.architecture(),
+    ))
+}

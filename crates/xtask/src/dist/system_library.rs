@@ -1,0 +1,64 @@
+//! What is linked into the plugins from outside of Rust, the C library, and where
+//! distributions have its licences.
+
+use std::path::Path;
+
+use super::licences::{Part, files};
+use crate::target::Target;
+
+/// Why those who receive the plugins can do what the LGPL grants.
+pub(super) const REMARK: &str = "\n\
+    Where the C library is glibc, which is under the LGPL: the plugins' sources are public, and \
+    `cargo xtask dist`, at the commit that `--version` names, links them with the glibc of the \
+    machine that it is run on. Where it is musl, LLVM's libunwind is linked in, too, whose licence is \
+    among those of the standard library.\n";
+
+/// Debian's path of each, and the folder of it on Fedora and Void.
+const GLIBC: [&str; 3] = [
+    "/usr/share/doc/libc6-dev/copyright",
+    "/usr/share/common-licenses/LGPL-2.1",
+    "/usr/share/licenses/glibc",
+];
+const LIBGCC: [&str; 3] = [
+    "/usr/share/doc/libgcc-s1/copyright",
+    "/usr/share/common-licenses/GPL-3",
+    "/usr/share/licenses/libgcc",
+];
+/// The toolchain has musl itself, but not its licence; its text is the same for all of
+/// musl's versions but for the names in it.
+const MUSL: [&str; 3] = [
+    "/usr/share/doc/musl/copyright",
+    "/usr/share/doc/musl-dev/copyright",
+    "/usr/share/licenses/musl",
+];
+
+/// The libraries for this target.
+pub(super) fn parts(target: &Target) -> Vec<Part> {
+    let part = |name: &str, licence: &str, paths: &[&str]| Part {
+        name: name.to_owned(),
+        licence: licence.to_owned(),
+        texts: paths.iter().flat_map(|path| at(Path::new(path))).collect(),
+    };
+    if target.is_musl() {
+        // The first text that is there.
+        let text = MUSL.iter().find(|path| Path::new(path).exists());
+        return vec![part(
+            "musl",
+            "MIT",
+            text.map_or(&[][..], std::slice::from_ref),
+        )];
+    }
+    vec![
+        part("glibc", "LGPL-2.1-or-later", &GLIBC),
+        part("libgcc", "GPL-3.0-or-later WITH GCC-exception-3.1", &LIBGCC),
+    ]
+}
+
+/// The file, or the files in the folder.
+fn at(path: &Path) -> Vec<std::path::PathBuf> {
+    if path.is_file() {
+        vec![path.to_owned()]
+    } else {
+        files(path)
+    }
+}
