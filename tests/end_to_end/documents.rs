@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use harness::{Sandbox, repository};
 use serde_json::{Value, json};
 
-fn document(path: &str) -> String {
+pub(crate) fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
@@ -22,7 +22,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// The blocks of this language, with the indentation of a list taken away.
-fn blocks(document: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = document.lines();
     while let Some(line) = lines.next() {

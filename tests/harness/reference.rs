@@ -33,7 +33,8 @@ pub fn skip(test: &str, reason: &str) {
 }
 
 /// Leaves the test out, saying so, unless the machine has what is named:
-/// `root`, or the path of a file.
+/// `root`, `dist` for the archives of a release, a reference plugin, or the path of
+/// a file.
 #[macro_export]
 macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
@@ -50,6 +51,10 @@ macro_rules! needs {
 pub fn missing(what: &str) -> Option<String> {
     if what == "root" {
         return (!is_root()).then(|| "it needs root, for network namespaces".to_owned());
+    }
+    if what == "dist" {
+        let reason = "it needs the archives of a release, which cargo xtask test makes";
+        return crate::dist().is_none().then(|| reason.to_owned());
     }
     let path = match what.strip_prefix('/') {
         Some(_) => PathBuf::from(what),

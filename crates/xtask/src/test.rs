@@ -1,15 +1,17 @@
 //! `cargo xtask test`: every check that the project has.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{DNSMASQ, is_root};
 
-use crate::build::Flavour;
+use crate::build::{FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
+use crate::dist;
+use crate::target::Target;
 
 /// What the end-to-end tests need, and the Debian package that has it.
 const NEEDED: [(&str, &str); 5] = [
@@ -55,6 +57,7 @@ fn tests() -> Result<()> {
     println!("\n== building the plugins in both flavours");
     let normal = Flavour::Normal.build("dev")?.separate;
     let verbose = Flavour::Verbose.build("dev")?.separate;
+    let dist = archives()?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
     let left_out = Flavour::Normal.target_dir().join("left-out");
@@ -65,6 +68,9 @@ fn tests() -> Result<()> {
             .env("IPAM_DELEGATED_PLUGINS", &normal)
             .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &verbose)
             .env("IPAM_DELEGATED_LEFT_OUT", &left_out);
+        if let Some(dist) = &dist {
+            tests.env("IPAM_DELEGATED_DIST", dist);
+        }
         step(&mut tests)
     };
     let separate = on_these(run_of(&["--workspace"]));
@@ -76,7 +82,36 @@ fn tests() -> Result<()> {
         println!("\nWhat this machine can't run:\n{lines}");
     }
     separate.and(one_file)?;
-    step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))
+    step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
+    match &dist {
+        Some(dist) => the_same_again(dist),
+        None => Ok(()),
+    }
+}
+
+/// The folder with the archives of a release, if this machine can make them.
+fn archives() -> Result<Option<PathBuf>> {
+    println!("\n== making the archives of a release");
+    if let Some(reason) = Target::of_releases()?.missing() {
+        println!("Left out: {reason}.");
+        return Ok(None);
+    }
+    let folder = Flavour::Normal.target_dir().join("dist-for-tests");
+    // Of an earlier run, and perhaps of another version.
+    let _ = fs::remove_dir_all(&folder);
+    dist::make(&FLAVOURS, &folder)?;
+    Ok(Some(folder))
+}
+
+/// Makes one archive once more. The other one is made in the same way, and takes as
+/// long.
+fn the_same_again(dist: &Path) -> Result<()> {
+    println!("\n== making an archive once more, in another folder");
+    if let Some(reason) = dist::again::why_not() {
+        println!("Left out: {reason}.");
+        return Ok(());
+    }
+    dist::again::check(&[Flavour::Normal], dist)
 }
 
 /// A run of all tests of these packages.

@@ -1,0 +1,190 @@
+//! New plugins put in the place of old ones, while containers come and go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use harness::{Flavour, PLUGINS, Release, Sandbox, dist, needs, one_inode, repository};
+use serde_json::json;
+
+use crate::documents::{blocks, document};
+
+/// An attachment from ADD to DEL.
+fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.0.0", &delegates, &ipam);
+    let call = |command: &str, config: &serde_json::Value| {
+        let call = sandbox.call("ipam-delegated", command, config);
+        call.container(container).run()
+    };
+    config["prevResult"] = call("ADD", &config).result();
+    call("CHECK", &config).nothing();
+    call("DEL", &config).nothing();
+}
+
+/// Does something while three containers come and go, all the time, without an error.
+fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
+    /// Also where the change fails: the others would go on for ever.
+    struct AtEnd<'a>(&'a AtomicBool);
+    impl Drop for AtEnd<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let (ended, count) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for container in ["a", "b", "c"] {
+            scope.spawn(|| {
+                let _at_end = AtEnd(&ended);
+                while !ended.load(Ordering::Relaxed) {
+                    a_container_comes_and_goes(sandbox, container);
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let _at_end = AtEnd(&ended);
+        change();
+        // What it has left is used, too.
+        let so_far = count.load(Ordering::Relaxed);
+        assert!(so_far > 0, "nobody came");
+        while count.load(Ordering::Relaxed) < so_far + 6 && !ended.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+/// The plugins are those of this release, linked to each other, with nothing beside them.
+#[track_caller]
+fn assert_installed(plugins: &Path, flavour: Flavour) {
+    let folder = tempfile::tempdir().unwrap();
+    let top = Release::of(flavour).extract(folder.path());
+    let released = fs::read(top.join("bin").join(PLUGINS[0])).unwrap();
+    assert!(fs::read(plugins.join(PLUGINS[0])).unwrap() == released);
+    one_inode(plugins);
+    assert_eq!(fs::read_dir(plugins).unwrap().count(), PLUGINS.len());
+}
+
+/// The commands of the manual, for these folders.
+fn by_hand(release: &Release, plugins: &Path) -> [String; 2] {
+    let manual = document("docs/operations.md");
+    let (_, section) = manual.split_once("### From a release archive\n").unwrap();
+    let commands = blocks(section.split_once("\n#").unwrap().0, "sh");
+    let example = "ipam-delegated-0.1.0-x86_64-linux.tar.gz";
+    assert!(
+        commands.iter().all(|it| it.contains(example)),
+        "{commands:?}"
+    );
+    assert!(commands[1].contains("/opt/cni/bin"), "{commands:?}");
+    let here = |commands: &String| {
+        let commands = commands.replace(example, release.name());
+        commands.replace("/opt/cni/bin", plugins.to_str().unwrap())
+    };
+    [here(&commands[0]), here(&commands[1])]
+}
+
+fn sh(commands: &str, folder: PathBuf) -> bool {
+    let mut sh = Command::new("sh");
+    let status = sh.args(["-euc", commands]).current_dir(folder).status();
+    status.unwrap().success()
+}
+
+#[test]
+fn the_manuals_commands_swap_the_plugins_under_running_containers() {
+    needs!("dist");
+    let sandbox = Sandbox::default();
+    let plugins = sandbox.plugins();
+    let swap = |flavour: Flavour| {
+        for commands in by_hand(&Release::of(flavour), &plugins) {
+            assert!(sh(&commands, dist().unwrap()), "{commands}");
+        }
+    };
+    meanwhile(&sandbox, || {
+        // To the new one, and back.
+        for _ in 0..4 {
+            swap(Flavour::Normal);
+            swap(Flavour::Verbose);
+        }
+    });
+    assert_installed(&plugins, Flavour::Verbose);
+}
+
+#[test]
+fn the_manuals_commands_find_a_damaged_archive_and_leave_what_is_there() {
+    needs!("dist");
+    let sandbox = Sandbox::default();
+    let release = Release::of(Flavour::Normal);
+    let folder = sandbox.root().join("download");
+    fs::create_dir(&folder).unwrap();
+    fs::copy(
+        dist().unwrap().join("SHA256SUMS"),
+        folder.join("SHA256SUMS"),
+    )
+    .unwrap();
+    let mut half = fs::read(&release.archive).unwrap();
+    half.truncate(half.len() / 2);
+    fs::write(folder.join(release.name()), half).unwrap();
+    let [check, install] = by_hand(&release, &sandbox.plugins());
+    assert!(!sh(&check, folder.clone()));
+    // Nor is any of it installed by those who don't check.
+    let before = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());
+    sh(&install, folder);
+    let after = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());
+    assert_eq!(before, after);
+    assert_eq!(
+        fs::read_dir(sandbox.plugins()).unwrap().count(),
+        PLUGINS.len()
+    );
+}
+
+#[test]
+fn cargo_xtask_install_swaps_the_plugins_under_running_containers() {
+    needs!("dist");
+    let sandbox = Sandbox::default();
+    let plugins = sandbox.plugins();
+    let install = |more: &[&str]| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut install = Command::new(cargo);
+        install.args(["xtask", "install"]).arg(&plugins).args(more);
+        let output = install.current_dir(repository()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    meanwhile(&sandbox, || {
+        install(&["--verbose-flavour"]);
+        install(&[]);
+    });
+    assert_installed(&plugins, Flavour::Normal);
+    meanwhile(&sandbox, || install(&["--verbose-flavour"]));
+    assert_installed(&plugins, Flavour::Verbose);
+}
+
+#[test]
+fn between_two_steps_of_a_swap_old_and_new_plugins_work_together() {
+    needs!("dist");
+    for (old, new) in [
+        (Flavour::Normal, Flavour::Verbose),
+        (Flavour::Verbose, Flavour::Normal),
+    ] {
+        let sandbox = Sandbox::default();
+        let folder = |name: &str, flavour: Flavour| {
+            let folder = sandbox.root().join(name);
+            fs::create_dir(&folder).unwrap();
+            Release::of(flavour).extract(&folder).join("bin")
+        };
+        let (old, new) = (folder("old", old), folder("new", new));
+        let place = |from: &Path, plugin: &str| {
+            fs::rename(from.join(plugin), sandbox.plugins().join(plugin)).unwrap();
+        };
+        for plugin in PLUGINS {
+            place(&old, plugin);
+        }
+        for plugin in PLUGINS {
+            place(&new, plugin);
+            a_container_comes_and_goes(&sandbox, "c");
+        }
+    }
+}

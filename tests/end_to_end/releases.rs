@@ -1,0 +1,161 @@
+//! The archives of a release: what is in them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use harness::{Flavour, PLUGINS, Release, dist, needs, one_inode, repository, segment_types};
+use tempfile::TempDir;
+
+const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
+
+fn extracted(flavour: Flavour) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let top = Release::of(flavour).extract(folder.path());
+    (folder, top)
+}
+
+/// The plugins' bytes.
+fn executable(top: &Path) -> Vec<u8> {
+    fs::read(top.join("bin").join(PLUGINS[0])).unwrap()
+}
+
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    let text = String::from_utf8(output.stdout).unwrap();
+    output.status.success().then(|| text.trim().to_owned())
+}
+
+#[test]
+fn the_sums_are_those_of_both_archives() {
+    needs!("dist");
+    let mut check = Command::new("sha256sum");
+    check
+        .args(["-c", "SHA256SUMS"])
+        .current_dir(dist().unwrap());
+    let said = output(&mut check).expect("a sum is wrong");
+    let expected = FLAVOURS.map(|flavour| format!("{}: OK", Release::of(flavour).name()));
+    assert_eq!(said.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_plugins_are_one_executable_that_needs_no_other_file() {
+    needs!("dist");
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        let bin = top.join("bin");
+        one_inode(&bin);
+        let mode = fs::metadata(bin.join(PLUGINS[0])).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o755);
+        let elf = executable(&top);
+        // What the kernel would need to start it (PT_INTERP), or the dynamic linker
+        // to complete it (PT_DYNAMIC).
+        let types = segment_types(&elf);
+        assert!(types.contains(&1), "nothing to load: {types:?}");
+        assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+    }
+}
+
+#[test]
+fn version_names_the_version_and_the_commit() {
+    needs!("dist");
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        // What was checked out when the archive was made; it may be something else now.
+        let readme = fs::read_to_string(top.join("README.md")).unwrap();
+        let (_, rest) = readme.split_once(", version ").unwrap();
+        let said = rest.split(": ").next().unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let in_brackets = match said.split_once(", commit ") {
+            Some((number, commit)) => {
+                assert_eq!(number, version);
+                let known = commit.trim_end_matches("-dirty");
+                assert!(known.len() >= 12, "{commit}");
+                let mut git = Command::new("git");
+                git.args(["merge-base", "--is-ancestor", known, "HEAD"]);
+                assert!(output(git.current_dir(repository())).is_some(), "{git:?}");
+                format!(" ({commit})")
+            }
+            // No repository.
+            None => String::new(),
+        };
+        for plugin in PLUGINS {
+            let mut command = Command::new(top.join("bin").join(plugin));
+            let expected = format!("{plugin} {version}{in_brackets}");
+            assert_eq!(output(command.arg("--version")).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn no_path_of_the_machine_that_built_it_is_in_it() {
+    needs!("dist");
+    let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        let elf = executable(&top);
+        for path in cargo.iter().chain([&repository()]) {
+            let path = path.to_str().unwrap();
+            assert!(!contains(&elf, path), "{path}");
+        }
+        // The search would find it.
+        assert!(contains(&elf, "/crates/serde_json-"));
+    }
+}
+
+fn contains(haystack: &[u8], needle: &str) -> bool {
+    let needle = needle.as_bytes();
+    haystack.windows(needle.len()).any(|it| it == needle)
+}
+
+#[test]
+fn the_licence_of_all_that_is_linked_in_is_there() {
+    needs!("dist");
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        let project = fs::read(repository().join("LICENSE")).unwrap();
+        assert_eq!(fs::read(top.join("LICENSE")).unwrap(), project);
+        let overview = fs::read_to_string(top.join("LICENSES/OVERVIEW.md")).unwrap();
+        let mut parts = BTreeSet::new();
+        for row in overview
+            .lines()
+            .filter(|line| line.starts_with("| "))
+            .skip(1)
+        {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            let [part, licence, texts] = cells[..] else {
+                panic!("{row}")
+            };
+            assert!(!licence.is_empty(), "{row}");
+            parts.insert(part.to_owned());
+            // Where the machine has no texts of its C library, the overview says so.
+            if texts.contains("missing") && !part.contains('-') {
+                continue;
+            }
+            for text in texts.split(", ") {
+                let text = fs::read_to_string(top.join("LICENSES").join(part).join(text));
+                assert!(!text.unwrap_or_default().is_empty(), "{row}");
+            }
+        }
+        assert!(
+            parts
+                .iter()
+                .any(|it| it.starts_with("rust-standard-library-1."))
+        );
+        let in_verbose = parts.iter().any(|it| it.starts_with("tracing-appender-"));
+        assert_eq!(in_verbose, flavour == Flavour::Verbose);
+        // Those whose sources the executable itself names, for panics.
+        let elf = executable(&top);
+        let elf = String::from_utf8_lossy(&elf);
+        let named = elf
+            .split("/crates/")
+            .skip(1)
+            .filter_map(|it| it.split('/').next());
+        let named: BTreeSet<String> = named.map(str::to_owned).collect();
+        assert!(named.len() > 5, "{named:?}");
+        assert!(named.is_subset(&parts), "{named:?}\n{parts:?}");
+    }
+}

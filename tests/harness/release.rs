@@ -1,0 +1,71 @@
+//! The archives of a release.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Flavour, PLUGINS};
+
+/// The folder in which `cargo xtask test` has made them, if it has.
+pub fn dist() -> Option<PathBuf> {
+    std::env::var_os("IPAM_DELEGATED_DIST").map(PathBuf::from)
+}
+
+/// An archive of one flavour.
+pub struct Release {
+    /// The archive itself.
+    pub archive: PathBuf,
+}
+
+impl Release {
+    /// The archive of this flavour.
+    ///
+    /// # Panics
+    ///
+    /// Where there isn't exactly one.
+    pub fn of(flavour: Flavour) -> Self {
+        let folder = dist().expect("the tests are run with: cargo xtask test");
+        let mut archives: Vec<PathBuf> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|it| it == "gz"))
+            .filter(|path| {
+                path.to_string_lossy().contains("-verbose-") == (flavour == Flavour::Verbose)
+            })
+            .collect();
+        assert_eq!(archives.len(), 1, "{archives:?}");
+        Self {
+            archive: archives.remove(0),
+        }
+    }
+
+    /// The archive's name.
+    pub fn name(&self) -> &str {
+        self.archive.file_name().unwrap().to_str().unwrap()
+    }
+
+    /// Extracts it into `folder`; returns the one folder that is in it.
+    ///
+    /// # Panics
+    ///
+    /// Where `tar` can't.
+    pub fn extract(&self, folder: &Path) -> PathBuf {
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf").arg(&self.archive).arg("-C").arg(folder);
+        assert!(tar.status().unwrap().success(), "{tar:?}");
+        folder.join(self.name().strip_suffix(".tar.gz").unwrap())
+    }
+}
+
+/// The one file that all plugins in a folder are links to: its inode.
+///
+/// # Panics
+///
+/// Where they are several.
+#[track_caller]
+pub fn one_inode(folder: &Path) -> u64 {
+    let inodes = PLUGINS.map(|plugin| fs::metadata(folder.join(plugin)).unwrap().ino());
+    assert!(inodes.iter().all(|it| *it == inodes[0]), "{inodes:?}");
+    inodes[0]
+}
