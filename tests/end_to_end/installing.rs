@@ -3,60 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use harness::{Flavour, PLUGINS, Release, Sandbox, dist, needs, one_inode, repository};
-use serde_json::json;
 
 use crate::documents::{blocks, document};
-
-/// An attachment from ADD to DEL.
-fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-    let mut config = sandbox.config("1.0.0", &delegates, &ipam);
-    let call = |command: &str, config: &serde_json::Value| {
-        let call = sandbox.call("ipam-delegated", command, config);
-        call.container(container).run()
-    };
-    config["prevResult"] = call("ADD", &config).result();
-    call("CHECK", &config).nothing();
-    call("DEL", &config).nothing();
-}
-
-/// Does something while three containers come and go, all the time, without an error.
-fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
-    /// Also where the change fails: the others would go on for ever.
-    struct AtEnd<'a>(&'a AtomicBool);
-    impl Drop for AtEnd<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-    let (ended, count) = (AtomicBool::new(false), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        for container in ["a", "b", "c"] {
-            scope.spawn(|| {
-                let _at_end = AtEnd(&ended);
-                while !ended.load(Ordering::Relaxed) {
-                    a_container_comes_and_goes(sandbox, container);
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-        }
-        let _at_end = AtEnd(&ended);
-        change();
-        // What it has left is used, too.
-        let so_far = count.load(Ordering::Relaxed);
-        assert!(so_far > 0, "nobody came");
-        while count.load(Ordering::Relaxed) < so_far + 6 && !ended.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
-    assert!(sandbox.reserved("testnet").is_empty());
-}
+use crate::traffic::{a_container_comes_and_goes, meanwhile};
 
 /// The plugins are those of this release, linked to each other, with nothing beside them.
 #[track_caller]

@@ -27,5 +27,6 @@ mod reference_delegates;
 mod releases;
 mod selector;
 mod traces;
+mod traffic;
 mod under_fire;
 mod with_host_local;
