@@ -25,7 +25,8 @@ fn by_hand(release: &Release, plugins: &Path) -> [String; 2] {
     let manual = document("docs/operations.md");
     let (_, section) = manual.split_once("### From a release archive\n").unwrap();
     let commands = blocks(section.split_once("\n#").unwrap().0, "sh");
-    let example = "ipam-delegated-0.1.0-x86_64-linux.tar.gz";
+    let version = env!("CARGO_PKG_VERSION");
+    let example = &format!("ipam-delegated-{version}-x86_64-linux.tar.gz");
     assert!(
         commands.iter().all(|it| it.contains(example)),
         "{commands:?}"

@@ -21,6 +21,9 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
         .with_context(|| format!("{MANUAL}: there is no {SECTION}"))?
         .0
         .trim_end();
+    // The manual has an example.
+    let example = format!("ipam-delegated-{}-x86_64-linux", release.version);
+    let installing = installing.replace(&example, &release.name(flavour));
     let commit = match &release.commit {
         Some(commit) => format!(", commit {commit}"),
         None => String::new(),
