@@ -95,7 +95,7 @@ fn clear_earlier(
     let failures = undo::recorded(
         context,
         attachment,
-        record,
+        &record,
         &context.call.config,
         Vec::new(),
     );

@@ -24,7 +24,7 @@ pub(crate) fn attachment(
     match context.records.find(attachment) {
         Found::Record(record) => {
             let variables = variables(Some(&record));
-            return recorded(context, attachment, *record, today, variables);
+            return recorded(context, attachment, &record, today, variables);
         }
         Found::Nothing => tracing::warn!(
             %attachment,
@@ -59,7 +59,7 @@ pub(crate) fn attachment(
 pub(crate) fn recorded(
     context: &Context<'_>,
     attachment: &Attachment,
-    mut record: Record,
+    record: &Record,
     today: &NetworkConfig,
     variables: Vec<Variable>,
 ) -> Vec<Failed> {
@@ -67,8 +67,6 @@ pub(crate) fn recorded(
         // What a killed call has left running must not do again what is undone.
         orphans::end(&record.call, attachment);
     }
-    record.state = State::Deleting;
-    context.records.keep(attachment, &record);
     tracing::debug!(added_by_trace = record.trace, "undoing what is recorded");
 
     // What it was added with, unless that is what we have been given, too.
@@ -102,6 +100,17 @@ pub(crate) fn recorded(
         (Some(_), None) => None,
         _ => from_runtime.or(record.answer()).map(ToOwned::to_owned),
     };
+    // A delegate that is called directly doesn't outlive us; one that is executed may,
+    // and whoever comes next must look for it.
+    let mark = || {
+        let mut record = record.clone();
+        record.state = State::Deleting;
+        context.records.keep(attachment, &record);
+    };
+    let is_marked = turns.iter().any(|turn| !context.calls_directly(turn.name));
+    if is_marked {
+        mark();
+    }
     let mut delegates = context.delegates(&record.call, variables, None);
     let failures = Chain::new(&mut delegates, Some(attachment)).run_all(
         Command::Del,
@@ -111,6 +120,8 @@ pub(crate) fn recorded(
     );
     if failures.is_empty() {
         context.records.remove(attachment);
+    } else if !is_marked {
+        mark();
     }
     failures
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::folders::{cache_folder, data_folder};
+use crate::bench::folders::{folder_in, in_memory};
 use crate::bench::process::Plugin;
 use crate::bench::samples::Samples;
 use crate::build::Flavour;
@@ -94,7 +94,8 @@ struct Side {
 
 impl Side {
     fn new(executable: &Path, fill: Fill, hand_over_pools: bool) -> Result<Self> {
-        let (data, cache) = (data_folder()?, cache_folder()?);
+        let data = folder_in(&Flavour::Normal.target_dir())?;
+        let cache = folder_in(&in_memory())?;
         let network = data.path().join("networks/bench");
         fs::create_dir_all(&network)?;
         for (i, ip) in fill.addresses().iter().enumerate() {

@@ -1,5 +1,7 @@
 //! How long single calls take, all contenders in turn.
 
+use std::path::Path;
+
 use anyhow::Result;
 
 use super::contender::Contender;
@@ -22,12 +24,16 @@ pub(crate) struct Measured {
 }
 
 /// Calls all contenders with all commands, in so many rounds.
-pub(crate) fn measure(contenders: &[Contender], rounds: usize) -> Result<Vec<Measured>> {
+pub(crate) fn measure(
+    contenders: &[Contender],
+    data: &Path,
+    rounds: usize,
+) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for reserved in RESERVED {
         let sides = contenders
             .iter()
-            .map(|contender| Side::new(contender, reserved))
+            .map(|contender| Side::new(contender, data, reserved))
             .collect::<Result<Vec<_>>>()?;
         let mut times = vec![vec![Samples::default(); COMMANDS.len()]; sides.len()];
         for round in 0..rounds {

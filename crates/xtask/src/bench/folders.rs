@@ -1,27 +1,22 @@
-//! Where what is measured keeps its state: as in production, the data on a disk,
-//! the cache in memory.
+//! Where what is measured keeps its state.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use tempfile::{Builder, TempDir};
 
-use crate::build::Flavour;
-
-/// On the disk that the build is on.
-pub(crate) fn data_folder() -> Result<TempDir> {
-    let parent = Flavour::Normal.target_dir();
-    Ok(Builder::new().prefix("bench-data-").tempdir_in(parent)?)
-}
-
 /// In memory, if the machine has such a folder.
-pub(crate) fn cache_folder() -> Result<TempDir> {
+pub(crate) fn in_memory() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
-    let parent = if memory.is_dir() {
+    if memory.is_dir() {
         memory
     } else {
         env::temp_dir()
-    };
-    Ok(Builder::new().prefix("bench-cache-").tempdir_in(parent)?)
+    }
+}
+
+/// A new one in there.
+pub(crate) fn folder_in(parent: &Path) -> Result<TempDir> {
+    Ok(Builder::new().prefix("ipam-bench-").tempdir_in(parent)?)
 }

@@ -38,6 +38,10 @@ pub(crate) struct Bench {
     /// those in `docs`.
     #[arg(long, value_name = "DIR", default_value_os_t = default_folder())]
     out: PathBuf,
+    /// Where reservations and records are kept meanwhile: in memory by default, so that
+    /// it isn't the disk that is measured, nor what has been done to it before.
+    #[arg(long, value_name = "DIR", default_value_os_t = folders::in_memory())]
+    data: PathBuf,
     /// How often each call is made.
     #[arg(long, default_value_t = 400)]
     rounds: usize,
@@ -79,10 +83,13 @@ fn chains(bench: &Bench) -> Result<()> {
         bench.rounds,
         bench.peer.display()
     );
-    let calls = calls::measure(&contenders, bench.rounds.max(1))?;
+    let calls = calls::measure(&contenders, &bench.data, bench.rounds.max(1))?;
     println!("Measuring many at a time …");
-    let throughput = throughput::measure(&contenders)?;
-    let peak = contenders.iter().map(peak).collect::<Result<_>>()?;
+    let throughput = throughput::measure(&contenders, &bench.data)?;
+    let peak = contenders
+        .iter()
+        .map(|it| peak(it, &bench.data))
+        .collect::<Result<_>>()?;
     let size = contenders.iter().map(size).collect::<Result<_>>()?;
     let figures = Figures {
         contenders,
@@ -106,11 +113,11 @@ fn chains(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-fn peak(contender: &Contender) -> Result<u64> {
+fn peak(contender: &Contender, data: &Path) -> Result<u64> {
     match contender.kind {
         // It has ended before one can look.
         Kind::Minimum => Ok(0),
-        _ => Side::new(contender, 250)?.peak(),
+        _ => Side::new(contender, data, 250)?.peak(),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::contender::{Contender, Kind};
-use super::folders::{cache_folder, data_folder};
+use super::folders::{folder_in, in_memory};
 use super::memory;
 use super::process::{Plugin, timed};
 
@@ -30,9 +30,9 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// One with so many addresses reserved already.
-    pub(crate) fn new(contender: &Contender, reserved: u32) -> Result<Self> {
-        let (data, cache) = (data_folder()?, cache_folder()?);
+    /// One that keeps its state there, with so many addresses reserved already.
+    pub(crate) fn new(contender: &Contender, data: &Path, reserved: u32) -> Result<Self> {
+        let (data, cache) = (folder_in(data)?, folder_in(&in_memory())?);
         reserve(&data.path().join("networks/bench"), reserved)?;
         let config = config(contender.kind, data.path(), cache.path());
         let stdin = data.path().join("config.json");
@@ -42,7 +42,8 @@ impl Side {
             plugin: Plugin::new(&contender.executable, &stdin),
             config,
             check: data.path().join("check.json"),
-            answer: data.path().join("answer.json"),
+            // Not on the disk that is measured.
+            answer: cache.path().join("answer.json"),
             _folders: [data, cache],
         };
         // The rotation goes on behind what is reserved, and files are cached.

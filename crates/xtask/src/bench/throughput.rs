@@ -1,5 +1,6 @@
 //! How many ADDs a second many callers get through, all contenders in turn.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -27,14 +28,14 @@ pub(crate) struct Measured {
     pub(crate) rate: f64,
 }
 
-pub(crate) fn measure(contenders: &[Contender]) -> Result<Vec<Measured>> {
+pub(crate) fn measure(contenders: &[Contender], data: &Path) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for callers in CALLERS {
         let mut rates = vec![Vec::new(); contenders.len()];
         for round in 0..ROUNDS {
             for i in 0..contenders.len() {
                 let of = (i + round) % contenders.len();
-                rates[of].push(rate(&contenders[of], callers)?);
+                rates[of].push(rate(&contenders[of], data, callers)?);
             }
         }
         for (of, mut rates) in rates.into_iter().enumerate() {
@@ -46,8 +47,8 @@ pub(crate) fn measure(contenders: &[Contender]) -> Result<Vec<Measured>> {
     Ok(all)
 }
 
-fn rate(contender: &Contender, callers: usize) -> Result<f64> {
-    let side = Side::new(contender, 0)?;
+fn rate(contender: &Contender, data: &Path, callers: usize) -> Result<f64> {
+    let side = Side::new(contender, data, 0)?;
     let next = AtomicUsize::new(0);
     let call = || -> Result<()> {
         loop {
