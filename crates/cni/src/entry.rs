@@ -3,7 +3,6 @@
 
 use std::any::Any;
 use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::{env, iter};
@@ -13,8 +12,8 @@ use serde_json::json;
 
 use crate::log::{self, OneLine};
 use crate::{
-    About, AttachmentCommand, Call, Command, Environment, Error, NetworkConfig, Plugin, Reply,
-    Request, SpecVersion, TRACEPARENT, TraceContext, code,
+    About, AttachmentCommand, Call, Command, Environment, Error, Interrupt, NetworkConfig, Plugin,
+    Reply, Request, SpecVersion, TRACEPARENT, TraceContext, code,
 };
 
 /// What goes to stdout, and whether the exit status is 0.
@@ -100,12 +99,12 @@ pub fn respond(
     respond_until(plugin, environment, stdin, None)
 }
 
-/// Answers one call, which is given up when this is readable.
+/// Answers one call, which is given up when this says so.
 pub(crate) fn respond_until(
     plugin: &dyn Plugin,
     environment: Environment<'_>,
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
-    interrupt: Option<BorrowedFd<'_>>,
+    interrupt: Option<&dyn Interrupt>,
 ) -> Response {
     let trace = TraceContext::of_call(environment);
     log::trace_span(&trace).in_scope(|| {

@@ -36,4 +36,4 @@ pub use replace_file::{replace_file, unfinished};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use trace::{TRACEPARENT, TraceContext};
 pub use version::{SpecVersion, UnknownVersion};
-pub use wait::{wait_for, wait_readable};
+pub use wait::{Interrupt, wait_for, wait_readable};

@@ -1,11 +1,10 @@
 //! What a plugin is: five commands and a name.
 
 use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
 
 use crate::{
-    Args, Attachment, Environment, Error, IpamResult, NetworkConfig, Printed, SearchPath,
-    TraceContext, call,
+    Args, Attachment, Environment, Error, Interrupt, IpamResult, NetworkConfig, Printed,
+    SearchPath, TraceContext, call,
 };
 
 /// An IPAM plugin. [`main`](crate::main) makes a program of it.
@@ -80,9 +79,9 @@ pub struct Call<'a> {
     pub config: NetworkConfig,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
-    /// Readable when the call shall be given up, where that can be told: what waits
-    /// for others then waits for this, too.
-    pub interrupt: Option<BorrowedFd<'a>>,
+    /// Tells when the call shall be given up, where that can be told: what waits for
+    /// others then waits for this, too.
+    pub interrupt: Option<&'a dyn Interrupt>,
     environment: Environment<'a>,
 }
 

@@ -7,6 +7,16 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
+/// What tells a call to be given up.
+pub trait Interrupt {
+    /// Readable once the call shall be given up, and from then on.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if it can't be made; then there is nothing to wait for.
+    fn fd(&self) -> io::Result<BorrowedFd<'_>>;
+}
+
 /// Waits until this is readable or closed, at most so long; returns whether it is.
 ///
 /// # Errors

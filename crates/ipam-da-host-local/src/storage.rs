@@ -1,9 +1,8 @@
 //! Where reservations are kept, and on behalf of which network.
 
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
-use cni::{Call, Error, NetworkName, Object};
+use cni::{Call, Error, Interrupt, NetworkName, Object};
 
 use crate::boot::Boot;
 
@@ -17,7 +16,7 @@ const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 const PROC: &str = "IPAM_DELEGATED_PROC";
 
 /// What is needed to find directories of reservations, and to open them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Storage<'a> {
     /// `ipam.dataDir`.
     pub(crate) data_dir: PathBuf,
@@ -28,7 +27,7 @@ pub(crate) struct Storage<'a> {
     /// With `ipam.reclaim` of `boot`: reservations from before this boot go.
     pub(crate) reclaim: Option<Boot>,
     /// What ends a wait for another process.
-    pub(crate) interrupt: Option<BorrowedFd<'a>>,
+    pub(crate) interrupt: Option<&'a dyn Interrupt>,
 }
 
 impl<'a> Storage<'a> {

@@ -49,7 +49,7 @@ impl Delegates for Installed<'_, '_> {
             stdin,
             environment: &self.environment,
             timeout: self.timeout,
-            interrupt: self.interrupt.map(Interrupt::fd),
+            interrupt: self.interrupt.map(|it| it as &dyn cni::Interrupt),
         };
         match cni::delegate(name, &executable, &invocation) {
             // Whatever it says: it was not let end.

@@ -10,7 +10,6 @@ mod group;
 mod process;
 
 use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ pub use answer::{Answer, Failure, Printed};
 pub use find::{DelegateName, InvalidDelegateName, SearchPath};
 
 use crate::log::OneLine;
-use crate::{Command, Plugin};
+use crate::{Command, Interrupt, Plugin};
 
 /// How a delegate is called.
 #[derive(Clone, Copy)]
@@ -31,8 +30,8 @@ pub struct Invocation<'a> {
     pub environment: &'a [(&'static str, OsString)],
     /// How long it may take, if there is a limit.
     pub timeout: Option<Duration>,
-    /// Readable when it shall be stopped.
-    pub interrupt: Option<BorrowedFd<'a>>,
+    /// Tells when it shall be stopped.
+    pub interrupt: Option<&'a dyn Interrupt>,
 }
 
 /// What a delegate's name has led to.

@@ -95,16 +95,12 @@ impl Output {
         group: &Group,
         invocation: &Invocation<'_>,
     ) -> io::Result<Option<Ended>> {
+        let interrupt = invocation.interrupt.and_then(|it| it.fd().ok());
         let deadline = invocation.timeout.map(|timeout| Instant::now() + timeout);
         loop {
             let left = deadline.map(|it| it.saturating_duration_since(Instant::now()));
             let [stdout_ready, stderr_ready, gone, interrupted] = wait_for(
-                [
-                    self.stdout.fd(),
-                    self.stderr.fd(),
-                    group.fd(),
-                    invocation.interrupt,
-                ],
+                [self.stdout.fd(), self.stderr.fd(), group.fd(), interrupt],
                 group.soonest(left),
             )?;
             // Looked at before the pipes: what was printed before the end is read.

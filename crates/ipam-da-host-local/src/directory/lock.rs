@@ -9,6 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use cni::Interrupt;
 use ipam::LOCK_FILE;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use rustix::io::{Errno, retry_on_intr};
@@ -21,7 +22,7 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Waits until nobody else holds it, or until the interrupt comes.
-    pub(crate) fn acquire(directory: &Path, interrupt: Option<BorrowedFd<'_>>) -> io::Result<Self> {
+    pub(crate) fn acquire(directory: &Path, interrupt: Option<&dyn Interrupt>) -> io::Result<Self> {
         let path = directory.join(LOCK_FILE);
         loop {
             // As host-local's library creates it.
@@ -38,7 +39,7 @@ impl Lock {
     }
 }
 
-fn lock(file: &File, path: &Path, interrupt: Option<BorrowedFd<'_>>) -> io::Result<()> {
+fn lock(file: &File, path: &Path, interrupt: Option<&dyn Interrupt>) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => {}
         other => return Ok(other?),
@@ -47,7 +48,7 @@ fn lock(file: &File, path: &Path, interrupt: Option<BorrowedFd<'_>>) -> io::Resu
     tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
     match interrupt {
         None => retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?,
-        Some(interrupt) => lock_unless(file, interrupt)?,
+        Some(interrupt) => lock_unless(file, interrupt.fd()?)?,
     }
     tracing::debug!(
         path = %path.display(),
@@ -82,20 +83,29 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    struct Socket(UnixStream);
+
+    impl Interrupt for Socket {
+        fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+            Ok(self.0.as_fd())
+        }
+    }
+
     #[test]
     fn a_wait_for_the_lock_ends_with_the_lock_or_with_the_interrupt() {
         let folder = tempfile::tempdir().unwrap();
-        let (interrupt, sender) = UnixStream::pair().unwrap();
-        let interrupt = Some(interrupt.as_fd());
-        let first = Lock::acquire(folder.path(), interrupt).unwrap();
+        let (receiver, sender) = UnixStream::pair().unwrap();
+        let socket = Socket(receiver);
+        let interrupt = || Some(&socket as &dyn Interrupt);
+        let first = Lock::acquire(folder.path(), interrupt()).unwrap();
         thread::scope(|scope| {
-            let second = scope.spawn(|| Lock::acquire(folder.path(), interrupt));
+            let second = scope.spawn(|| Lock::acquire(folder.path(), interrupt()));
             thread::sleep(Duration::from_millis(20));
             assert!(!second.is_finished());
             drop(first);
             let second = second.join().unwrap().unwrap();
             drop(sender);
-            let error = Lock::acquire(folder.path(), interrupt).unwrap_err();
+            let error = Lock::acquire(folder.path(), interrupt()).unwrap_err();
             assert!(error.to_string().contains("interrupted"), "{error}");
             drop(second);
         });

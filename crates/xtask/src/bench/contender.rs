@@ -59,10 +59,24 @@ impl Contender {
     }
 }
 
-/// All of them, built.
-pub(crate) fn all(peer: &Path) -> Result<Vec<Contender>> {
+/// All of them, built, and installed in this folder: ours are copied, as an
+/// installation does it. What the linker has left behind is in the system's memory page
+/// by page, and is slower to start until it has been read anew.
+pub(crate) fn all(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     let built = Flavour::Normal.build_static(&BOTH_FORMS)?;
-    let empty = empty_program(&Flavour::Normal.target_dir().join("bench"))?;
+    let [one_file, separate] = ["one-file", "separate"].map(|form| folder.join(form));
+    for form in [&one_file, &separate] {
+        fs::create_dir_all(form)?;
+    }
+    for name in PLUGINS {
+        fs::copy(built.separate.join(name), separate.join(name))?;
+    }
+    fs::copy(built.one_file.join(PLUGINS[0]), one_file.join(PLUGINS[0]))?;
+    for name in &PLUGINS[1..] {
+        fs::hard_link(one_file.join(PLUGINS[0]), one_file.join(name))?;
+    }
+    let empty = folder.join("empty");
+    fs::copy(empty_program(&folder.join("build"))?, &empty)?;
     let peer_name = peer.file_name().unwrap_or_default().to_string_lossy();
     let contender = |name: &str, kind, executable: PathBuf| Contender {
         name: name.to_owned(),
@@ -73,12 +87,12 @@ pub(crate) fn all(peer: &Path) -> Result<Vec<Contender>> {
         contender(
             "our chain, one file",
             Kind::OneFile,
-            built.one_file.join("ipam-delegated"),
+            one_file.join(PLUGINS[0]),
         ),
         contender(
             "our chain, separate",
             Kind::Separate,
-            built.separate.join("ipam-delegated"),
+            separate.join(PLUGINS[0]),
         ),
         contender(&peer_name, Kind::Peer, peer.to_owned()),
         contender("3 empty programs", Kind::Minimum, empty),

@@ -76,7 +76,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
 
 fn chains(bench: &Bench) -> Result<()> {
     println!("Building …");
-    let contenders = contender::all(&bench.peer)?;
+    let installed = folders::folder_in(&Flavour::Normal.target_dir())?;
+    let contenders = contender::all(&bench.peer, installed.path())?;
     let started = Instant::now();
     println!(
         "Measuring single calls: {} rounds, all in turn, the peer is {} …",
