@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -262,6 +264,19 @@ impl Sandbox {
                 ours.then(|| format!("{pid} {}", line.replace('\0', " ")))
             })
             .collect()
+    }
+
+    /// The same, of those that don't end within ten seconds: one that has been killed
+    /// is still on its way out.
+    pub fn processes_that_stay(&self) -> Vec<String> {
+        let started = Instant::now();
+        loop {
+            let processes = self.processes();
+            if processes.is_empty() || started.elapsed() > Duration::from_secs(10) {
+                return processes;
+            }
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// The addresses that are reserved, in order.

@@ -1,5 +1,9 @@
 //! Processes that a killed call has left behind: its delegates, which may still be
-//! at work. Before what they do is undone, they are ended.
+//! at work. Before what they do is undone, they have to have ended.
+//!
+//! They are let end by themselves first. Not all are made for being killed:
+//! host-local, between making a file and writing into it, leaves one that nobody
+//! can tell whose it is.
 
 use std::collections::HashSet;
 use std::fs;
@@ -15,6 +19,13 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_s
 /// environment: the call's own text.
 pub(crate) const CALL: &str = "IPAM_DELEGATED_CALL";
 
+/// How long they have to end by themselves. What an allocator does takes
+/// milliseconds; after this, it hangs.
+const FINISH: Duration = Duration::from_secs(2);
+
+/// How long they have after SIGTERM.
+const GRACE: Duration = Duration::from_secs(1);
+
 /// How long we wait for the end of what has been killed.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -22,8 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// microseconds.
 const STARTING: Duration = Duration::from_secs(1);
 
-/// Ends all processes of this call for this attachment; returns how many there
-/// were.
+/// Sees to it that all processes of this call for this attachment have ended;
+/// returns how many there were.
 pub(crate) fn end(call: &str, attachment: &Attachment) -> usize {
     let sought = Sought::new(call, attachment);
     let started = Instant::now();
@@ -32,10 +43,14 @@ pub(crate) fn end(call: &str, attachment: &Attachment) -> usize {
     loop {
         let (found, starting) = sought.find();
         for &pid in &found {
-            sought.end(pid, started + PATIENCE);
+            sought.end(pid, started);
         }
         ended += found.len();
-        let patience = if found.is_empty() { STARTING } else { PATIENCE };
+        let patience = if found.is_empty() {
+            STARTING
+        } else {
+            FINISH + GRACE + PATIENCE
+        };
         if found.is_empty() && !starting || started.elapsed() > patience {
             return ended;
         }
@@ -131,21 +146,43 @@ impl Sought {
         Belongs::No
     }
 
-    fn end(&self, pid: Pid, deadline: Instant) {
+    /// Waits for the end of a process that was found so long after we started to
+    /// look, and brings it about if it doesn't come.
+    fn end(&self, pid: Pid, started: Instant) {
         let process = pidfd_open(pid, PidfdFlags::empty());
         // Once more: until it was opened, its number may have become another's.
         if self.belongs(pid) != Belongs::Yes {
             return;
         }
-        tracing::warn!(%pid, "ending a process that an earlier call has left behind");
-        if let Ok(process) = process {
-            let _ = pidfd_send_signal(&process, Signal::KILL);
-            let left = deadline.saturating_duration_since(Instant::now());
-            let _ = wait_readable(&process, left);
-        } else {
-            // Linux before 5.3.
-            let _ = kill_process(pid, Signal::KILL);
-            sleep(Duration::from_millis(1));
+        let ends_by = |deadline: Duration| {
+            let left = || (started + deadline).saturating_duration_since(Instant::now());
+            match &process {
+                Ok(process) => wait_readable(process, left()).unwrap_or_default(),
+                // Linux before 5.3.
+                Err(_) => {
+                    while self.belongs(pid) == Belongs::Yes && !left().is_zero() {
+                        sleep(Duration::from_millis(1));
+                    }
+                    self.belongs(pid) != Belongs::Yes
+                }
+            }
+        };
+        tracing::warn!(%pid, "an earlier call has left a process behind: waiting for its end");
+        if ends_by(FINISH) {
+            return;
+        }
+        for (signal, deadline) in [
+            (Signal::TERM, FINISH + GRACE),
+            (Signal::KILL, FINISH + GRACE + PATIENCE),
+        ] {
+            tracing::warn!(%pid, ?signal, "ending a process that an earlier call has left behind");
+            let _ = match &process {
+                Ok(process) => pidfd_send_signal(process, signal),
+                Err(_) => kill_process(pid, signal),
+            };
+            if ends_by(deadline) {
+                return;
+            }
         }
     }
 }
