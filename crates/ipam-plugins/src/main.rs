@@ -1,5 +1,4 @@
-//! All plugins in one executable, which is each of them by the name that it is
-//! called by. In it, `ipam-delegated` calls the others directly.
+#![doc = include_str!("../README.md")]
 
 use std::process::ExitCode;
 

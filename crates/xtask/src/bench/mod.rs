@@ -10,6 +10,7 @@ mod memory;
 mod process;
 mod samples;
 mod side;
+mod tables;
 mod throughput;
 
 use std::fs;
@@ -100,7 +101,9 @@ fn chains(bench: &Bench) -> Result<()> {
         peak,
         size,
     };
-    println!("\n{}", figures.tables());
+    for table in tables::all(&figures) {
+        println!("\n{table}");
+    }
     fs::create_dir_all(&bench.out)?;
     let [json, drawing] = ["bench.json", "bench.svg"].map(|name| bench.out.join(name));
     fs::write(&json, format!("{:#}\n", figures.to_json()))?;
