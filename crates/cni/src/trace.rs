@@ -71,8 +71,14 @@ impl TraceContext {
         // Neither part may be all zeros.
         random[0] |= 1;
         random[16] |= 1;
-        let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        Self(format!("00-{}-{}-00", &hex[..32], &hex[32..]))
+        let (trace, parent) = random.split_at(16);
+        let mut text = String::with_capacity(55);
+        text.push_str("00-");
+        push_hex(&mut text, trace);
+        text.push('-');
+        push_hex(&mut text, parent);
+        text.push_str("-00");
+        Self(text)
     }
 
     /// The part that all of a request's calls share: 32 digits.
@@ -83,6 +89,15 @@ impl TraceContext {
     /// The value of `TRACEPARENT`.
     pub fn to_variable(&self) -> OsString {
         self.0.clone().into()
+    }
+}
+
+fn push_hex(text: &mut String, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        for digit in [byte >> 4, byte & 15] {
+            text.push(DIGITS[usize::from(digit)].into());
+        }
     }
 }
 

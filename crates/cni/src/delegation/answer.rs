@@ -43,17 +43,22 @@ impl Printed {
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
+
+    fn read(bytes: &[u8]) -> Result<Box<RawValue>, String> {
+        let text = std::str::from_utf8(bytes).map_err(|e| e.to_string())?;
+        let json: Box<RawValue> = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if !json.get().starts_with('{') {
+            return Err("expected an object".to_owned());
+        }
+        Ok(json)
+    }
 }
 
 impl TryFrom<Vec<u8>> for Printed {
     type Error = String;
 
     fn try_from(bytes: Vec<u8>) -> Result<Self, String> {
-        let text = std::str::from_utf8(&bytes).map_err(|e| e.to_string())?;
-        let json: Box<RawValue> = serde_json::from_str(text).map_err(|e| e.to_string())?;
-        if !json.get().starts_with('{') {
-            return Err("expected an object".to_owned());
-        }
+        let json = Self::read(&bytes)?;
         Ok(Self { bytes, json })
     }
 }
@@ -242,12 +247,14 @@ pub(super) fn interpret(finished: Finished) -> Answer {
     if stdout.trim_ascii().is_empty() {
         return Answer::Nothing;
     }
-    let shown = excerpt(&stdout);
-    match Printed::try_from(stdout) {
-        Ok(printed) => Answer::Result(printed),
+    match Printed::read(&stdout) {
+        Ok(json) => Answer::Result(Printed {
+            bytes: stdout,
+            json,
+        }),
         Err(reason) => Answer::Failed(Failure::Garbled {
             reason,
-            stdout: shown,
+            stdout: excerpt(&stdout),
             stderr,
         }),
     }

@@ -47,12 +47,14 @@ impl Directory {
     /// The directory of this name; made if it isn't there.
     pub(crate) fn create(storage: &Storage<'_>, name: &NetworkName) -> Result<Self, Error> {
         let path = storage.data_dir.join(name.as_str());
-        // As host-local makes it.
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&path)
-            .map_err(|e| Error::io(path.display(), e))?;
+        if !path.is_dir() {
+            // As host-local makes it.
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o755)
+                .create(&path)
+                .map_err(|e| Error::io(path.display(), e))?;
+        }
         Self::lock(storage, name, path)
     }
 
