@@ -1,7 +1,8 @@
 //! What a call of the orchestrator has to do with: its settings, its delegates,
 //! its records.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::process;
 use std::time::UNIX_EPOCH;
@@ -86,8 +87,12 @@ impl<'a> Context<'a> {
     /// What the machine calls its last boot.
     pub(crate) fn boot(&self) -> Option<String> {
         let proc = self.call.variable(PROC).unwrap_or_else(|| "/proc".into());
-        let id = fs::read_to_string(Path::new(&proc).join("sys/kernel/random/boot_id"));
-        Some(id.ok()?.trim().to_owned())
+        let mut file = File::open(Path::new(&proc).join("sys/kernel/random/boot_id")).ok()?;
+        // A UUID and a line's end: one read gets it.
+        let mut id = [0; 64];
+        let length = file.read(&mut id).ok()?;
+        let id = str::from_utf8(&id[..length]).ok()?.trim();
+        Some(id.to_owned()).filter(|id| !id.is_empty())
     }
 
     /// A variable, as text; empty if it is missing.
