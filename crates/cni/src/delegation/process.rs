@@ -143,6 +143,7 @@ impl<R: AsFd + Read> Stream<R> {
     fn read_what_is_there(&mut self, into: &mut Vec<u8>) -> io::Result<()> {
         if let Some(pipe) = &mut self.0 {
             let available = ioctl_fionread(&*pipe)?;
+            into.reserve(available.try_into().unwrap_or_default());
             pipe.take(available).read_to_end(into)?;
             if available == 0 {
                 // Ready with nothing to read: closed, or the child has ended.
