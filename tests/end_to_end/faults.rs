@@ -265,6 +265,23 @@ fn a_lock_whose_directory_is_removed_meanwhile() {
 }
 
 #[test]
+fn a_lock_that_is_a_pipe_is_refused_at_once() {
+    let sandbox = Sandbox::default();
+    let data = sandbox.data_dir();
+    fs::create_dir_all(data.join("testnet")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let pipe = data.join("testnet/lock");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let error = call(&sandbox, "ADD", "c1", &data).run().error();
+    assert_eq!(error["code"], 5, "{error}");
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.contains("lock") && msg.contains("it is no file"),
+        "{error}"
+    );
+}
+
+#[test]
 fn pipes_and_links_that_are_named_like_reservations() {
     let sandbox = Sandbox::default();
     let data = sandbox.data_dir();

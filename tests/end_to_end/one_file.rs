@@ -224,6 +224,68 @@ fn a_panic_is_the_delegates_failure_and_is_undone() {
     assert_eq!(sandbox.records("testnet"), [""; 0]);
 }
 
+/// The lock on the directory of reservations, held by somebody else.
+fn held_lock(sandbox: &Sandbox) -> fs::File {
+    let folder = sandbox.data_dir().join("testnet");
+    fs::create_dir_all(&folder).unwrap();
+    let lock = fs::File::create(folder.join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    lock
+}
+
+/// Waits until the record of c1 says this.
+fn wait_for_record(sandbox: &Sandbox, text: &str) {
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    while !fs::read_to_string(&record).is_ok_and(|json| json.contains(text)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_an_executed_selector_found_is_recorded_before_the_allocator_runs() {
+    for form in [Form::OneFile, Form::Separate] {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script(
+            "finds-once",
+            "[ $CNI_COMMAND = ADD ] || exit 1\n\
+             echo '{\"ips\":[],\"pools\":[{\"subnet\":\"10.1.0.0/24\"}]}'",
+        );
+        let chain = ["finds-once", "ipam-da-host-local"];
+        let config = sandbox.config("1.1.0", &chain, &json!({}));
+        let lock = held_lock(&sandbox);
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for_record(&sandbox, "10.1.0.0/24");
+        running.kill();
+        drop(lock);
+        let del = sandbox.call("ipam-delegated", "DEL", &config).run();
+        assert!(del.status.success(), "{form:?}: {del:?}");
+        assert_eq!(sandbox.reserved("testnet"), [""; 0], "{form:?}");
+        assert_eq!(sandbox.records("testnet"), [""; 0], "{form:?}");
+    }
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_is_ended_by_the_next() {
+    for form in [Form::OneFile, Form::Separate] {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form);
+        let config = config(&sandbox, &json!({}));
+        let lock = held_lock(&sandbox);
+        let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        running.stop_listening();
+        wait_for_record(&sandbox, "adding");
+        // Its undoing needs the lock, and so does the DEL.
+        let holder = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_secs(4));
+            drop(lock);
+        });
+        let del = sandbox.call("ipam-delegated", "DEL", &config).run();
+        assert!(del.status.success(), "{form:?}: {del:?}");
+        holder.join().unwrap();
+        assert!(!running.output().status.success(), "{form:?}");
+        assert_eq!(sandbox.reserved("testnet"), [""; 0], "{form:?}");
+        assert_eq!(sandbox.records("testnet"), [""; 0], "{form:?}");
+    }
+}
+
 #[test]
 fn sigterm_ends_the_wait_for_a_lock() {
     for form in [Form::OneFile, Form::Separate] {

@@ -38,11 +38,13 @@ pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<Prin
         config,
         &settings.delegates,
         merged,
-        |handed_on, next| {
+        |handed_on, answered, next| {
             record.note(handed_on);
-            // A delegate that is called directly neither outlives us nor keeps us
-            // waiting, and its configuration is in the record.
-            if !next.is_some_and(|next| context.calls_directly(next)) {
+            // A delegate that is called directly doesn't outlive us, and one of these
+            // finds again what it has found, by the configuration in the record.
+            let both_are_direct = context.calls_directly(answered)
+                && next.is_some_and(|next| context.calls_directly(next));
+            if !(both_are_direct && record.has_config()) {
                 context.records.keep(attachment, &record);
             }
         },

@@ -63,20 +63,21 @@ impl<'a, D: Delegates> Chain<'a, D> {
 
     /// ADD: each delegate gets the result of the one before it, or, if `merged`,
     /// of all before it; the last one's is the answer. `note` is told each result
-    /// as it is handed on, and to which delegate, if there is one more. If one fails, all up to and including it are run with
+    /// as it is handed on, by which delegate, and to which, if there is one more. If one
+    /// fails, all up to and including it are run with
     /// DEL.
     pub(crate) fn add(
         &mut self,
         config: &NetworkConfig,
         names: &[DelegateName],
         merged: bool,
-        mut note: impl FnMut(&RawValue, Option<&DelegateName>),
+        mut note: impl FnMut(&RawValue, &DelegateName, Option<&DelegateName>),
     ) -> Result<Printed, Box<FailedAdd>> {
         let mut result: Option<Printed> = None;
         for (i, name) in names.iter().enumerate() {
             match self.add_one(config, name, result.as_ref(), merged) {
                 Ok(printed) => {
-                    note(printed.json(), names.get(i + 1));
+                    note(printed.json(), name, names.get(i + 1));
                     result = Some(printed);
                 }
                 Err(failure) => {
@@ -334,7 +335,7 @@ mod tests {
 
         fn add(&mut self, names: &[&str], prev: &str) -> Result<Printed, Box<FailedAdd>> {
             let (config, names) = (config(prev), names_of(names));
-            Chain::new(self, None).add(&config, &names, false, |_, _| {})
+            Chain::new(self, None).add(&config, &names, false, |_, _, _| {})
         }
 
         fn run_all(
@@ -391,7 +392,7 @@ mod tests {
         let (config, names) = (config(""), names_of(&["a", "b"]));
         let mut noted = Vec::new();
         let result = Chain::new(&mut script, None)
-            .add(&config, &names, true, |raw, _| {
+            .add(&config, &names, true, |raw, _, _| {
                 noted.push(raw.get().to_owned());
             })
             .unwrap();

@@ -73,6 +73,9 @@ fn processes() -> Vec<Pid> {
 struct Sought {
     /// The variable that they have.
     mark: String,
+    /// The call itself, if its process is still there: the runtime may have killed
+    /// only the main plugin.
+    itself: Option<Pid>,
     /// The variables that the killed call had.
     attachment: [String; 2],
     /// The file that the killed call ran.
@@ -95,6 +98,10 @@ impl Sought {
     fn new(call: &str, attachment: &Attachment) -> Self {
         Self {
             mark: format!("{CALL}={call}"),
+            itself: call
+                .split_once('-')
+                .and_then(|(pid, _)| Pid::from_raw(pid.parse().ok()?))
+                .filter(|pid| *pid != rustix::process::getpid()),
             attachment: [
                 format!("CNI_CONTAINERID={}", attachment.container_id),
                 format!("CNI_IFNAME={}", attachment.ifname),
@@ -136,14 +143,22 @@ impl Sought {
         if has(&self.mark) {
             return Belongs::Yes;
         }
+        let prefix = format!("{CALL}=");
+        let is_anothers = environ
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(prefix.as_bytes()));
+        if is_anothers {
+            return Belongs::No;
+        }
         // Before execve(2), a child is a copy of the call that has started it.
         let before_exec = Some(executable) == self.executable
             && self.at_first.contains(&pid)
             && self.attachment.iter().all(has);
-        if before_exec {
-            return Belongs::NotKnownYet;
+        match before_exec {
+            true if self.itself == Some(pid) => Belongs::Yes,
+            true => Belongs::NotKnownYet,
+            false => Belongs::No,
         }
-        Belongs::No
     }
 
     /// Waits for the end of a process that was found so long after we started to

@@ -193,6 +193,11 @@ impl Record {
         (self.results.len() == self.delegates.len()).then_some(last)
     }
 
+    /// Whether it has the configuration of the ADD.
+    pub(crate) fn has_config(&self) -> bool {
+        self.config.is_some()
+    }
+
     /// The configuration of the ADD.
     pub(crate) fn config(&self) -> Option<NetworkConfig> {
         let json = self.config.as_ref()?.get().as_bytes().to_vec();

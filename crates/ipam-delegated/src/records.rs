@@ -62,16 +62,20 @@ impl Records {
     /// reason to fail.
     pub(crate) fn keep(&self, attachment: &Attachment, record: &Record) {
         let file = self.file(attachment);
-        let kept = replace_file(&file, &record.to_json()).or_else(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                return Err(error);
+        let json = record.to_json();
+        let mut kept = replace_file(&file, &json);
+        for _ in 0..10 {
+            match &kept {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                _ => break,
             }
-            DirBuilder::new()
+            // Whoever removes the last record takes the folder along, even just now.
+            kept = DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
-                .create(&self.folder)?;
-            replace_file(&file, &record.to_json())
-        });
+                .create(&self.folder)
+                .and_then(|()| replace_file(&file, &json));
+        }
         if let Err(error) = kept {
             tracing::warn!(path = %file.display(), %error, "the record can't be kept");
         }

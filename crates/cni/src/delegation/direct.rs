@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use super::Invocation;
-use super::finished::{Complaints, Finished};
+use super::finished::{Complaints, Ended, Finished, MOST_OUTPUT};
 use crate::entry::respond_until;
 use crate::{Plugin, log};
 
@@ -29,10 +29,67 @@ pub(super) fn run(plugin: &dyn Plugin, invocation: &Invocation<'_>) -> Finished 
     complaints.add(&stderr);
     // As the system notes them: `exit(0)` and `exit(1)`.
     let status = if response.success { 0 } else { 1 << 8 };
+    let too_much = response.stdout.len() > MOST_OUTPUT;
     Finished {
-        ended: None,
+        ended: too_much.then_some(Ended::PrintedTooMuch),
         status: ExitStatus::from_raw(status),
         stdout: response.stdout,
         stderr: complaints.into_text(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delegation::answer::{Answer, interpret};
+    use crate::{About, Attachment, Call, Command, Error, IpamResult, Reply};
+
+    /// Prints this many bytes, and more.
+    struct Prints(usize);
+
+    impl Plugin for Prints {
+        fn about(&self) -> About {
+            About {
+                name: "prints",
+                version: "0",
+                summary: "",
+            }
+        }
+        fn add(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
+            let mut result = IpamResult::default();
+            result.set_other("x", &"x".repeat(self.0));
+            Ok(Reply::Result(result))
+        }
+        fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
+            Ok(Reply::Nothing)
+        }
+        fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
+            Ok(Reply::Nothing)
+        }
+        fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
+            Ok(Reply::Nothing)
+        }
+        fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
+            Ok(Reply::Nothing)
+        }
+    }
+
+    #[test]
+    fn a_direct_call_may_print_as_much_as_a_process_and_no_more() {
+        let variables = ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME"];
+        let environment = variables.map(|name| (name, "x".into()));
+        let invocation = Invocation {
+            command: Command::Add,
+            stdin: br#"{"cniVersion":"1.0.0","name":"n","ipam":{}}"#,
+            environment: &environment,
+            timeout: None,
+            interrupt: None,
+        };
+        let answer = |size| interpret(run(&Prints(size), &invocation));
+        assert!(matches!(answer(MOST_OUTPUT / 2), Answer::Result(_)));
+        let Answer::Failed(failure) = answer(MOST_OUTPUT) else {
+            panic!("it succeeded");
+        };
+        assert_eq!(failure.into_error().code, crate::code::DELEGATE_GARBLED);
     }
 }

@@ -27,8 +27,12 @@ impl Lock {
         loop {
             // As host-local's library creates it.
             let mode = Mode::from_raw_mode(0o750);
-            let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC;
+            // What isn't a file must not be waited for.
+            let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = File::from(open(&path, flags, mode)?);
+            if !file.metadata()?.is_file() {
+                return Err(io::Error::other("it is no file"));
+            }
             lock(&file, &path, interrupt)?;
             // Whoever removed the directory meanwhile has taken the file with
             // it, and another may hold the one that is there now.
@@ -63,13 +67,13 @@ fn lock(file: &File, path: &Path, interrupt: Option<&dyn Interrupt>) -> io::Resu
 fn lock_unless(file: &File, interrupt: BorrowedFd<'_>) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     let duplicate = file.try_clone()?;
-    let waiting = thread::spawn(move || {
+    let waiting = thread::Builder::new().spawn(move || {
         let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
         drop(theirs);
         // With this one goes the lock, if nobody waits for it any more.
         drop(duplicate);
         locked
-    });
+    })?;
     let [done, _] = cni::wait_for([Some(ours.as_fd()), Some(interrupt)], None)?;
     if !done {
         return Err(io::Error::other("interrupted while waiting for the lock"));
