@@ -25,10 +25,8 @@ pub(crate) fn read(directory: &Path, pool: usize) -> Option<IpAddr> {
 pub(crate) fn overwrite(directory: &Path, pool: usize, ip: IpAddr) -> bool {
     let text = ip.to_string();
     let file = plain_file::open_to_write(&directory.join(name(pool)), OFlags::empty());
-    file.is_ok_and(|file| {
-        file.metadata()
-            .is_ok_and(|it| it.len() == text.len() as u64)
-            && file.write_all_at(text.as_bytes(), 0).is_ok()
+    file.is_ok_and(|(file, length)| {
+        length == text.len() as u64 && file.write_all_at(text.as_bytes(), 0).is_ok()
     })
 }
 

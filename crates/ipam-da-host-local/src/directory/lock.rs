@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use cni::Interrupt;
 use ipam::LOCK_FILE;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::{Errno, retry_on_intr};
 
 /// The lock on one directory, held exclusively until it is dropped.
@@ -30,13 +31,14 @@ impl Lock {
             // What isn't a file must not be waited for.
             let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = File::from(open(&path, flags, mode)?);
-            if !file.metadata()?.is_file() {
-                return Err(io::Error::other("it is no file"));
-            }
             lock(&file, &path, interrupt)?;
             // Whoever removed the directory meanwhile has taken the file with
             // it, and another may hold the one that is there now.
-            if fstat(&file)?.st_nlink > 0 {
+            let metadata = file.metadata()?;
+            if !metadata.is_file() {
+                return Err(io::Error::other("it is no file"));
+            }
+            if metadata.nlink() > 0 {
                 return Ok(Self { _file: file });
             }
         }

@@ -16,28 +16,30 @@ pub(crate) const MODE: Mode = Mode::from_raw_mode(0o600);
 ///
 /// It can't be read, or is something else.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = plain(path, OFlags::RDONLY)?;
-    let mut content = Vec::new();
-    file.read_to_end(&mut content)?;
+    let (file, length) = plain(path, OFlags::RDONLY)?;
+    let mut content = Vec::with_capacity(usize::try_from(length).unwrap_or_default() + 1);
+    // Not of the file itself, which would be asked for its length once more.
+    file.take(u64::MAX).read_to_end(&mut content)?;
     Ok(content)
 }
 
-/// Opens a file for writing, with these flags besides.
+/// Opens a file for writing, with these flags besides; returns its length, too.
 ///
 /// # Errors
 ///
 /// It can't be written, or is something else: a link, too, which may lead to what
 /// is not ours to write.
-pub(crate) fn open_to_write(path: &Path, flags: OFlags) -> io::Result<File> {
+pub(crate) fn open_to_write(path: &Path, flags: OFlags) -> io::Result<(File, u64)> {
     plain(path, OFlags::WRONLY | OFlags::NOFOLLOW | flags)
 }
 
-fn plain(path: &Path, flags: OFlags) -> io::Result<File> {
+fn plain(path: &Path, flags: OFlags) -> io::Result<(File, u64)> {
     // With NONBLOCK, which means nothing to a file, opening a pipe doesn't wait.
     let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, MODE)?);
-    if file.metadata()?.is_file() {
-        Ok(file)
+    let metadata = file.metadata()?;
+    if metadata.is_file() {
+        Ok((file, metadata.len()))
     } else {
         Err(io::Error::other("it is no file"))
     }

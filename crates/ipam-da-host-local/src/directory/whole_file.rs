@@ -36,7 +36,7 @@ impl Nameless {
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => {
                 let path = directory.join(UNFINISHED);
                 Self {
-                    file: open_to_write(&path, OFlags::CREATE | OFlags::TRUNC)?,
+                    file: open_to_write(&path, OFlags::CREATE | OFlags::TRUNC)?.0,
                     unfinished: Some(path),
                 }
             }
@@ -79,6 +79,7 @@ impl Drop for Nameless {
 pub(crate) fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     let unfinished = directory.join(UNFINISHED);
     open_to_write(&unfinished, OFlags::CREATE | OFlags::TRUNC)?
+        .0
         .write_all(content)
         .and_then(|()| fs::rename(&unfinished, directory.join(name)))
         .inspect_err(|_| {
