@@ -108,35 +108,8 @@ impl FileId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{About, Attachment, Call, Reply};
+    use crate::example::Example;
     use std::os::unix::fs::symlink;
-
-    struct Named(&'static str);
-
-    impl Plugin for Named {
-        fn about(&self) -> About {
-            About {
-                name: self.0,
-                version: "0",
-                summary: "",
-            }
-        }
-        fn add(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-    }
 
     #[test]
     fn a_name_or_what_it_links_to_says_the_plugin() {
@@ -147,7 +120,16 @@ mod tests {
         symlink(at("link"), at("link-to-link")).unwrap();
         symlink("round", at("round")).unwrap();
         fs::hard_link(at("b"), at("hard")).unwrap();
-        let plugins: [&dyn Plugin; 2] = [&Named("a"), &Named("b")];
+        let plugins: [&dyn Plugin; 2] = [
+            &Example {
+                name: "a",
+                length: 0,
+            },
+            &Example {
+                name: "b",
+                length: 0,
+            },
+        ];
         let one_file = OneFile::new(&plugins);
         let found = |name: &str| one_file.plugin(&at(name)).map(|it| it.about().name);
         assert_eq!(found("a"), Some("a"));

@@ -1,12 +1,13 @@
 //! Files that are replaced in one step.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+
+use crate::open_to_write;
 
 /// Gives the file this content, whether it is there or not. Whoever reads it
 /// finds the old one or the new one, whole; only its owner may.
@@ -18,17 +19,21 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 ///
 /// It can't be written; then it is as it was.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let unfinished = unfinished(path);
-    let written = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| put_in_place(&unfinished, path));
+    replace_file_through(&unfinished(path), path, content)
+}
+
+/// The same with another name for what is unfinished, on the same file system.
+///
+/// # Errors
+///
+/// It can't be written; then it is as it was.
+pub fn replace_file_through(unfinished: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    let (mut file, _) = open_to_write(unfinished, OFlags::CREATE | OFlags::TRUNC)?;
+    let written = file
+        .write_all(content)
+        .and_then(|()| put_in_place(unfinished, path));
     written.inspect_err(|_| {
-        let _ = fs::remove_file(&unfinished);
+        let _ = fs::remove_file(unfinished);
     })
 }
 

@@ -10,7 +10,7 @@ use std::{process, thread};
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs `f`; says for which input and ends the process where it doesn't return.
-pub fn watched<T>(input: &impl Debug, f: impl FnOnce() -> T) -> T {
+pub fn watched<T>(input: &(impl Debug + ?Sized), f: impl FnOnce() -> T) -> T {
     let shown = format!("{input:?}");
     let (done, wait) = channel::<()>();
     thread::scope(|scope| {

@@ -5,7 +5,7 @@ mod answers;
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Outcome, Sandbox, Variables, call, watched};
+use fuzz::{Outcome, Sandbox};
 use serde_json::{Value, json};
 
 use crate::delegates::{self, Answer, NAMES, Script};
@@ -58,12 +58,7 @@ fn a_chain_gives_its_answer_or_undoes_what_ran_and_remembers_what_stands() {
             let config = json!({"cniVersion": "1.1.0", "name": "testnet",
                 "ipam": {"delegates": names, "result": result}});
             let config = sandbox.confine(serde_json::to_vec(&config).unwrap());
-            let ask = |command: &str| {
-                let variables = Variables::new(command, &sandbox.plugins());
-                let plugin = &ipam_delegated::IpamDelegated::default();
-                let outcome = watched(input, || call(plugin, &variables, &config));
-                (outcome, delegates::calls(&sandbox))
-            };
+            let ask = |command: &str| delegates::ask(input, &sandbox, command, &config);
             let is_recorded = || !Sandbox::snapshot(&sandbox.state_dir()).is_empty();
             let all_harmless = |ran: usize| delegates[..ran].iter().all(Delegate::is_harmless);
 

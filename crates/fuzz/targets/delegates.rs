@@ -1,11 +1,12 @@
 //! Delegates that print what they are told to, for each command, and say that they
 //! were called.
 
+use std::fmt::Debug;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use fuzz::Sandbox;
+use fuzz::{Outcome, Sandbox, Variables, call, watched};
 
 /// What a delegate is. It is started through a link, by whose place it finds what
 /// it is to print.
@@ -85,4 +86,18 @@ pub(crate) fn calls(sandbox: &Sandbox) -> Vec<String> {
     let text = fs::read_to_string(&log).unwrap_or_default();
     let _ = fs::remove_file(log);
     text.lines().map(str::to_owned).collect()
+}
+
+/// Calls the orchestrator with this command; returns what came of it, and which
+/// delegates were called.
+pub(crate) fn ask(
+    input: &dyn Debug,
+    sandbox: &Sandbox,
+    command: &str,
+    config: &[u8],
+) -> (Outcome, Vec<String>) {
+    let variables = Variables::new(command, &sandbox.plugins());
+    let plugin = &ipam_delegated::IpamDelegated::default();
+    let outcome = watched(input, || call(plugin, &variables, config));
+    (outcome, calls(sandbox))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Document, Outcome, Sandbox, Variables, call, watched};
+use fuzz::{Bytes, Document, Outcome, Sandbox};
 use serde_json::{Value, json};
 
 use crate::delegates::{self, NAMES, Script};
@@ -91,10 +91,7 @@ fn with_harmless_delegates_a_del_succeeds_whatever_is_recorded() {
                 "ipam": {"delegates": ["one", "two"]}, "cni.dev/valid-attachments": []});
             let config = sandbox.confine(serde_json::to_vec(&config).unwrap());
             let ask = |command: &str| {
-                let variables = Variables::new(command, &sandbox.plugins());
-                let plugin = &ipam_delegated::IpamDelegated::default();
-                let outcome = watched(input, || call(plugin, &variables, &config));
-                let calls = delegates::calls(&sandbox);
+                let (outcome, calls) = delegates::ask(input, &sandbox, command, &config);
                 let has_run = |name: &str| calls.iter().any(|it| it.starts_with(name));
                 assert!(!has_run("trap"), "it is outside of CNI_PATH: {calls:?}");
                 (outcome, calls)

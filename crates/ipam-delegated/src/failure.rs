@@ -118,16 +118,14 @@ fn add_line(text: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::attachment;
 
     fn failed(delegate: &str, command: Command, code: u64, msg: &str, details: &str) -> Failed {
         Failed {
             delegate: delegate.parse().unwrap(),
             asked: Asked {
                 command,
-                attachment: (command != Command::Gc).then(|| Attachment {
-                    container_id: "c1".parse().unwrap(),
-                    ifname: "eth0".parse().unwrap(),
-                }),
+                attachment: (command != Command::Gc).then(attachment),
                 network: "net".parse().unwrap(),
             },
             error: Error::new(code, msg).with_details(details),

@@ -6,6 +6,8 @@ mod chain;
 mod config;
 mod context;
 mod delegates;
+#[cfg(test)]
+mod example;
 mod executables;
 mod failure;
 mod gc;

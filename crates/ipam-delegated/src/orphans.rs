@@ -135,19 +135,14 @@ impl Sought {
         let Some(environ) = environ else {
             return Belongs::NotKnownYet;
         };
-        let has = |wanted: &String| {
-            environ
-                .split(|byte| *byte == 0)
-                .any(|variable| variable == wanted.as_bytes())
-        };
+        let variables: Vec<&[u8]> = environ.split(|byte| *byte == 0).collect();
+        let has = |wanted: &String| variables.contains(&wanted.as_bytes());
         if has(&self.mark) {
             return Belongs::Yes;
         }
-        let prefix = format!("{CALL}=");
-        let is_anothers = environ
-            .split(|byte| *byte == 0)
-            .any(|variable| variable.starts_with(prefix.as_bytes()));
-        if is_anothers {
+        let is_a_mark =
+            |it: &&[u8]| it.starts_with(CALL.as_bytes()) && it.get(CALL.len()) == Some(&b'=');
+        if variables.iter().any(is_a_mark) {
             return Belongs::No;
         }
         // Before execve(2), a child is a copy of the call that has started it.
@@ -223,14 +218,8 @@ fn environ(folder: &Path) -> io::Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::example::attachment;
     use std::process::{Command, Stdio};
-
-    fn attachment() -> Attachment {
-        Attachment {
-            container_id: "c1".parse().unwrap(),
-            ifname: "eth0".parse().unwrap(),
-        }
-    }
 
     #[test]
     fn all_processes_of_a_call_are_ended_and_no_others() {

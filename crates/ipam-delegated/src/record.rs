@@ -228,13 +228,7 @@ fn added_none(earlier: Option<&RawValue>, result: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn attachment() -> Attachment {
-        Attachment {
-            container_id: "c1".parse().unwrap(),
-            ifname: "eth0".parse().unwrap(),
-        }
-    }
+    use crate::example::attachment;
 
     fn record(results: &[&str]) -> Record {
         let json = r#"{"cniVersion":"1.0.0","name":"net","ipam":{"x":1.50}}"#;

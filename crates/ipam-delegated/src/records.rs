@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use cni::{Attachment, NetworkName, replace_file, unfinished};
+use cni::{Attachment, NetworkName, read_file, replace_file, unfinished};
 
 use crate::record::Record;
 
@@ -48,7 +48,7 @@ impl Records {
     }
 
     pub(crate) fn find(&self, attachment: &Attachment) -> Found {
-        match fs::read(self.file(attachment)) {
+        match read_file(&self.file(attachment)) {
             Ok(json) => match Record::parse(&json, &self.network, attachment) {
                 Ok(record) => Found::Record(Box::new(record)),
                 Err(reason) => Found::Broken(reason),

@@ -2,10 +2,11 @@
 
 use cni::{Attachment, Command, NetworkConfig};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::chain::{Chain, OnFailure, Turn};
 use crate::context::Context;
-use crate::delegates::Variable;
+use crate::delegates::{Delegates, Variable};
 use crate::failure::Failed;
 use crate::orphans;
 use crate::record::{Ran, Record, State};
@@ -42,12 +43,25 @@ pub(crate) fn attachment(
         .map(|name| Turn::new(name, today))
         .collect();
     let mut delegates = context.delegates(&context.id, variables(None), None);
-    let failures = Chain::new(&mut delegates, Some(attachment)).run_all(
-        Command::Del,
+    release(
+        context,
+        attachment,
+        Chain::new(&mut delegates, Some(attachment)),
         &turns,
         None,
-        OnFailure::GoOn,
-    );
+    )
+}
+
+/// Runs DEL of these. If all that hold something have let go, there is nothing to be
+/// remembered any more.
+fn release<D: Delegates>(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    mut chain: Chain<'_, D>,
+    turns: &[Turn<'_>],
+    start: Option<Box<RawValue>>,
+) -> Vec<Failed> {
+    let failures = chain.run_all(Command::Del, turns, start, OnFailure::GoOn);
     if failures.is_empty() {
         context.records.remove(attachment);
     }
@@ -112,15 +126,9 @@ pub(crate) fn recorded(
         mark();
     }
     let mut delegates = context.delegates(&record.call, variables, None);
-    let failures = Chain::new(&mut delegates, Some(attachment)).run_all(
-        Command::Del,
-        &turns,
-        start,
-        OnFailure::GoOn,
-    );
-    if failures.is_empty() {
-        context.records.remove(attachment);
-    } else if !is_marked {
+    let chain = Chain::new(&mut delegates, Some(attachment));
+    let failures = release(context, attachment, chain, &turns, start);
+    if !failures.is_empty() && !is_marked {
         mark();
     }
     failures

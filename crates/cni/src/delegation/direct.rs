@@ -41,38 +41,9 @@ pub(super) fn run(plugin: &dyn Plugin, invocation: &Invocation<'_>) -> Finished 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Command;
     use crate::delegation::answer::{Answer, interpret};
-    use crate::{About, Attachment, Call, Command, Error, IpamResult, Reply};
-
-    /// Prints this many bytes, and more.
-    struct Prints(usize);
-
-    impl Plugin for Prints {
-        fn about(&self) -> About {
-            About {
-                name: "prints",
-                version: "0",
-                summary: "",
-            }
-        }
-        fn add(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            let mut result = IpamResult::default();
-            result.set_other("x", &"x".repeat(self.0));
-            Ok(Reply::Result(result))
-        }
-        fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-        fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
-            Ok(Reply::Nothing)
-        }
-    }
+    use crate::example::Example;
 
     #[test]
     fn a_direct_call_may_print_as_much_as_a_process_and_no_more() {
@@ -85,7 +56,7 @@ mod tests {
             timeout: None,
             interrupt: None,
         };
-        let answer = |size| interpret(run(&Prints(size), &invocation));
+        let answer = |length| interpret(run(&Example { name: "a", length }, &invocation));
         assert!(matches!(answer(MOST_OUTPUT / 2), Answer::Result(_)));
         let Answer::Failed(failure) = answer(MOST_OUTPUT) else {
             panic!("it succeeded");

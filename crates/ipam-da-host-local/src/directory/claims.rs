@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use ipam::address_of_file;
 
-use crate::directory::plain_file;
 use crate::directory::whole_file::Nameless;
 
 const FOLDER: &str = "by-network";
@@ -62,7 +61,7 @@ impl Claims {
     /// Whether the network claims the address for the holder of the
     /// reservation with this content.
     pub(crate) fn holds(&self, network: &str, ip: IpAddr, reservation: &[u8]) -> bool {
-        plain_file::read(&self.file(network, ip)).is_ok_and(|claim| claim == reservation)
+        cni::read_file(&self.file(network, ip)).is_ok_and(|claim| claim == reservation)
     }
 
     /// Claims the address, before it is reserved. What is left of an earlier

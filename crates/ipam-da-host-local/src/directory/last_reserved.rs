@@ -8,11 +8,11 @@ use std::path::Path;
 use ipam::LAST_RESERVED_PREFIX;
 use rustix::fs::OFlags;
 
-use crate::directory::{plain_file, whole_file};
+use crate::directory::whole_file;
 
 /// Reads it, for the pool of this index.
 pub(crate) fn read(directory: &Path, pool: usize) -> Option<IpAddr> {
-    let text = String::from_utf8(plain_file::read(&directory.join(name(pool))).ok()?).ok()?;
+    let text = String::from_utf8(cni::read_file(&directory.join(name(pool))).ok()?).ok()?;
     let last = text.trim().parse().ok();
     if last.is_none() {
         tracing::debug!(pool, text, "the address given last is unreadable");
@@ -24,7 +24,7 @@ pub(crate) fn read(directory: &Path, pool: usize) -> Option<IpAddr> {
 /// is never half written then, and the directory stays as it is.
 pub(crate) fn overwrite(directory: &Path, pool: usize, ip: IpAddr) -> bool {
     let text = ip.to_string();
-    let file = plain_file::open_to_write(&directory.join(name(pool)), OFlags::empty());
+    let file = cni::open_to_write(&directory.join(name(pool)), OFlags::empty());
     file.is_ok_and(|(file, length)| {
         length == text.len() as u64 && file.write_all_at(text.as_bytes(), 0).is_ok()
     })

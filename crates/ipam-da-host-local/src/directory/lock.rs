@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
@@ -35,9 +34,7 @@ impl Lock {
             // Whoever removed the directory meanwhile has taken the file with
             // it, and another may hold the one that is there now.
             let metadata = file.metadata()?;
-            if !metadata.is_file() {
-                return Err(io::Error::other("it is no file"));
-            }
+            cni::must_be_file(&metadata)?;
             if metadata.nlink() > 0 {
                 return Ok(Self { _file: file });
             }
@@ -67,7 +64,7 @@ fn lock(file: &File, path: &Path, interrupt: Option<&dyn Interrupt>) -> io::Resu
 /// Waits in another thread, since a wait for a lock can't be one for something
 /// else, too.
 fn lock_unless(file: &File, interrupt: BorrowedFd<'_>) -> io::Result<()> {
-    let (ours, theirs) = UnixStream::pair()?;
+    let (ours, theirs) = io::pipe()?;
     let duplicate = file.try_clone()?;
     let waiting = thread::Builder::new().spawn(move || {
         let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
@@ -87,11 +84,12 @@ fn lock_unless(file: &File, interrupt: BorrowedFd<'_>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::PipeReader;
     use std::time::Duration;
 
-    struct Socket(UnixStream);
+    struct Pipe(PipeReader);
 
-    impl Interrupt for Socket {
+    impl Interrupt for Pipe {
         fn fd(&self) -> io::Result<BorrowedFd<'_>> {
             Ok(self.0.as_fd())
         }
@@ -100,9 +98,9 @@ mod tests {
     #[test]
     fn a_wait_for_the_lock_ends_with_the_lock_or_with_the_interrupt() {
         let folder = tempfile::tempdir().unwrap();
-        let (receiver, sender) = UnixStream::pair().unwrap();
-        let socket = Socket(receiver);
-        let interrupt = || Some(&socket as &dyn Interrupt);
+        let (receiver, sender) = io::pipe().unwrap();
+        let pipe = Pipe(receiver);
+        let interrupt = || Some(&pipe as &dyn Interrupt);
         let first = Lock::acquire(folder.path(), interrupt()).unwrap();
         thread::scope(|scope| {
             let second = scope.spawn(|| Lock::acquire(folder.path(), interrupt()));

@@ -6,7 +6,6 @@ mod index;
 mod last_reserved;
 mod lock;
 mod occupancy;
-mod plain_file;
 mod reclaim;
 mod stamp;
 mod view;
@@ -155,7 +154,7 @@ impl Directory {
     /// Whose the address is, by its file as it is now; `None` if nobody's.
     pub(crate) fn holder(&self, ip: IpAddr) -> Result<Option<Holder>, Error> {
         let path = self.file(ip);
-        match plain_file::read(&path) {
+        match cni::read_file(&path) {
             Ok(content) => Ok(Some(Holder::parse(&content))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io(path.display(), error)),
@@ -240,7 +239,7 @@ impl Directory {
         if self.own && self.others.is_empty() {
             return true;
         }
-        let Ok(content) = plain_file::read(&self.file(ip)) else {
+        let Ok(content) = cni::read_file(&self.file(ip)) else {
             return self.own;
         };
         if !self.own && self.claims.holds(self.network.as_str(), ip, &content) {
@@ -256,7 +255,7 @@ impl Directory {
         self.changing(|it| {
             let ours = it.network.as_str();
             for ip in it.claims.of(ours) {
-                let reservation = plain_file::read(&it.file(ip));
+                let reservation = cni::read_file(&it.file(ip));
                 if !reservation.is_ok_and(|content| it.claims.holds(ours, ip, &content)) {
                     it.drop_claim(ours, ip)?;
                 }

@@ -5,10 +5,13 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, OFlags, linkat, open};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use rustix::io::Errno;
 
-use crate::directory::plain_file::{MODE, open_to_write};
+use cni::open_to_write;
+
+/// As the newest host-local creates its files.
+const MODE: Mode = Mode::from_raw_mode(0o600);
 
 /// The name of a file that is not yet what it will be. There is one of it at
 /// most, since only one process at a time writes to the directory.
@@ -77,14 +80,7 @@ impl Drop for Nameless {
 
 /// Gives the file `name` in `directory` this content, whether it is there or not.
 pub(crate) fn replace(directory: &Path, name: &str, content: &[u8]) -> io::Result<()> {
-    let unfinished = directory.join(UNFINISHED);
-    open_to_write(&unfinished, OFlags::CREATE | OFlags::TRUNC)?
-        .0
-        .write_all(content)
-        .and_then(|()| fs::rename(&unfinished, directory.join(name)))
-        .inspect_err(|_| {
-            let _ = fs::remove_file(&unfinished);
-        })
+    cni::replace_file_through(&directory.join(UNFINISHED), &directory.join(name), content)
 }
 
 #[cfg(test)]
