@@ -10,7 +10,7 @@ use std::{env, iter};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::log::{self, OneLine};
+use crate::log::{self, OneLine, Who};
 use crate::{
     About, AttachmentCommand, Call, Command, Environment, Error, Interrupt, NetworkConfig, Plugin,
     Reply, Request, SpecVersion, TRACEPARENT, TraceContext, code,
@@ -107,14 +107,14 @@ pub(crate) fn respond_until(
     interrupt: Option<&dyn Interrupt>,
 ) -> Response {
     let trace = TraceContext::of_call(environment);
-    log::trace_span(&trace).in_scope(|| {
+    Who::process(&trace).during(|| {
         tracing::debug!(version = plugin.about().version, "starting");
         match caught(|| question(environment, stdin)) {
             Err(error) => Response::failure(&error, SpecVersion::LATEST),
             Ok(Question::Version(stdin)) => Response::success(supported_versions(&stdin)),
             Ok(Question::Call(request, config)) => {
                 let version = config.version();
-                log::call_span(&request, config.name()).in_scope(|| {
+                Who::call(&request, config.name()).during(|| {
                     tracing::debug!(input = %OneLine(config.as_bytes()), "called");
                     let mut call = Call::new(config, trace.clone(), environment);
                     call.interrupt = interrupt;

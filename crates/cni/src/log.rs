@@ -13,35 +13,9 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use tracing::Span;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::{NetworkName, Request, TraceContext};
-
-// Spans are of the highest level, so that warnings have them in both flavours.
-
-/// What all lines of a process carry.
-pub(crate) fn trace_span(trace: &TraceContext) -> Span {
-    // Nobody's child: a plugin that is called directly isn't in its caller's call.
-    tracing::error_span!(
-        parent: None,
-        "cni",
-        trace = %trace.trace_id(),
-        pid = std::process::id()
-    )
-}
-
-/// What all lines of a call carry.
-pub(crate) fn call_span(request: &Request, network: &NetworkName) -> Span {
-    let attachment = request.attachment();
-    tracing::error_span!(
-        "call",
-        command = %request.command(),
-        %network,
-        container = attachment.map(|it| tracing::field::display(&it.container_id)),
-        ifname = attachment.map(|it| tracing::field::display(&it.ifname)),
-    )
-}
+pub(crate) use who::Who;
 
 #[cfg(not(feature = "verbose"))]
 use normal as flavour;
@@ -94,27 +68,10 @@ impl<'a> MakeWriter<'a> for Stderr {
 }
 
 #[cfg(not(feature = "verbose"))]
-mod normal {
-    //! Warnings and errors to stderr.
-
-    use super::Stderr;
-
-    pub(crate) fn init(_plugin: &str) {
-        let _ = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_target(false)
-            .with_max_level(tracing::Level::WARN)
-            .with_writer(Stderr)
-            .try_init();
-    }
-
-    pub(super) fn with_log_of<T>(_plugin: &str, call: impl FnOnce() -> T) -> T {
-        call()
-    }
-}
-
+mod normal;
 #[cfg(feature = "verbose")]
 mod verbose;
+mod who;
 
 /// Displays bytes as text in one line, so that a log's lines stay lines.
 pub(crate) struct OneLine<'a>(pub(crate) &'a [u8]);

@@ -12,6 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use super::Stderr;
+use super::who::Lines;
 
 /// Overrides the folder that the logs are in.
 const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
@@ -19,7 +20,7 @@ const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
 pub(crate) fn init(plugin: &str) {
     let lines = tracing_subscriber::fmt()
         .with_ansi(false)
-        .with_target(false);
+        .event_format(Lines);
     let stderr = Stderr.with_max_level(Level::WARN);
     match open(plugin) {
         Ok(file) => {
