@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::folders::{folder_in, in_memory};
+use crate::bench::folders::{folder_in, in_memory, install};
 use crate::bench::process::Plugin;
 use crate::bench::samples::Samples;
 use crate::build::Flavour;
@@ -187,6 +187,9 @@ pub(crate) fn run(peer: &Path) -> Result<()> {
         .build_static(&[ALLOCATOR])?
         .separate
         .join(ALLOCATOR);
+    let installed = folder_in(&Flavour::Normal.target_dir())?;
+    let ours = install(&ours, &installed.path().join("ours"))?;
+    let theirs = install(peer, &installed.path().join("peer"))?;
     println!("Making reservations …");
     let mut levels = FILLS
         .iter()
@@ -194,7 +197,7 @@ pub(crate) fn run(peer: &Path) -> Result<()> {
             Ok(Level {
                 fill: *fill,
                 ours: Side::new(&ours, *fill, true)?,
-                theirs: Side::new(peer, *fill, false)?,
+                theirs: Side::new(&theirs, *fill, false)?,
             })
         })
         .collect::<Result<Vec<_>>>()?;

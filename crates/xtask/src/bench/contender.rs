@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 use harness::PLUGINS;
 
+use crate::bench::folders::install;
 use crate::build::{BOTH_FORMS, Flavour};
 use crate::cargo;
 
@@ -59,24 +60,20 @@ impl Contender {
     }
 }
 
-/// All of them, built, and installed in this folder: ours are copied, as an
-/// installation does it. What the linker has left behind is in the system's memory page
-/// by page, and is slower to start until it has been read anew.
+/// All of them, built, and installed in this folder.
 pub(crate) fn all(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     let built = Flavour::Normal.build_static(&BOTH_FORMS)?;
+    let empty = empty_program(&folder.join("build"))?;
     let [one_file, separate] = ["one-file", "separate"].map(|form| folder.join(form));
-    for form in [&one_file, &separate] {
-        fs::create_dir_all(form)?;
-    }
     for name in PLUGINS {
-        fs::copy(built.separate.join(name), separate.join(name))?;
+        install(&built.separate.join(name), &separate)?;
     }
-    fs::copy(built.one_file.join(PLUGINS[0]), one_file.join(PLUGINS[0]))?;
+    let orchestrator = install(&built.one_file.join(PLUGINS[0]), &one_file)?;
     for name in &PLUGINS[1..] {
-        fs::hard_link(one_file.join(PLUGINS[0]), one_file.join(name))?;
+        fs::hard_link(&orchestrator, one_file.join(name))?;
     }
-    let empty = folder.join("empty");
-    fs::copy(empty_program(&folder.join("build"))?, &empty)?;
+    let empty = install(&empty, folder)?;
+    let installed_peer = install(peer, &folder.join("peer"))?;
     let peer_name = peer.file_name().unwrap_or_default().to_string_lossy();
     let contender = |name: &str, kind, executable: PathBuf| Contender {
         name: name.to_owned(),
@@ -84,17 +81,13 @@ pub(crate) fn all(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
         executable,
     };
     Ok(vec![
-        contender(
-            "our chain, one file",
-            Kind::OneFile,
-            one_file.join(PLUGINS[0]),
-        ),
+        contender("our chain, one file", Kind::OneFile, orchestrator),
         contender(
             "our chain, separate",
             Kind::Separate,
             separate.join(PLUGINS[0]),
         ),
-        contender(&peer_name, Kind::Peer, peer.to_owned()),
+        contender(&peer_name, Kind::Peer, installed_peer),
         contender("3 empty programs", Kind::Minimum, empty),
     ])
 }
