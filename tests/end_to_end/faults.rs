@@ -2,15 +2,16 @@
 //! another holds: a call succeeds, or says a CNI error that names the path, and
 //! leaves nothing behind.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use harness::{Call, Flavour, Node, Sandbox, needs};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
+
+use crate::waiting::{held_lock, wait_for};
 
 /// A call of the allocator with its data in this folder.
 fn call(sandbox: &Sandbox, command: &str, container: &str, data_dir: &Path) -> Call {
@@ -207,20 +208,18 @@ fn a_lock_that_another_holds_for_long() {
     let sandbox = Sandbox::new(Flavour::Verbose);
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
-    fs::create_dir_all(&directory).unwrap();
-    let lock = File::create(directory.join("lock")).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let lock = held_lock(&sandbox, "testnet");
     let log =
         || fs::read_to_string(sandbox.log_dir().join("ipam-da-host-local.log")).unwrap_or_default();
 
     thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&sandbox, "ADD", "patient", &data).run());
-        while !log().contains("waiting for another process") {
+        wait_for(|| {
             assert!(!waiting.is_finished(), "it didn't wait");
-            thread::sleep(Duration::from_millis(5));
-        }
+            log().contains("waiting for another process")
+        });
         assert!(sandbox.reserved("testnet").is_empty());
-        flock(&lock, FlockOperation::Unlock).unwrap();
+        drop(lock);
         assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2", "fd00:1::2"]);
     });
     // The log says who has waited, where, and for how long.
@@ -245,23 +244,23 @@ fn a_lock_whose_directory_is_removed_meanwhile() {
     let sandbox = Sandbox::new(Flavour::Verbose);
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
-    fs::create_dir_all(&directory).unwrap();
-    let lock = File::create(directory.join("lock")).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let lock = held_lock(&sandbox, "testnet");
     let log: PathBuf = sandbox.log_dir().join("ipam-da-host-local.log");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&sandbox, "ADD", "c1", &data).run());
-        while !fs::read_to_string(&log).is_ok_and(|log| log.contains("waiting for another process"))
-        {
-            thread::sleep(Duration::from_millis(5));
-        }
+        let waits = |log: String| log.contains("waiting for another process");
+        wait_for(|| fs::read_to_string(&log).is_ok_and(waits));
         // An administrator starts afresh.
         fs::remove_dir_all(&directory).unwrap();
         fs::create_dir(&directory).unwrap();
-        flock(&lock, FlockOperation::Unlock).unwrap();
+        drop(lock);
         assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2", "fd00:1::2"]);
     });
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2", "fd00:1::2"]);
+}
+
+fn make_pipe(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 #[test]
@@ -269,9 +268,7 @@ fn a_lock_that_is_a_pipe_is_refused_at_once() {
     let sandbox = Sandbox::default();
     let data = sandbox.data_dir();
     fs::create_dir_all(data.join("testnet")).unwrap();
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    let pipe = data.join("testnet/lock");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    make_pipe(&data.join("testnet/lock"));
     let error = call(&sandbox, "ADD", "c1", &data).run().error();
     assert_eq!(error["code"], 5, "{error}");
     let msg = error["msg"].as_str().unwrap();
@@ -287,9 +284,7 @@ fn pipes_and_links_that_are_named_like_reservations() {
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
     fs::create_dir_all(&directory).unwrap();
-    let mode = rustix::fs::Mode::from_raw_mode(0o600);
-    let pipe = directory.join("10.1.0.2");
-    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    make_pipe(&directory.join("10.1.0.2"));
     std::os::unix::fs::symlink("/nowhere", directory.join("10.1.0.3")).unwrap();
     let output = call(&sandbox, "ADD", "c1", &data).run();
     assert_eq!(output.ips(), ["10.1.0.4", "fd00:1::2"]);

@@ -1,12 +1,12 @@
 //! Delegates that hang, signals that end a call, callers that have gone.
 
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use harness::{Running, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::waiting::wait_for;
 
 /// Waits, with a child that waits, too; on SIGTERM, it doesn't end.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
@@ -25,17 +25,6 @@ fn config(sandbox: &Sandbox, last: &str, more: &Value) -> Value {
         &["ipam-ds-ranges", "ipam-da-host-local", last],
         &ipam,
     )
-}
-
-fn wait_for(what: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !what() {
-        assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "it doesn't come"
-        );
-        sleep(Duration::from_millis(5));
-    }
 }
 
 #[track_caller]

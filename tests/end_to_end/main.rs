@@ -29,4 +29,5 @@ mod selector;
 mod traces;
 mod traffic;
 mod under_fire;
+mod waiting;
 mod with_host_local;

@@ -11,6 +11,8 @@ use harness::{Sandbox, repository};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Map, Value, json};
 
+use crate::waiting::wait_for;
+
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
 /// A sandbox with delegates that fail in every way.
@@ -223,9 +225,7 @@ fn messages() -> Map<String, Value> {
         .call("ipam-delegated", "ADD", &config)
         .container("r")
         .start();
-    while sandbox.reserved("testnet").is_empty() {
-        sleep(Duration::from_millis(5));
-    }
+    wait_for(|| !sandbox.reserved("testnet").is_empty());
     sleep(Duration::from_millis(50));
     let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use harness::{Call, Flavour, Form, Output, PLUGINS, Sandbox, example, needs};
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::waiting::{held_lock, wait_for};
 
 const STRACE: &str = "/usr/bin/strace";
 
@@ -224,21 +225,10 @@ fn a_panic_is_the_delegates_failure_and_is_undone() {
     assert_eq!(sandbox.records("testnet"), [""; 0]);
 }
 
-/// The lock on the directory of reservations, held by somebody else.
-fn held_lock(sandbox: &Sandbox) -> fs::File {
-    let folder = sandbox.data_dir().join("testnet");
-    fs::create_dir_all(&folder).unwrap();
-    let lock = fs::File::create(folder.join("lock")).unwrap();
-    flock(&lock, FlockOperation::LockExclusive).unwrap();
-    lock
-}
-
 /// Waits until the record of c1 says this.
 fn wait_for_record(sandbox: &Sandbox, text: &str) {
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-    while !fs::read_to_string(&record).is_ok_and(|json| json.contains(text)) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for(|| fs::read_to_string(&record).is_ok_and(|json| json.contains(text)));
 }
 
 #[test]
@@ -251,7 +241,7 @@ fn what_an_executed_selector_found_is_recorded_before_the_allocator_runs() {
         );
         let chain = ["finds-once", "ipam-da-host-local"];
         let config = sandbox.config("1.1.0", &chain, &json!({}));
-        let lock = held_lock(&sandbox);
+        let lock = held_lock(&sandbox, "testnet");
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         wait_for_record(&sandbox, "10.1.0.0/24");
         running.kill();
@@ -268,7 +258,7 @@ fn a_call_that_nobody_waits_for_any_more_is_ended_by_the_next() {
     for form in [Form::OneFile, Form::Separate] {
         let sandbox = Sandbox::in_form(Flavour::Normal, form);
         let config = config(&sandbox, &json!({}));
-        let lock = held_lock(&sandbox);
+        let lock = held_lock(&sandbox, "testnet");
         let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
         running.stop_listening();
         wait_for_record(&sandbox, "adding");
@@ -296,12 +286,9 @@ fn sigterm_ends_the_wait_for_a_lock() {
             .container("first")
             .run()
             .result();
-        let lock = fs::File::open(sandbox.data_dir().join("testnet/lock")).unwrap();
-        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let lock = held_lock(&sandbox, "testnet");
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-        while !sandbox.state_dir().join("testnet/c1:eth0.json").exists() {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for_record(&sandbox, "adding");
         std::thread::sleep(Duration::from_millis(200));
         let pid = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
