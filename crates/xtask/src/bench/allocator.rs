@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::bench::folders::{folder_in, in_memory, install};
+use crate::bench::contender::install;
+use crate::bench::folders::{folder_in, in_memory};
 use crate::bench::process::Plugin;
 use crate::bench::samples::Samples;
 use crate::build::Flavour;
