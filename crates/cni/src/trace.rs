@@ -62,23 +62,16 @@ impl TraceContext {
 
     /// A new one, which nobody has sampled.
     fn new() -> Self {
-        let mut random = [0; 24];
+        let mut random = [[0; 8]; 3];
         // Without random numbers, what is left is told apart by time.
-        if getrandom(&mut random[..], GetRandomFlags::empty()) != Ok(24) {
+        if getrandom(random.as_flattened_mut(), GetRandomFlags::empty()) != Ok(24) {
             let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-            random[..16].copy_from_slice(&now.as_nanos().to_be_bytes());
+            random.as_flattened_mut()[..16].copy_from_slice(&now.as_nanos().to_be_bytes());
         }
+        let [first, second, parent] = random.map(u64::from_be_bytes);
         // Neither part may be all zeros.
-        random[0] |= 1;
-        random[16] |= 1;
-        let (trace, parent) = random.split_at(16);
-        let mut text = String::with_capacity(55);
-        text.push_str("00-");
-        push_hex(&mut text, trace);
-        text.push('-');
-        push_hex(&mut text, parent);
-        text.push_str("-00");
-        Self(text)
+        let (first, parent) = (first | 1, parent | 1);
+        Self(format!("00-{first:016x}{second:016x}-{parent:016x}-00"))
     }
 
     /// The part that all of a request's calls share: 32 digits.
@@ -89,15 +82,6 @@ impl TraceContext {
     /// The value of `TRACEPARENT`.
     pub fn to_variable(&self) -> OsString {
         self.0.clone().into()
-    }
-}
-
-fn push_hex(text: &mut String, bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(DIGITS[usize::from(digit)].into());
-        }
     }
 }
 

@@ -63,9 +63,8 @@ impl<'a, D: Delegates> Chain<'a, D> {
 
     /// ADD: each delegate gets the result of the one before it, or, if `merged`,
     /// of all before it; the last one's is the answer. `note` is told each result
-    /// as it is handed on, by which delegate, and to which, if there is one more. If one
-    /// fails, all up to and including it are run with
-    /// DEL.
+    /// as it is handed on, by which delegate, and to which, if there is one more. If
+    /// one fails, all up to and including it are run with DEL.
     pub(crate) fn add(
         &mut self,
         config: &NetworkConfig,

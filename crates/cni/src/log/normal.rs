@@ -7,7 +7,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 
 use super::Stderr;
-use super::who::Lines;
+use super::who::lines;
 
 pub(crate) fn init(_plugin: &str) {
     let _ = tracing::subscriber::set_global_default(WhenNeeded::default());
@@ -23,19 +23,12 @@ pub(super) fn with_log_of<T>(_plugin: &str, call: impl FnOnce() -> T) -> T {
 struct WhenNeeded(OnceLock<Dispatch>);
 
 impl WhenNeeded {
-    fn lines(&self) -> &Dispatch {
-        self.0.get_or_init(|| {
-            tracing_subscriber::fmt()
-                .with_ansi(false)
-                .event_format(Lines)
-                .with_max_level(Level::WARN)
-                .with_writer(Stderr)
-                .into()
-        })
+    fn made(&self) -> &Dispatch {
+        self.0.get_or_init(|| lines().with_writer(Stderr).into())
     }
 }
 
-/// No plugin has spans: what a call's lines carry, [`Lines`] knows.
+/// No plugin has spans: what a call's lines carry, [`lines`] know.
 impl Subscriber for WhenNeeded {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() <= Level::WARN
@@ -46,7 +39,7 @@ impl Subscriber for WhenNeeded {
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.lines().event(event);
+        self.made().event(event);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

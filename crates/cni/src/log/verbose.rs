@@ -12,15 +12,13 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use super::Stderr;
-use super::who::Lines;
+use super::who::lines;
 
 /// Overrides the folder that the logs are in.
 const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
 
 pub(crate) fn init(plugin: &str) {
-    let lines = tracing_subscriber::fmt()
-        .with_ansi(false)
-        .event_format(Lines);
+    let lines = lines();
     let stderr = Stderr.with_max_level(Level::WARN);
     match open(plugin) {
         Ok(file) => {

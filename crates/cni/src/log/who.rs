@@ -8,9 +8,9 @@ use std::fmt;
 use std::fmt::Write as _;
 
 use tracing::{Event, Subscriber};
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, SubscriberBuilder};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::{NetworkName, Request, TraceContext};
@@ -51,6 +51,13 @@ impl Who {
         WHO.set(before);
         answer
     }
+}
+
+/// The library's subscriber of such lines, without the level and the writer.
+pub(super) fn lines() -> SubscriberBuilder<DefaultFields, Lines> {
+    tracing_subscriber::fmt()
+        .with_ansi(false)
+        .event_format(Lines)
 }
 
 /// A line: time, level, whose it is, and what there is to say.
@@ -101,12 +108,8 @@ mod tests {
     /// What `it` logs, without the times.
     fn lines_of(it: impl FnOnce()) -> Vec<String> {
         let mut lines = Arc::new(tempfile::tempfile().unwrap());
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .event_format(Lines)
-            .with_writer(Arc::clone(&lines))
-            .finish();
-        tracing::subscriber::with_default(subscriber, it);
+        let subscriber = super::lines().with_writer(Arc::clone(&lines));
+        tracing::subscriber::with_default(subscriber.finish(), it);
         lines.rewind().unwrap();
         let lines = io::read_to_string(lines).unwrap();
         let without_time = |line: &str| {
