@@ -21,13 +21,16 @@ impl Target {
     /// host's own library, linked in.
     pub(crate) fn of_releases() -> Result<Self> {
         let host = rustc(&["--print", "host-tuple"])?;
+        Self::on(host, |target| {
+            let library = rustc(&["--print", "target-libdir", "--target", target])?;
+            Ok(Path::new(&library).is_dir())
+        })
+    }
+
+    /// The same on this host, with a toolchain that has these targets.
+    fn on(host: String, has: impl Fn(&str) -> Result<bool>) -> Result<Self> {
         let musl = host.replace("-gnu", "-musl");
-        let library = rustc(&["--print", "target-libdir", "--target", &musl])?;
-        let triple = if Path::new(&library).is_dir() {
-            musl
-        } else {
-            host
-        };
+        let triple = if has(&musl)? { musl } else { host };
         Ok(Self { triple })
     }
 
@@ -98,4 +101,21 @@ pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
             .args(arguments)
             .current_dir(repository()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_for_musl_where_the_toolchain_has_it() {
+        let on = |host: &str, has: &str| {
+            let target = Target::on(host.to_owned(), |target| Ok(target == has)).unwrap();
+            (target.is_musl(), target.triple)
+        };
+        let [gnu, musl] = ["gnu", "musl"].map(|it| format!("aarch64-unknown-linux-{it}"));
+        assert_eq!(on(&gnu, &musl), (true, musl.clone()));
+        assert_eq!(on(&gnu, &gnu), (false, gnu.clone()));
+        assert_eq!(on(&musl, &musl), (true, musl.clone()));
+    }
 }
