@@ -1,0 +1,287 @@
+//! Folders and files of our own state: records, indexes, markers.
+//!
+//! Every such file is made here. Its mode doesn't depend on the umask, no symbolic link
+//! is followed, and the folder must belong to root or to the process's user, with no
+//! write permission for anybody else. Files are opened relative to the folder that was
+//! checked, so that the folder can't be exchanged in between.
+
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Mode of a folder: its owner alone.
+const FOLDER_MODE: u32 = 0o700;
+
+/// Mode of a file: its owner alone.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+
+/// Write permission of the group and of all others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// An open folder that only root and the process's user can write to.
+#[derive(Debug)]
+pub struct StateFolder {
+    path: PathBuf,
+    folder: File,
+}
+
+impl StateFolder {
+    /// Opens a folder. It and its missing parents are made with mode 0700.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and `PermissionDenied` for a folder of another user, or one that
+    /// others may write to.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        match Self::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                DirBuilder::new()
+                    .recursive(true)
+                    .mode(FOLDER_MODE)
+                    .create(path)?;
+                Self::open(path)
+            }
+            other => other,
+        }
+    }
+
+    /// Opens a folder that exists.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if it is missing; else as [`Self::create`].
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = File::from(openat(CWD, path, flags, Mode::empty())?);
+        must_be_ours(&folder.metadata()?)?;
+        Ok(Self {
+            path: path.to_owned(),
+            folder,
+        })
+    }
+
+    /// The path of a file in the folder, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Opens a file that exists, with these access flags.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and `PermissionDenied` for a link, for what isn't a regular file,
+    /// for a file of another user, and for one that others may write to.
+    pub fn open_file(&self, name: &str, access: OFlags) -> io::Result<File> {
+        // With NONBLOCK, which means nothing to a file, opening a pipe doesn't wait.
+        let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = match openat(&self.folder, name, flags, FILE_MODE) {
+            Err(Errno::LOOP) => return Err(refused("it is a symbolic link")),
+            other => File::from(other?),
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(refused("it is not a regular file"));
+        }
+        must_be_ours(&metadata)?;
+        Ok(file)
+    }
+
+    /// Opens a file, with these access flags; made with mode 0600 where it is missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_file`].
+    pub fn create_file(&self, name: &str, access: OFlags) -> io::Result<File> {
+        self.open_file(name, access | OFlags::CREATE)
+    }
+
+    /// Reads a whole file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_file`].
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let mut content = Vec::new();
+        self.open_file(name, OFlags::RDONLY)?
+            .read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    /// Gives a file this content in one step, whether it exists or not. A reader finds
+    /// the old content or the new, whole.
+    ///
+    /// A process that is killed meanwhile leaves `<name>.tmp`, which the next call
+    /// replaces. Two callers must not replace one file at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_file`]; the old file then stays.
+    pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let unfinished = format!("{name}.tmp");
+        // A file that is there, whatever it is, was not made by this call.
+        self.remove(&unfinished)?;
+        let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        self.open_file(&unfinished, create)?
+            .write_all(content)
+            .and_then(|()| self.put_in_place(&unfinished, name))
+            .inspect_err(|_| {
+                let _ = self.remove(&unfinished);
+            })
+    }
+
+    /// Removes a file. A missing one is no error.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Renames `new` to `name`.
+    ///
+    /// Not by a plain rename onto an existing file: ext4 then starts to write the data
+    /// to the disk at once (mount(8), `auto_da_alloc`), which costs more than the rest
+    /// of a call. The two files exchange their names, and the old one is removed.
+    fn put_in_place(&self, new: &str, name: &str) -> io::Result<()> {
+        let folder = &self.folder;
+        match renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE) {
+            Ok(()) => self.remove(new).or_else(|error| {
+                // It was a folder, and stays.
+                renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE)?;
+                Err(error)
+            }),
+            // There is no old file, or the file system can't exchange.
+            Err(_) => Ok(renameat(folder, new, folder, name)?),
+        }
+    }
+}
+
+fn must_be_ours(metadata: &Metadata) -> io::Result<()> {
+    let (owner, user) = (metadata.uid(), geteuid().as_raw());
+    if owner != 0 && owner != user {
+        return Err(refused(&format!(
+            "it belongs to user {owner}, not to user {user} or root"
+        )));
+    }
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        let mode = metadata.mode() & 0o7777;
+        return Err(refused(&format!(
+            "others may write to it (its mode is {mode:04o})"
+        )));
+    }
+    Ok(())
+}
+
+fn refused(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    fn mode(path: &Path) -> u32 {
+        fs::symlink_metadata(path).unwrap().mode() & 0o777
+    }
+
+    fn kind<T>(result: io::Result<T>) -> io::ErrorKind {
+        result.map(|_| ()).unwrap_err().kind()
+    }
+
+    #[test]
+    fn folders_and_files_are_their_owners_alone_whatever_the_umask() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a/b");
+        let before = rustix::process::umask(Mode::empty());
+        let folder = StateFolder::create(&path).unwrap();
+        folder.create_file("made", OFlags::WRONLY).unwrap();
+        folder.replace("replaced", b"x").unwrap();
+        rustix::process::umask(before);
+        assert_eq!(mode(&root.path().join("a")), 0o700);
+        assert_eq!(mode(&path), 0o700);
+        assert_eq!(mode(&path.join("made")), 0o600);
+        assert_eq!(mode(&path.join("replaced")), 0o600);
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        for mode in [0o777, 0o1777, 0o720] {
+            fs::set_permissions(root.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(
+                kind(StateFolder::create(root.path())),
+                io::ErrorKind::PermissionDenied,
+                "{mode:o}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_another_user_owns_is_refused() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let folder = StateFolder::create(root.path()).unwrap();
+        folder.replace("file", b"x").unwrap();
+        chown(root.path().join("file"), Some(65534), None).unwrap();
+        assert_eq!(kind(folder.read("file")), io::ErrorKind::PermissionDenied);
+        chown(root.path(), Some(65534), None).unwrap();
+        let error = StateFolder::open(root.path()).unwrap_err();
+        assert!(error.to_string().contains("65534"), "{error}");
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_pipe_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = StateFolder::create(&root.path().join("state")).unwrap();
+        let victim = root.path().join("victim");
+        fs::write(&victim, "precious").unwrap();
+        symlink(&victim, folder.path_of("link")).unwrap();
+        symlink(&victim, folder.path_of("file.tmp")).unwrap();
+        let pipe = folder.path_of("pipe");
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(CWD, &pipe, fifo, FILE_MODE, 0).unwrap();
+        for name in ["link", "pipe"] {
+            assert_eq!(
+                kind(folder.read(name)),
+                io::ErrorKind::PermissionDenied,
+                "{name}"
+            );
+            assert!(folder.create_file(name, OFlags::WRONLY).is_err(), "{name}");
+        }
+        folder.replace("file", b"new").unwrap();
+        folder.replace("link", b"new").unwrap();
+        assert_eq!(folder.read("file").unwrap(), b"new");
+        assert_eq!(folder.read("link").unwrap(), b"new");
+        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_file_is_replaced_by_a_whole_one_or_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = StateFolder::create(root.path()).unwrap();
+        folder.replace("a", b"first, and longer").unwrap();
+        folder.replace("a", b"second").unwrap();
+        assert_eq!(folder.read("a").unwrap(), b"second");
+        fs::create_dir(folder.path_of("b")).unwrap();
+        assert!(folder.replace("b", b"x").is_err());
+        assert!(folder.path_of("b").is_dir());
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+        folder.remove("a").unwrap();
+        folder.remove("a").unwrap();
+    }
+}
