@@ -1,4 +1,4 @@
-//! What an IPAM plugin answers to ADD: addresses, routes, DNS.
+//! The success result of an IPAM plugin: addresses, routes, DNS.
 
 use std::net::IpAddr;
 
@@ -54,7 +54,7 @@ impl Default for IpamResult {
 }
 
 impl IpamResult {
-    /// Reads a result of which `path` is the name in messages (`prevResult`).
+    /// Reads a result; `path` is its name in messages (`prevResult`).
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl IpamResult {
     }
 }
 
-/// One entry of a result's `ips`: an address on its subnet, and what else the
-/// entry carried.
+/// One entry of a result's `ips`: an address on its subnet, and the entry's other
+/// keys.
 #[derive(Clone, Debug)]
 pub struct IpConfig {
     ip: IpAddr,
@@ -167,7 +167,7 @@ pub struct Dns {
     pub search: Vec<String>,
     /// Options for the resolver.
     pub options: Vec<String>,
-    /// It as it came, for the keys not named here.
+    /// The object as it came, for the keys not named here.
     object: Object,
 }
 

@@ -6,11 +6,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
 use super::Failure;
 use crate::{Environment, Error};
 
 /// The name of a plugin's executable: not a path.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
 pub struct DelegateName(String);
 
 impl DelegateName {
@@ -39,6 +43,14 @@ impl FromStr for DelegateName {
 impl fmt::Display for DelegateName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for DelegateName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|why| D::Error::custom(format_args!("{text:?}: {why}")))
     }
 }
 
