@@ -1,4 +1,4 @@
-//! Results: what delegates print, and what comes as `prevResult`.
+//! Fuzzes results: a delegate's stdout, and `prevResult`.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::seeds;
 
-/// A result, and which version it is written in.
+/// A result, and the version that it is written in.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     result: Document,

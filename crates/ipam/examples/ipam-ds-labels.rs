@@ -1,5 +1,5 @@
-//! A selector: the label `pool` of the container, as the runtime passes it in
-//! `args.cni.labels`, says which of `ipam.pools` its address comes from.
+//! A selector: the container's label `pool`, which the runtime passes in
+//! `args.cni.labels`, names the entry of `ipam.pools` that its address comes from.
 
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ struct Label {
     value: String,
 }
 
-/// Puts the selected pool into what an earlier delegate has found.
+/// Appends the selected pool to the pools of earlier selectors.
 fn select(call: &Call<'_>) -> Result<Reply, Error> {
     let args: Object = call.config.read("args")?.unwrap_or_default();
     let cni: Object = args.read("args", "cni")?.unwrap_or_default();
@@ -35,9 +35,7 @@ fn select(call: &Call<'_>) -> Result<Reply, Error> {
         .ok_or_else(|| Error::config(format!("ipam.pools: there is no {name:?}")))?;
     pool.set("name", &name);
 
-    let mut result = call.config.prev_result()?.unwrap_or_default();
-    result.set_other("pools", &[pool]);
-    Ok(Reply::Result(result))
+    ipam::append_pools(&call.config, [pool]).map(Reply::Result)
 }
 
 impl Plugin for IpamDsLabels {
@@ -45,7 +43,7 @@ impl Plugin for IpamDsLabels {
         About {
             name: "ipam-ds-labels",
             version: "1.0.0",
-            summary: "selects the pool that the container's label says",
+            summary: "selects the pool that the container's label names",
         }
     }
 
@@ -53,8 +51,8 @@ impl Plugin for IpamDsLabels {
         select(call)
     }
 
-    // Runtimes need not say the labels again. The allocator finds what it has to
-    // release without us.
+    // Runtimes need not pass the labels again. The allocator finds what it has to
+    // release without the pools.
     fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
         Ok(Reply::Nothing)
     }
