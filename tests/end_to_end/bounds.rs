@@ -1,0 +1,163 @@
+//! Calls end, whatever a delegate or a caller does.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use harness::{Sandbox, skip};
+use serde_json::{Value, json};
+
+use crate::waiting::wait_for;
+
+fn config(sandbox: &Sandbox, delegates: &[&str], timeout: &Value) -> Value {
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": timeout});
+    sandbox.config("1.0.0", delegates, &ipam)
+}
+
+#[test]
+fn a_limit_that_no_clock_can_hold_is_refused_before_anything_runs() {
+    for timeout in [json!(1e19), json!("500000000000y"), json!("25h")] {
+        let sandbox = Sandbox::default();
+        let config = config(
+            &sandbox,
+            &["ipam-ds-ranges", "ipam-da-host-local"],
+            &timeout,
+        );
+        let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+        assert_eq!(error["code"], 7);
+        let msg = error["msg"].as_str().unwrap();
+        assert!(
+            msg.contains("ipam.delegateTimeout") && msg.contains("a day"),
+            "{msg}"
+        );
+        assert!(sandbox.reserved("testnet").is_empty());
+    }
+}
+
+#[test]
+fn a_caller_that_does_not_read_stderr_holds_nothing_up() {
+    let sandbox = Sandbox::default().with_script(
+        "talks",
+        "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo '{\"ips\":[]}'",
+    );
+    let config = config(&sandbox, &["talks"], &Value::Null);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    // Nobody reads the pipe before the process has ended.
+    let stat = PathBuf::from(format!("/proc/{}/stat", running.id()));
+    wait_for(|| fs::read_to_string(&stat).is_ok_and(|it| it.contains(") Z ")));
+    running.output().result();
+}
+
+/// A cgroup of the test's own whose processes are frozen.
+struct FrozenCgroup(PathBuf);
+
+impl FrozenCgroup {
+    /// `None` where cgroups can't be made.
+    fn new() -> Option<Self> {
+        let name = format!("ipam-delegated-test-{}", std::process::id());
+        let roots = [
+            "/sys/fs/cgroup/freezer",
+            "/sys/fs/cgroup",
+            "/sys/fs/cgroup/unified",
+        ];
+        roots.into_iter().find_map(|root| {
+            let it = Self(PathBuf::from(root).join(&name));
+            fs::create_dir(&it.0).ok()?;
+            let has = |file: &str| it.0.join(file).exists();
+            (has("cgroup.procs") && (has("freezer.state") || has("cgroup.freeze"))).then_some(it)
+        })
+    }
+
+    fn set_frozen(&self, is_frozen: bool) {
+        let (v1, v2) = (self.0.join("freezer.state"), self.0.join("cgroup.freeze"));
+        let done = if v1.exists() {
+            fs::write(v1, if is_frozen { "FROZEN" } else { "THAWED" })
+        } else {
+            fs::write(v2, if is_frozen { "1" } else { "0" })
+        };
+        done.unwrap();
+    }
+}
+
+impl Drop for FrozenCgroup {
+    fn drop(&mut self) {
+        if self.0.exists() {
+            self.set_frozen(false);
+            for _ in 0..100 {
+                if fs::remove_dir(&self.0).is_ok() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_delegate_that_cannot_be_ended_is_named_and_recorded() {
+    let Some(cgroup) = FrozenCgroup::new() else {
+        skip(
+            "bounds::a_delegate_that_cannot_be_ended_is_named_and_recorded",
+            "no cgroup with a freezer can be made here",
+        );
+        return;
+    };
+    let sandbox = Sandbox::default().with_script(
+        "frozen",
+        "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+         echo $$ > ${0%/*}/../pid; while :; do sleep 0.01; done",
+    );
+    let config = config(
+        &sandbox,
+        &["ipam-ds-ranges", "ipam-da-host-local", "frozen"],
+        &json!("500ms"),
+    );
+    let started = Instant::now();
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    let pid = sandbox.root().join("pid");
+    wait_for(|| fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n')));
+    let pid = fs::read_to_string(pid).unwrap();
+    fs::write(cgroup.0.join("cgroup.procs"), &pid).unwrap();
+    cgroup.set_frozen(true);
+    let error = running.output().error();
+    let took = started.elapsed();
+    assert_eq!(error["code"], 11, "{error}");
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.contains(pid.trim()) && msg.contains("can't be terminated"),
+        "{msg}"
+    );
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    // A bound, not a measurement: three delegates, each twice, and three seconds.
+    assert!(took < Duration::from_millis(6 * 500 + 3_000), "{took:?}");
+    // A DEL names it as well, and succeeds once it has ended.
+    let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
+    assert!(
+        error["msg"].as_str().unwrap().contains(pid.trim()),
+        "{error}"
+    );
+    cgroup.set_frozen(false);
+    wait_for(|| sandbox.processes().is_empty());
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    assert!(sandbox.records("testnet").is_empty());
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_busy_executable_is_tried_again_within_the_limit() {
+    let sandbox = Sandbox::default().with_script("busy", "echo '{}'");
+    let path = sandbox.plugins().join("busy");
+    let elf = fs::canonicalize("/bin/true").unwrap();
+    fs::copy(elf, &path).unwrap();
+    let writer = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    let config = config(&sandbox, &["busy"], &json!("300ms"));
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 101, "{error}");
+    drop(writer);
+    // It runs, and prints nothing.
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 104, "{error}");
+}

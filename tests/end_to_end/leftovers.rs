@@ -1,0 +1,198 @@
+//! Processes that delegates leave behind: they end before what they did is undone, and
+//! daemons don't.
+
+use std::fs;
+use std::process::Command;
+
+use harness::{Sandbox, needs};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::waiting::wait_for;
+
+/// On ADD, starts `host-local` in another process group, after a while.
+const LATE: &str = "[ \"$CNI_COMMAND\" = ADD ] || exec ${0%/*}/host-local\n\
+    : > \"${0%/*}/../begun\"; timeout 60 sh -c 'sleep 5; exec ${0%/*}/host-local' \"$0\"";
+
+fn config(sandbox: &Sandbox, delegates: &[&str], more: &Value) -> Value {
+    let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let keys = ipam.as_object_mut().unwrap();
+    keys.extend(more.as_object().unwrap().clone());
+    let mut config = sandbox.config("1.1.0", delegates, &ipam);
+    config["cni.dev/valid-attachments"] = json!([]);
+    config
+}
+
+#[test]
+fn a_process_of_another_group_ends_with_its_delegate() {
+    needs!("host-local");
+    for ended_by in ["delegateTimeout", "SIGTERM"] {
+        let sandbox = Sandbox::default()
+            .with_reference("host-local")
+            .with_script("late", LATE);
+        let more = match ended_by {
+            "delegateTimeout" => json!({"delegateTimeout": "300ms"}),
+            _ => json!({}),
+        };
+        let config = config(&sandbox, &["late"], &more);
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        if ended_by == "SIGTERM" {
+            let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+            kill_process(pid, Signal::TERM).unwrap();
+        }
+        assert!(!running.output().status.success());
+        // What is still there could reserve an address later.
+        assert_eq!(sandbox.processes(), [""; 0], "{ended_by}");
+        assert!(sandbox.reserved("testnet").is_empty());
+        assert!(sandbox.records("testnet").is_empty());
+    }
+}
+
+#[test]
+fn a_failed_delegates_background_process_ends_before_the_rollback() {
+    let sandbox = Sandbox::default().with_script(
+        "forks",
+        "[ \"$CNI_COMMAND\" = ADD ] || { ps -e -o args | grep -c '[s]leep 7654' > ${0%/*}/../left; exit 0; }\n\
+         sleep 7654 >/dev/null 2>&1 & exit 1",
+    );
+    let config = config(&sandbox, &["forks"], &json!({}));
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 103);
+    let left = fs::read_to_string(sandbox.root().join("left")).unwrap();
+    assert_eq!(left.trim(), "0");
+    assert_eq!(sandbox.processes(), [""; 0]);
+}
+
+#[test]
+fn a_daemon_that_a_delegate_started_stays() {
+    for (how, ending) in [("killed", "sleep 1000"), ("failed", "exit 1")] {
+        let sandbox = Sandbox::default().with_script(
+            "starts-daemon",
+            &format!(
+                "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+                 setsid sh -c 'echo $$ > \"$1\"; exec sleep 1000' x ${{0%/*}}/../daemon &\n\
+                 while [ ! -s ${{0%/*}}/../daemon ]; do sleep 0.01; done\n{ending}"
+            ),
+        );
+        let config = config(&sandbox, &["starts-daemon"], &json!({}));
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        let pid = sandbox.root().join("daemon");
+        wait_for(|| fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n')));
+        match how {
+            "killed" => running.kill(),
+            _ => drop(running.output()),
+        }
+        for command in ["DEL", "GC", "DEL"] {
+            let output = sandbox.call("ipam-delegated", command, &config).run();
+            assert!(output.status.success(), "{how} {command}: {output:?}");
+        }
+        assert!(sandbox.records("testnet").is_empty());
+        let left = sandbox.processes();
+        let daemon = fs::read_to_string(&pid).unwrap();
+        assert_eq!(left.len(), 1, "{how}: {left:?}");
+        assert!(left[0].starts_with(daemon.trim()), "{how}: {left:?}");
+        let daemon = Pid::from_raw(daemon.trim().parse().unwrap()).unwrap();
+        kill_process(daemon, Signal::KILL).unwrap();
+        wait_for(|| sandbox.processes().is_empty());
+    }
+}
+
+/// A chain whose ADD was killed, and whose delegate goes on.
+fn killed_add(delegate: &str) -> (Sandbox, Value) {
+    let script =
+        format!("[ \"$CNI_COMMAND\" = ADD ] || exit 0\n: > \"${{0%/*}}/../begun\"; {delegate}");
+    let sandbox = Sandbox::default().with_script("goes-on", &script);
+    let config = config(&sandbox, &["goes-on"], &json!({}));
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    running.kill();
+    (sandbox, config)
+}
+
+#[test]
+fn a_del_lets_a_killed_calls_delegate_end_by_itself() {
+    let (sandbox, config) = killed_add("sleep 0.3; echo done > ${0%/*}/../ended");
+    let output = sandbox.call("ipam-delegated", "DEL", &config).run();
+    output.nothing();
+    assert_eq!(output.stderr, "");
+    assert!(sandbox.root().join("ended").exists());
+}
+
+#[test]
+fn looking_for_processes_reads_nothing_that_may_block() {
+    const STRACE: &str = "/usr/bin/strace";
+    needs!(STRACE);
+    let (sandbox, config) = killed_add("sleep 1000");
+    let trace = sandbox.root().join("trace");
+    let output = sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .through(&[STRACE, "-qq", "-o", trace.to_str().unwrap()])
+        .run();
+    output.nothing();
+    let trace = fs::read_to_string(trace).unwrap();
+    assert!(trace.contains("/environ\""), "it has looked");
+    let others: Vec<&str> = trace
+        .lines()
+        .filter(|line| line.contains("\"/proc/") && !line.contains("/proc/self/"))
+        .filter(|line| {
+            ["/environ\"", "/status\"", "/stat\"", "\"/proc/sys/"]
+                .iter()
+                .all(|file| !line.contains(file))
+        })
+        .collect();
+    assert_eq!(others, [""; 0]);
+    assert_eq!(sandbox.processes_that_stay(), [""; 0]);
+}
+
+#[test]
+fn a_del_without_an_earlier_call_looks_at_no_process() {
+    const STRACE: &str = "/usr/bin/strace";
+    needs!(STRACE);
+    let sandbox = Sandbox::default();
+    let config = config(
+        &sandbox,
+        &["ipam-ds-ranges", "ipam-da-host-local"],
+        &json!({"execute": "always"}),
+    );
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    let trace = sandbox.root().join("trace");
+    for command in ["DEL", "GC"] {
+        let output = sandbox
+            .call("ipam-delegated", command, &config)
+            .through(&[STRACE, "-qq", "-o", trace.to_str().unwrap()])
+            .run();
+        output.nothing();
+        let trace = fs::read_to_string(&trace).unwrap();
+        assert!(!trace.contains("/environ"), "{command}: {trace}");
+    }
+}
+
+#[test]
+fn in_another_pid_namespace_no_process_is_ended() {
+    needs!("root");
+    let (sandbox, config) = killed_add("sleep 1000");
+    let before = sandbox.processes();
+    assert!(!before.is_empty());
+    // /proc is still that of the namespace outside.
+    let output = sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .through(&["unshare", "--pid", "--fork"])
+        .run();
+    assert!(output.stderr.contains("PID namespace"), "{output:?}");
+    assert_eq!(sandbox.processes(), before);
+    for line in before {
+        let pid = line.split(' ').next().unwrap();
+        assert!(
+            Command::new("kill")
+                .args(["-9", pid])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    wait_for(|| sandbox.processes().is_empty());
+}

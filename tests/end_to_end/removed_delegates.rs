@@ -1,0 +1,46 @@
+//! Delegates that are gone when DEL comes.
+
+use std::fs;
+
+use harness::{Output, Sandbox};
+use serde_json::{Value, json};
+
+const GIVES: &str =
+    r#"[ $CNI_COMMAND = ADD ] || exit 0; echo '{"ips":[{"address":"10.7.0.9/24"}]}'"#;
+
+fn added() -> Sandbox {
+    let sandbox = Sandbox::default()
+        .with_script("old", GIVES)
+        .with_script("new", "[ $CNI_COMMAND != ADD ] || echo '{}'");
+    let config = sandbox.config("1.0.0", &["old"], &json!({}));
+    call(&sandbox, "ADD", &config).result();
+    fs::remove_file(sandbox.plugins().join("old")).unwrap();
+    sandbox
+}
+
+fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Output {
+    sandbox.call("ipam-delegated", command, config).run()
+}
+
+#[test]
+fn a_delegate_that_is_neither_configured_nor_installed_is_named_and_passed_over() {
+    for command in ["DEL", "GC"] {
+        let sandbox = added();
+        let mut config = sandbox.config("1.1.0", &["new"], &json!({}));
+        config["cni.dev/valid-attachments"] = json!([]);
+        let output = call(&sandbox, command, &config);
+        output.nothing();
+        for word in ["WARN", "delegate=old", "10.7.0.9"] {
+            assert!(output.stderr.contains(word), "{word}: {output:?}");
+        }
+        assert!(sandbox.records("testnet").is_empty());
+    }
+}
+
+#[test]
+fn a_delegate_that_is_configured_and_not_installed_fails_del() {
+    let sandbox = added();
+    let config = sandbox.config("1.0.0", &["new", "old"], &json!({}));
+    assert_eq!(call(&sandbox, "DEL", &config).code(), 100);
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+}
