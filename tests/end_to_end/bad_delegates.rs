@@ -4,10 +4,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use harness::Sandbox;
+use harness::{PLUGINS, Sandbox};
 use serde_json::json;
 
-use crate::bad_input::{DELEGATES, PLUGINS, gets, good};
+use crate::bad_input::{DELEGATES, gets, good};
 
 #[test]
 fn a_chain_that_is_no_list_of_names_is_refused_by_every_command() {

@@ -4,10 +4,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use harness::{Call, Sandbox};
+use harness::{Call, PLUGINS, Sandbox};
 use serde_json::{Value, json};
-
-pub(crate) const PLUGINS: [&str; 3] = ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"];
 
 pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
