@@ -25,6 +25,7 @@ mod messages;
 mod of_every_age;
 mod on_a_bridge;
 mod one_file;
+mod one_process;
 mod pools;
 mod records;
 mod recursion;
