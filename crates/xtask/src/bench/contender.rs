@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use harness::PLUGINS;
 
-use crate::build::{BOTH_FORMS, Flavour};
+use crate::build::{Flavour, both_forms};
 use crate::cargo;
 
 /// Something that is measured.
@@ -61,7 +61,7 @@ impl Contender {
 
 /// All of them, built, and installed in this folder.
 pub(crate) fn all(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
-    let built = Flavour::Normal.build_static(&BOTH_FORMS)?;
+    let built = Flavour::Normal.build_static(&both_forms())?;
     let empty = empty_program(&folder.join("build"))?;
     let [one_file, separate] = ["one-file", "separate"].map(|form| folder.join(form));
     for name in PLUGINS {
