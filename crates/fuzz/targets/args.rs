@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
 use cni::{Args, code};
-use fuzz::{Sandbox, Text, Variables, call};
+use fuzz::{Sandbox, TEST_TIME, Text, Variables, call};
 
 /// A value of the variable.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -45,7 +45,7 @@ fn pairs(text: &str) -> Option<Vec<(&str, &str)>> {
 fn pairs_are_read_by_the_letter_or_refused_with_code_4() {
     check!()
         .with_type::<Input>()
-        .with_iterations(4000)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
             let Some(text) = text.to_str() else { return };
@@ -71,7 +71,7 @@ fn the_selector_requests_what_they_say_or_refuses_them() {
     let add = Variables::new("ADD", &sandbox.plugins());
     check!()
         .with_type::<Input>()
-        .with_iterations(1000)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
             let variables = add.clone().with("CNI_ARGS", &text);

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Document, Outcome, Sandbox};
+use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME};
 use serde_json::{Value, json};
 
 use crate::delegates::{self, NAMES, Script};
@@ -81,7 +81,7 @@ fn with_harmless_delegates_a_del_succeeds_whatever_is_recorded() {
     let script = Script::new();
     check!()
         .with_type::<Input>()
-        .with_iterations(100)
+        .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
             let sandbox = script.sandbox();
             let record = confined(input.record.of(&seeds(input)));

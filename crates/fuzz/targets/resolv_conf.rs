@@ -3,7 +3,7 @@
 use std::fs;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Sandbox, Variables, call};
+use fuzz::{Bytes, Sandbox, TEST_TIME, Variables, call};
 use serde_json::{Value, json};
 
 /// The content of the file.
@@ -58,7 +58,7 @@ fn any_content_is_read_and_the_result_has_what_its_lines_say() {
     let plugin = &ipam_da_host_local::IpamDaHostLocal;
     check!()
         .with_type::<Input>()
-        .with_iterations(600)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(content): &Input| {
             let content = content.of(SEEDS);
             fs::write(sandbox.resolv_conf(), &content).unwrap();

@@ -2,7 +2,7 @@
 
 use bolero::{TypeGenerator, check};
 use cni::TraceContext;
-use fuzz::Text;
+use fuzz::{TEST_TIME, Text};
 
 /// A value of the variable.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -45,7 +45,7 @@ fn is_valid(text: &str) -> bool {
 fn a_valid_one_is_kept_and_any_other_replaced_by_a_valid_one() {
     check!()
         .with_type::<Input>()
-        .with_iterations(4000)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
             let trace = TraceContext::of_call(&|_| Some(text.clone()));
