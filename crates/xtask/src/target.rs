@@ -1,6 +1,7 @@
 //! Target triple that releases are built for, and queries to rustc about it.
 
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -20,8 +21,8 @@ impl Target {
     pub(crate) fn of_releases() -> Result<Self> {
         let host = rustc(&["--print", "host-tuple"])?;
         Self::on(host, |target| {
-            let library = rustc(&["--print", "target-libdir", "--target", target])?;
-            Ok(Path::new(&library).is_dir())
+            let folder = rustc(&["--print", "target-libdir", "--target", target])?;
+            Ok(has_standard_library(Path::new(&folder)))
         })
     }
 
@@ -56,6 +57,13 @@ impl Target {
     }
 }
 
+/// Whether a target's folder of the toolchain holds the standard library. A folder alone
+/// may be what an interrupted installation has left.
+fn has_standard_library(folder: &Path) -> bool {
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
+}
+
 /// The toolchain's folder.
 pub(crate) fn sysroot() -> Result<String> {
     rustc(&["--print", "sysroot"])
@@ -74,6 +82,15 @@ pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_whose_installation_was_interrupted_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_standard_library(&folder.path().join("none")));
+        assert!(!has_standard_library(folder.path()));
+        fs::write(folder.path().join("libstd-0123.rlib"), "").unwrap();
+        assert!(has_standard_library(folder.path()));
+    }
 
     #[test]
     fn releases_are_for_musl_where_the_toolchain_has_it() {
