@@ -1,4 +1,4 @@
-//! `CNI_ARGS`.
+//! Fuzz target of `CNI_ARGS`.
 
 use std::net::IpAddr;
 

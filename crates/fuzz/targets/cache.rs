@@ -1,4 +1,4 @@
-//! The allocator's cache: whatever is in it, answers are those without it.
+//! Fuzz target of the allocator's cache: its content never changes an answer.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The chain with delegates that answer anything in any way.
+//! Fuzz target of the chain, with delegates that answer anything in any way.
 
 mod answers;
 

@@ -1,4 +1,4 @@
-//! The network configuration on stdin, and the names in the environment.
+//! Fuzz target of the network configuration on stdin and the names in the environment.
 
 use std::fs;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The orchestrator's records: whatever is in one, a DEL ends it.
+//! Fuzz target of attachment records: a DEL ends any of them.
 
 use std::fs;
 use std::path::PathBuf;

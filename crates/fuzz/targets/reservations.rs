@@ -1,4 +1,4 @@
-//! Reservation files and `last_reserved_ip.<i>`, whoever has written them.
+//! Fuzz target of reservation files and `last_reserved_ip.<i>`.
 
 mod contents;
 mod directory;

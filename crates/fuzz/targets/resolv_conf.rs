@@ -1,4 +1,4 @@
-//! The file that `ipam.resolvConf` names.
+//! Fuzz target of the file that `ipam.resolvConf` names.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Results: what delegates print, and what comes as `prevResult`.
+//! Fuzz target of results: a delegate's stdout, and `prevResult`.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! `TRACEPARENT`.
+//! Fuzz target of `TRACEPARENT`.
 
 use bolero::{TypeGenerator, check};
 use cni::TraceContext;
