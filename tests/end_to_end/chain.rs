@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::{Call, Sandbox};
+use harness::{Call, PLUGINS, Sandbox};
 use serde_json::{Value, json};
 
 /// A delegate that notes its calls in `calls` beside the plugins, with the
@@ -154,7 +154,7 @@ fn version_starts_no_delegate() {
 #[test]
 fn people_get_a_text() {
     let sandbox = Sandbox::default();
-    for name in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+    for name in PLUGINS {
         let path = sandbox.plugins().join(name);
         let output = Call::new(path.clone()).run();
         output.nothing();

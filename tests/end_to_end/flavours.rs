@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{Flavour, Node, Output, Sandbox, needs};
+use harness::{Flavour, Node, Output, PLUGINS, Sandbox, needs};
 use serde_json::{Value, json};
 
 fn sandbox(flavour: Flavour) -> (Sandbox, Value) {
@@ -44,7 +44,7 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
     assert_eq!(output.ips(), ["10.1.0.2"]);
     assert_eq!(output.stderr, "the fan is loud\nand hot\n");
 
-    for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+    for plugin in PLUGINS {
         let log = log(&sandbox, plugin);
         let first = log.lines().next().unwrap();
         assert!(first.contains("starting"), "{first}");
@@ -133,7 +133,7 @@ fn a_log_that_cant_be_written_never_fails_a_call() {
 fn full_device(sandbox: &Sandbox) -> std::path::PathBuf {
     let folder = sandbox.root().join("full");
     fs::create_dir(&folder).unwrap();
-    for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
+    for plugin in PLUGINS {
         let log = folder.join(format!("{plugin}.log"));
         std::os::unix::fs::symlink("/dev/full", log).unwrap();
     }

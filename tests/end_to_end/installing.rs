@@ -1,26 +1,29 @@
-//! New plugins put in the place of old ones, while containers come and go.
+//! Replacement of installed plugins while containers come and go.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{Flavour, PLUGINS, Release, Sandbox, dist, needs, one_inode, repository};
+use harness::{
+    Flavour, ORCHESTRATOR, PLUGINS, Release, Sandbox, dist, needs, one_inode, repository,
+};
 
 use crate::documents::{blocks, document};
 use crate::traffic::{a_container_comes_and_goes, meanwhile};
 
-/// The plugins are those of this release, linked to each other, with nothing beside them.
+/// Checks that a folder holds this release's plugins as links to one file, and nothing
+/// else.
 #[track_caller]
 fn assert_installed(plugins: &Path, flavour: Flavour) {
     let folder = tempfile::tempdir().unwrap();
     let top = Release::of(flavour).extract(folder.path());
-    let released = fs::read(top.join("bin").join(PLUGINS[0])).unwrap();
-    assert!(fs::read(plugins.join(PLUGINS[0])).unwrap() == released);
+    let released = fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap();
+    assert!(fs::read(plugins.join(ORCHESTRATOR)).unwrap() == released);
     one_inode(plugins);
     assert_eq!(fs::read_dir(plugins).unwrap().count(), PLUGINS.len());
 }
 
-/// The commands of the manual, for these folders.
+/// The manual's commands to check and to install an archive, with these folders.
 fn by_hand(release: &Release, plugins: &Path) -> [String; 2] {
     let manual = document("docs/operations.md");
     let (_, section) = manual.split_once("### From a release archive\n").unwrap();
@@ -56,7 +59,7 @@ fn the_manuals_commands_swap_the_plugins_under_running_containers() {
         }
     };
     meanwhile(&sandbox, || {
-        // To the new one, and back.
+        // To the other flavour, and back.
         for _ in 0..4 {
             swap(Flavour::Normal);
             swap(Flavour::Verbose);
@@ -82,7 +85,7 @@ fn the_manuals_commands_find_a_damaged_archive_and_leave_what_is_there() {
     fs::write(folder.join(release.name()), half).unwrap();
     let [check, install] = by_hand(&release, &sandbox.plugins());
     assert!(!sh(&check, folder.clone()));
-    // Nor is any of it installed by those who don't check.
+    // Without the check, nothing of a damaged archive is installed either.
     let before = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());
     sh(&install, folder);
     let after = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());

@@ -1,4 +1,4 @@
-//! The archives of a release: what is in them.
+//! Content of a release's archives.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{Flavour, PLUGINS, Release, dist, needs, one_inode, repository, segment_types};
+use harness::{
+    Flavour, ORCHESTRATOR, PLUGINS, Release, dist, needs, one_inode, repository, segment_types,
+};
 use tempfile::TempDir;
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
@@ -17,9 +19,9 @@ fn extracted(flavour: Flavour) -> (TempDir, PathBuf) {
     (folder, top)
 }
 
-/// The plugins' bytes.
+/// Bytes of the multi-call executable.
 fn executable(top: &Path) -> Vec<u8> {
-    fs::read(top.join("bin").join(PLUGINS[0])).unwrap()
+    fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap()
 }
 
 fn output(command: &mut Command) -> Option<String> {
@@ -29,7 +31,7 @@ fn output(command: &mut Command) -> Option<String> {
 }
 
 #[test]
-fn the_sums_are_those_of_both_archives() {
+fn sha256sum_accepts_both_archives() {
     needs!("dist");
     let mut check = Command::new("sha256sum");
     check
@@ -47,11 +49,10 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
         let (_folder, top) = extracted(flavour);
         let bin = top.join("bin");
         one_inode(&bin);
-        let mode = fs::metadata(bin.join(PLUGINS[0])).unwrap().permissions();
+        let mode = fs::metadata(bin.join(ORCHESTRATOR)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o755);
         let elf = executable(&top);
-        // What the kernel would need to start it (PT_INTERP), or the dynamic linker
-        // to complete it (PT_DYNAMIC).
+        // PT_INTERP and PT_DYNAMIC would name further files.
         let types = segment_types(&elf);
         assert!(types.contains(&1), "nothing to load: {types:?}");
         assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
@@ -63,7 +64,7 @@ fn version_names_the_version_and_the_commit() {
     needs!("dist");
     for flavour in FLAVOURS {
         let (_folder, top) = extracted(flavour);
-        // What was checked out when the archive was made; it may be something else now.
+        // The archive may be of an earlier commit than the one checked out now.
         let readme = fs::read_to_string(top.join("README.md")).unwrap();
         let (_, rest) = readme.split_once(", version ").unwrap();
         let said = rest.split(": ").next().unwrap();
@@ -78,7 +79,7 @@ fn version_names_the_version_and_the_commit() {
                 assert!(output(git.current_dir(repository())).is_some(), "{git:?}");
                 format!(" ({commit})")
             }
-            // No repository.
+            // Built without a repository.
             None => String::new(),
         };
         for plugin in PLUGINS {
@@ -101,7 +102,7 @@ fn no_path_of_the_machine_that_built_it_is_in_it() {
             let path = path.to_str().unwrap();
             assert!(!contains(&elf, path), "{path}");
         }
-        // The search would find it.
+        // Such a path is found if it is there.
         assert!(contains(&elf, "/crates/serde_json-"));
     }
 }
@@ -131,7 +132,7 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
             };
             assert!(!licence.is_empty(), "{row}");
             parts.insert(part.to_owned());
-            // Where the machine has no texts of its C library, the overview says so.
+            // A machine may lack the texts of its C library; then the overview says so.
             if texts.contains("missing") && !part.contains('-') {
                 continue;
             }
@@ -147,7 +148,7 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
         );
         let in_verbose = parts.iter().any(|it| it.starts_with("tracing-appender-"));
         assert_eq!(in_verbose, flavour == Flavour::Verbose);
-        // Those whose sources the executable itself names, for panics.
+        // The crates whose sources the executable names, for panics.
         let elf = executable(&top);
         let elf = String::from_utf8_lossy(&elf);
         let named = elf

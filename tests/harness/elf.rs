@@ -1,14 +1,14 @@
-//! What an executable consists of, in ELF.
+//! Program headers of an ELF executable.
 
-/// The types of the segments of an executable of this machine's.
+/// The segment types of an executable for this machine.
 ///
 /// # Panics
 ///
-/// Where it isn't one.
+/// If `elf` is no ELF file.
 pub fn segment_types(elf: &[u8]) -> Vec<u32> {
     assert!(elf.starts_with(b"\x7fELF"));
     let half = |at: usize| usize::from(u16::from_ne_bytes([elf[at], elf[at + 1]]));
-    // Of an offset in 64 bits, the half that isn't nothing.
+    // The low half of a 64-bit offset; the high half is zero in files under 4 GiB.
     let low = if cfg!(target_endian = "big") { 4 } else { 0 };
     let (start, size, count) = match elf[4] {
         2 => (word(elf, 32 + low), half(54), half(56)),

@@ -1,17 +1,16 @@
-//! A node of the test's own: a network and a mount namespace in which `/run`,
-//! `/var/lib` and `/var/log` are empty and private. It is gone when the
-//! test is.
+//! Test node: a network and a mount namespace with private, empty `/run`, `/var/lib`
+//! and `/var/log`, which end with the test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A pair of namespaces, held by a process that waits.
+/// The namespaces, held open by a waiting process.
 pub struct Node {
     holder: Child,
 }
 
-/// What the holder runs: private folders, then wait for the end of stdin, which
-/// comes with the test's own, however that ends.
+/// Script of the holder: it makes the private folders and waits for the end of stdin,
+/// which comes with the test's end, even if that is killed.
 const HOLD: &str = "set -e
 mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
@@ -28,12 +27,22 @@ impl Default for Node {
 }
 
 impl Node {
-    /// Makes the node. Only root can.
+    /// Makes a node. Only root can.
     ///
     /// # Panics
     ///
-    /// Where it can't be made.
+    /// If [`Self::try_new`] fails.
     pub fn new() -> Self {
+        Self::try_new().unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// Makes a node. Only root can, and only where namespaces may be made.
+    ///
+    /// # Errors
+    ///
+    /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text
+    /// names the tool, or what it said.
+    pub fn try_new() -> Result<Self, String> {
         let mut holder = Command::new("unshare")
             .args([
                 "--mount",
@@ -46,17 +55,23 @@ impl Node {
             ])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
-            .expect("unshare, of Debian's util-linux");
+            .map_err(|e| format!("unshare (Debian: util-linux) can't be run: {e}"))?;
         let mut line = String::new();
-        BufReader::new(holder.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n", "the node's namespaces could not be set up");
-        Self { holder }
+        let stdout = holder.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        if line == "ready\n" {
+            // With a pipe that nobody reads, the holder could block.
+            drop(holder.stderr.take());
+            return Ok(Self { holder });
+        }
+        let said = holder.wait_with_output().unwrap().stderr;
+        let said = String::from_utf8_lossy(&said);
+        Err(format!("namespaces can't be made: {}", said.trim()))
     }
 
-    /// What a program has to be run through to run on the node.
+    /// The command line that runs its arguments on the node.
     pub(crate) fn entrance(&self) -> Vec<String> {
         let target = format!("--target={}", self.holder.id());
         let words = ["nsenter", &target, "--mount", "--net", "--"];
@@ -75,7 +90,7 @@ impl Node {
     ///
     /// # Panics
     ///
-    /// Where it fails.
+    /// If it fails.
     #[track_caller]
     pub fn sh(&self, script: &str) -> String {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();

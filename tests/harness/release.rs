@@ -1,4 +1,4 @@
-//! The archives of a release.
+//! Archives of a release, as `cargo xtask test` makes them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{Flavour, PLUGINS};
 
-/// The folder in which `cargo xtask test` has made them, if it has.
+/// The folder of the archives, if `cargo xtask test` has made them.
 pub fn dist() -> Option<PathBuf> {
     std::env::var_os("IPAM_DELEGATED_DIST").map(PathBuf::from)
 }
@@ -23,7 +23,7 @@ impl Release {
     ///
     /// # Panics
     ///
-    /// Where there isn't exactly one.
+    /// If there isn't exactly one.
     pub fn of(flavour: Flavour) -> Self {
         let folder = dist().expect("the tests are run with: cargo xtask test");
         let mut archives: Vec<PathBuf> = fs::read_dir(folder)
@@ -45,11 +45,11 @@ impl Release {
         self.archive.file_name().unwrap().to_str().unwrap()
     }
 
-    /// Extracts it into `folder`; returns the one folder that is in it.
+    /// Extracts the archive into `folder`; returns the top folder of its content.
     ///
     /// # Panics
     ///
-    /// Where `tar` can't.
+    /// If `tar` fails.
     pub fn extract(&self, folder: &Path) -> PathBuf {
         let mut tar = Command::new("tar");
         tar.arg("-xzf").arg(&self.archive).arg("-C").arg(folder);
@@ -58,11 +58,11 @@ impl Release {
     }
 }
 
-/// The one file that all plugins in a folder are links to: its inode.
+/// The inode of the file that all plugins in a folder are links to.
 ///
 /// # Panics
 ///
-/// Where they are several.
+/// If they are several files.
 #[track_caller]
 pub fn one_inode(folder: &Path) -> u64 {
     let inodes = PLUGINS.map(|plugin| fs::metadata(folder.join(plugin)).unwrap().ino());

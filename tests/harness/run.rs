@@ -1,4 +1,4 @@
-//! Calls of executables, and what came of them.
+//! Calls of executables, and their output.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,15 +12,14 @@ use serde_json::Value;
 
 use crate::Node;
 
-/// A call that is being put together. Nothing of the environment of the tests
-/// reaches it but `PATH`.
+/// Builder of a call. It inherits only `PATH` from the environment of the tests.
 #[derive(Clone)]
 pub struct Call {
     executable: PathBuf,
     env: BTreeMap<OsString, OsString>,
     stdin: Vec<u8>,
     user: Option<u32>,
-    /// What the executable is an argument of.
+    /// A program with arguments that runs the executable.
     through: Vec<String>,
 }
 
@@ -45,20 +44,20 @@ impl Call {
         self
     }
 
-    /// Takes a variable away.
+    /// Removes a variable.
     #[must_use]
     pub fn without(mut self, name: &str) -> Self {
         self.env.remove(OsStr::new(name));
         self
     }
 
-    /// For this container.
+    /// Sets the container ID.
     #[must_use]
     pub fn container(self, id: &str) -> Self {
         self.env("CNI_CONTAINERID", id)
     }
 
-    /// Sets what is on stdin.
+    /// Sets stdin.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = bytes.into();
@@ -88,7 +87,7 @@ impl Call {
     pub fn start(self) -> Running {
         let mut child = self.spawn(self.command());
         let mut stdin = child.stdin.take().unwrap();
-        // It may print before it has read all, or not read at all.
+        // In a thread, since the executable may print before it has read all of stdin.
         std::thread::spawn(move || {
             let _ = stdin.write_all(&self.stdin);
         });
@@ -106,7 +105,7 @@ impl Call {
         }
     }
 
-    /// Starts it, and kills it after this time, if it hasn't ended by then.
+    /// Starts it, and kills it after this time unless it has ended.
     pub fn run_and_kill(self, after: Duration) {
         let mut child = self.spawn(self.command());
         let _ = child.stdin.take().unwrap().write_all(&self.stdin);
@@ -115,7 +114,7 @@ impl Call {
         child.wait().unwrap();
     }
 
-    /// Runs it to its end on a node of the test's own.
+    /// Runs it to its end on a test node.
     pub fn run_on(mut self, node: &Node) -> Output {
         self.through = node.entrance();
         self.run()
@@ -147,7 +146,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Closes our end of its stdout: nobody will hear its answer.
+    /// Closes the read end of its stdout.
     pub fn stop_listening(&mut self) {
         drop(self.child.stdout.take());
     }
@@ -169,10 +168,10 @@ impl Running {
     }
 }
 
-/// What came of a call.
+/// Output of a call that has ended.
 #[derive(Debug)]
 pub struct Output {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
     /// All of its stdout.
     pub stdout: String,
@@ -185,7 +184,7 @@ impl Output {
     ///
     /// # Panics
     ///
-    /// Where it failed, or printed no JSON.
+    /// If it failed, or printed no JSON.
     #[track_caller]
     pub fn result(&self) -> Value {
         assert!(self.status.success(), "{self:?}");
@@ -196,7 +195,7 @@ impl Output {
     ///
     /// # Panics
     ///
-    /// Where it isn't so.
+    /// If it failed, or printed something.
     #[track_caller]
     pub fn nothing(&self) {
         assert!(self.status.success() && self.stdout.is_empty(), "{self:?}");
@@ -206,7 +205,7 @@ impl Output {
     ///
     /// # Panics
     ///
-    /// Where it succeeded, or printed no CNI error.
+    /// If it succeeded, or printed no CNI error.
     #[track_caller]
     pub fn error(&self) -> Value {
         assert_eq!(self.status.code(), Some(1), "{self:?}");

@@ -1,4 +1,4 @@
-//! A test's own folders: plugins, reservations, logs.
+//! Sandbox of a test: private folders for plugins, reservations, records and logs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Call, reference};
+use crate::{Call, PLUGINS, reference};
 
-/// Which of the two builds of our plugins.
+/// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// Warnings and errors to stderr.
     Normal,
-    /// Everything to a file, too.
+    /// Also everything at debug level to a file.
     Verbose,
 }
 
@@ -36,13 +36,13 @@ impl Flavour {
 pub enum Form {
     /// Each is an executable of its own.
     Separate,
-    /// All are links to one executable.
+    /// All are links to one multi-call executable.
     OneFile,
 }
 
 impl Form {
-    /// The one that the tests are run for: `IPAM_DELEGATED_FORM` is `one-file` for
-    /// that, and isn't set for the other.
+    /// The form that this run tests: [`Self::OneFile`] if `IPAM_DELEGATED_FORM` is
+    /// `one-file`, otherwise [`Self::Separate`].
     pub fn of_this_run() -> Self {
         match std::env::var("IPAM_DELEGATED_FORM").as_deref() {
             Ok("one-file") => Self::OneFile,
@@ -51,11 +51,11 @@ impl Form {
     }
 }
 
-/// An example that is built with the plugins.
+/// The executable of an example of `ipam-plugins`.
 ///
 /// # Panics
 ///
-/// Where it isn't built.
+/// If it isn't built.
 pub fn example(name: &str) -> PathBuf {
     let example = Flavour::Normal.folder().join("examples").join(name);
     assert_built(&example);
@@ -78,10 +78,7 @@ pub fn repository() -> PathBuf {
         .to_owned()
 }
 
-/// Our plugins.
-pub const PLUGINS: [&str; 3] = ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"];
-
-/// Folders that exist as long as this does.
+/// Folders that are removed when this is dropped.
 pub struct Sandbox {
     root: TempDir,
 }
@@ -97,7 +94,7 @@ impl Sandbox {
     ///
     /// # Panics
     ///
-    /// Where they aren't built.
+    /// If they aren't built.
     pub fn new(flavour: Flavour) -> Self {
         Self::in_form(flavour, Form::of_this_run())
     }
@@ -106,7 +103,7 @@ impl Sandbox {
     ///
     /// # Panics
     ///
-    /// Where they aren't built.
+    /// If they aren't built.
     pub fn in_form(flavour: Flavour, form: Form) -> Self {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-test-")
@@ -126,38 +123,37 @@ impl Sandbox {
         it
     }
 
-    /// The folder of it all.
+    /// The folder that holds all others.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// What is `CNI_PATH` by default.
+    /// The default of `CNI_PATH`.
     pub fn plugins(&self) -> PathBuf {
         self.root().join("plugins")
     }
 
-    /// What `dataDir` is in [`Self::config`].
+    /// The `dataDir` of [`Self::config`].
     pub fn data_dir(&self) -> PathBuf {
         self.root().join("networks")
     }
 
-    /// What `cacheDir` is in [`Self::config`].
+    /// The `cacheDir` of [`Self::config`].
     pub fn cache_dir(&self) -> PathBuf {
         self.root().join("cache")
     }
 
-    /// What `stateDir` is in [`Self::config`], and by default in
-    /// [`Self::call`].
+    /// The `stateDir` of [`Self::config`], and the default in [`Self::call`].
     pub fn state_dir(&self) -> PathBuf {
         self.root().join("state")
     }
 
-    /// Where the verbose flavour logs.
+    /// The folder of the verbose flavour's logs.
     pub fn log_dir(&self) -> PathBuf {
         self.root().join("log")
     }
 
-    /// Puts one of Debian's reference plugins in, where it is installed.
+    /// Adds a reference plugin, if it is installed.
     #[must_use]
     pub fn with_reference(self, name: &str) -> Self {
         if let Some(executable) = reference(name) {
@@ -166,7 +162,7 @@ impl Sandbox {
         self
     }
 
-    /// Puts a delegate of `testdata/delegates` in.
+    /// Adds a delegate of `testdata/delegates`.
     #[must_use]
     pub fn with_testdata(self, name: &str) -> Self {
         let script = repository().join("testdata/delegates").join(name);
@@ -174,8 +170,8 @@ impl Sandbox {
         self
     }
 
-    /// Puts a delegate in whose body is this shell script. Its first argument
-    /// is the command; its stdin is the configuration.
+    /// Adds a delegate written in shell; the command is in `CNI_COMMAND`, the
+    /// configuration on stdin.
     #[must_use]
     pub fn with_script(self, name: &str, body: &str) -> Self {
         self.write_executable(name, &format!("#!/bin/sh\nset -u\n{body}\n"));
@@ -189,8 +185,8 @@ impl Sandbox {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A configuration for `ipam-delegated` with these delegates, with its
-    /// `dataDir` in here, and with the further keys of `ipam`.
+    /// A configuration for `ipam-delegated` with these delegates, with all folders in
+    /// the sandbox, and with further keys of `ipam`.
     pub fn config(&self, version: &str, delegates: &[&str], ipam: &Value) -> Value {
         let mut all = json!({
             "type": "ipam-delegated",
@@ -217,8 +213,7 @@ impl Sandbox {
             .stdin(serde_json::to_vec(config).unwrap())
     }
 
-    /// The files in the directory of reservations of this name, with their
-    /// content, in order; what isn't a reservation excepted.
+    /// The reservations of a network or pool, sorted: address and content of the file.
     pub fn reservations(&self, network: &str) -> Vec<(String, String)> {
         let Ok(entries) = fs::read_dir(self.data_dir().join(network)) else {
             return Vec::new();
@@ -235,7 +230,7 @@ impl Sandbox {
         all
     }
 
-    /// The names of the records of a network, in order.
+    /// The names of the records of a network, sorted.
     pub fn records(&self, network: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.state_dir().join(network)) else {
             return Vec::new();
@@ -247,8 +242,8 @@ impl Sandbox {
         names
     }
 
-    /// The processes that have been started with this sandbox's plugins, by their
-    /// environment: as `<pid> <command line>`.
+    /// The processes that run with this sandbox's `CNI_PATH` in their environment, as
+    /// `<pid> <command line>`.
     pub fn processes(&self) -> Vec<String> {
         let mark = format!("CNI_PATH={}", self.plugins().display());
         let entries = fs::read_dir("/proc").unwrap();
@@ -266,8 +261,8 @@ impl Sandbox {
             .collect()
     }
 
-    /// The same, of those that don't end within ten seconds: one that has been killed
-    /// is still on its way out.
+    /// The processes of [`Self::processes`] that are still there after ten seconds: a
+    /// killed process needs a moment to end.
     pub fn processes_that_stay(&self) -> Vec<String> {
         let started = Instant::now();
         loop {
@@ -279,7 +274,7 @@ impl Sandbox {
         }
     }
 
-    /// The addresses that are reserved, in order.
+    /// The reserved addresses, sorted.
     pub fn reserved(&self, network: &str) -> Vec<String> {
         self.reservations(network)
             .into_iter()

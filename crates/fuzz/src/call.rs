@@ -1,4 +1,4 @@
-//! Calls of a plugin within this process, and what must be true of every answer.
+//! Calls of a plugin within this process, and checks that hold for every answer.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 pub struct Variables(BTreeMap<String, OsString>);
 
 impl Variables {
-    /// What a runtime sets for this command, for `eth0` of `c1`.
+    /// The variables that a runtime sets for this command, for `eth0` of `c1`.
     pub fn new(command: &str, path: &Path) -> Self {
         Self(BTreeMap::new())
             .with("CNI_COMMAND", command)
@@ -23,7 +23,7 @@ impl Variables {
             .with("CNI_PATH", path)
     }
 
-    /// With this one, too.
+    /// Adds a variable, or replaces it.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.0.insert(name.to_owned(), value.into());
@@ -31,12 +31,12 @@ impl Variables {
     }
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded, and printed this.
+    /// Success, with this stdout.
     Success(Vec<u8>),
-    /// It failed with this CNI error.
+    /// Failure, with this CNI error.
     Failure {
         /// Its code.
         code: u64,

@@ -1,4 +1,4 @@
-//! A JSON document that is nearly right: one of a target's own with changes.
+//! Nearly valid JSON documents: a seed with changes.
 
 use bolero::{TypeGenerator, ValueGenerator};
 use serde_json::Value;

@@ -1,5 +1,4 @@
-//! Changes to a run of bytes: what a torn write, a bad disk or a hurried editor
-//! does to a file.
+//! Edits of bytes, as a torn write, a bad disk or a hurried editor makes them.
 
 use bolero::{TypeGenerator, ValueGenerator};
 
@@ -80,26 +79,54 @@ impl Edit {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_change_is_one_of_any_bytes() {
-        let edits = [
-            Edit::Put(9, 1),
-            Edit::Flip(9, 1),
-            Edit::Insert(9, Word::Raw(vec![1, 2])),
-            Edit::Cut(9, 200),
-            Edit::End(9),
-            Edit::Double(9, 200),
-            Edit::Zero(9, 200),
-            Edit::Move(9, 3, 200),
-        ];
-        for length in 0..12 {
-            for edit in &edits {
-                edit.apply(&mut vec![7; length]);
-            }
-        }
+    /// The edit of `0123456789`.
+    fn edited(edit: &Edit) -> String {
         let mut bytes = b"0123456789".to_vec();
-        Edit::Move(8, 0, 1).apply(&mut bytes);
-        Edit::Cut(2, 3).apply(&mut bytes);
-        assert_eq!(bytes, b"896789");
+        edit.apply(&mut bytes);
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn each_edit_changes_the_bytes_at_its_place() {
+        for (edit, expected) in [
+            (Edit::Put(13, b'x'), "012x456789"),
+            (Edit::Flip(1, 1), "0023456789"),
+            (Edit::Insert(2, Word::Raw(b"xy".to_vec())), "01xy23456789"),
+            (Edit::Cut(2, 2), "0156789"),
+            (Edit::End(4), "0123"),
+            (Edit::Double(8, 0), "01234567889"),
+            (Edit::Zero(0, 1), "\x00\x0023456789"),
+            (Edit::Move(8, 0, 1), "8923456789"),
+        ] {
+            assert_eq!(edited(&edit), expected, "{edit:?}");
+        }
+    }
+
+    #[test]
+    fn an_edit_that_reaches_beyond_the_end_stops_there() {
+        for (edit, expected) in [
+            (Edit::Cut(8, 200), "01234567"),
+            (Edit::Double(8, 200), "012345678989"),
+            (Edit::Zero(8, 200), "01234567\0\0"),
+            (Edit::Move(0, 8, 200), "0123456701"),
+        ] {
+            assert_eq!(edited(&edit), expected, "{edit:?}");
+        }
+    }
+
+    #[test]
+    fn of_no_bytes_only_an_insertion_makes_some() {
+        let mut bytes = Vec::new();
+        for edit in [
+            Edit::Put(9, 1),
+            Edit::Cut(9, 9),
+            Edit::End(9),
+            Edit::Move(9, 3, 9),
+        ] {
+            edit.apply(&mut bytes);
+            assert!(bytes.is_empty(), "{edit:?}");
+        }
+        Edit::Insert(9, Word::Raw(vec![7])).apply(&mut bytes);
+        assert_eq!(bytes, [7]);
     }
 }

@@ -1,5 +1,4 @@
-//! JSON values that are put in the place of others: also those that JSON parsers
-//! disagree about.
+//! JSON values to replace others with, including those that JSON parsers disagree about.
 
 use bolero::TypeGenerator;
 use serde_json::{Value, json};

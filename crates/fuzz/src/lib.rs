@@ -1,5 +1,5 @@
-//! What the fuzz targets stand on: inputs that are nearly right, calls of the
-//! plugins within this process, and folders that nothing gets out of.
+//! Library of the fuzz targets: generators of nearly valid inputs, calls of the plugins
+//! within this process, and sandboxes for their files.
 //!
 //! Random bytes never get past a JSON parser, so an input is a valid document or
 //! file, a *seed*, and a few changes to it. The engine chooses the changes: at
@@ -9,6 +9,7 @@
 mod call;
 mod document;
 mod edit;
+mod effort;
 mod fragment;
 mod sandbox;
 mod text;
@@ -18,6 +19,7 @@ mod word;
 pub use call::{Outcome, Variables, call};
 pub use document::Document;
 pub use edit::Edit;
+pub use effort::TEST_TIME;
 pub use fragment::Fragment;
 pub use sandbox::{Sandbox, Snapshot};
 pub use text::{Bytes, Text};

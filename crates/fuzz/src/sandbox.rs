@@ -1,16 +1,19 @@
-//! Folders of one input's own, and what keeps a fuzzed configuration within them.
+//! Sandbox of one input: private folders, and the paths of a fuzzed configuration led into
+//! them.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use cni::Object;
+use rustix::fs::{StatVfsMountFlags, statvfs};
 use tempfile::TempDir;
 
-/// What is in a folder: the names of all files below it, and what is in them.
+/// Content of a folder: the paths of all files below it, each with its bytes.
 pub type Snapshot = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Folders that exist as long as this does.
+/// Folders that are removed when this is dropped, in memory if the machine allows it.
 ///
 /// They lie some levels below the top, so that a path which leads out by a few
 /// `..` ends where [`Self::assert_nothing_got_out`] looks.
@@ -29,43 +32,43 @@ impl Sandbox {
     ///
     /// # Panics
     ///
-    /// Where it can't be made.
+    /// If it can't be made.
     pub fn new() -> Self {
         let top = tempfile::Builder::new()
             .prefix("ipam-delegated-fuzz-")
-            .tempdir()
+            .tempdir_in(temporary())
             .expect("a temporary folder");
         let it = Self { top };
         fs::create_dir_all(it.plugins()).expect("a folder in it");
         it
     }
 
-    /// The folder of it all.
+    /// The folder that holds all others.
     pub fn root(&self) -> PathBuf {
         self.top.path().join("some/levels/below")
     }
 
-    /// What is `CNI_PATH`.
+    /// The folder for `CNI_PATH`.
     pub fn plugins(&self) -> PathBuf {
         self.root().join("plugins")
     }
 
-    /// What is `dataDir`.
+    /// The folder for `dataDir`.
     pub fn data_dir(&self) -> PathBuf {
         self.root().join("data")
     }
 
-    /// What is `cacheDir`.
+    /// The folder for `cacheDir`.
     pub fn cache_dir(&self) -> PathBuf {
         self.root().join("cache")
     }
 
-    /// What is `stateDir`.
+    /// The folder for `stateDir`.
     pub fn state_dir(&self) -> PathBuf {
         self.root().join("state")
     }
 
-    /// What is `resolvConf`.
+    /// The file for `resolvConf`.
     pub fn resolv_conf(&self) -> PathBuf {
         self.root().join("resolv.conf")
     }
@@ -103,7 +106,7 @@ impl Sandbox {
     ///
     /// # Panics
     ///
-    /// Where there is.
+    /// If there is.
     pub fn assert_nothing_got_out(&self) {
         let within = ["plugins", "data", "cache", "state", "resolv.conf"];
         let mut folder = self.top.path().to_owned();
@@ -119,7 +122,7 @@ impl Sandbox {
         }
     }
 
-    /// What is in a folder now. One that isn't there is empty.
+    /// The present content of a folder; empty if it isn't there.
     pub fn snapshot(folder: &Path) -> Snapshot {
         let mut all = Snapshot::new();
         let mut folders = vec![folder.to_owned()];
@@ -138,6 +141,24 @@ impl Sandbox {
         }
         all
     }
+}
+
+/// The folder for sandboxes: `TMPDIR` if it is set; otherwise `/dev/shm`, if delegates can
+/// be executed there; otherwise the system's temporary folder. In memory, a target tries
+/// several times as many inputs as on a disk.
+fn temporary() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let executes = statvfs(memory)
+        .is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::NOEXEC) && is_writable(memory));
+    if env::var_os("TMPDIR").is_none() && executes {
+        memory.to_owned()
+    } else {
+        env::temp_dir()
+    }
+}
+
+fn is_writable(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).is_ok()
 }
 
 /// A path beside this one, as strange as the text is.

@@ -1,4 +1,4 @@
-//! Texts and files that are nearly right: one of a target's own with changes.
+//! Nearly valid texts and files: a seed with changes.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -1,4 +1,4 @@
-//! A hang is a failure, too.
+//! Watchdog: an input that makes a call hang is printed, and the process ends.
 
 use std::fmt::Debug;
 use std::sync::mpsc::{RecvTimeoutError, channel};

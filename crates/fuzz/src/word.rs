@@ -1,5 +1,5 @@
-//! Words that are put into texts: most mean something to some parser of the
-//! project, or to one that it uses.
+//! Words to put into texts; most mean something to a parser of the project, or to one
+//! that it uses.
 
 use bolero::TypeGenerator;
 

@@ -1,7 +1,7 @@
-//! Fuzzes `CNI_ARGS`.
+//! Fuzz target of `CNI_ARGS`.
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Sandbox, Text, Variables, call};
+use fuzz::{Sandbox, TEST_TIME, Text, Variables, call};
 use ipam::Pool;
 
 /// A value of the variable.
@@ -23,7 +23,7 @@ fn the_selector_requests_only_what_stands_there_or_refuses_with_code_4_or_7() {
     let add = Variables::new("ADD", &sandbox.plugins());
     check!()
         .with_type::<Input>()
-        .with_iterations(1000)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
             let variables = add.clone().with("CNI_ARGS", &text);

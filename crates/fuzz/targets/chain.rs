@@ -1,11 +1,11 @@
-//! The chain with delegates that answer anything in any way.
+//! Fuzz target of the chain, with delegates that answer anything in any way.
 
 mod answers;
 
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Outcome, Sandbox};
+use fuzz::{Outcome, Sandbox, TEST_TIME};
 use serde_json::{Value, json};
 
 use crate::delegates::{self, Answer, NAMES, Script};
@@ -43,7 +43,7 @@ fn a_chain_gives_its_answer_or_undoes_what_ran_and_remembers_what_stands() {
     let script = Script::new();
     check!()
         .with_type::<Input>()
-        .with_iterations(100)
+        .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
             let sandbox = script.sandbox();
             let count = 1 + usize::from(input.count) % NAMES.len();

@@ -1,5 +1,4 @@
-//! Delegates that print what they are told to, for each command, and say that they
-//! were called.
+//! Delegates in shell that print what a test tells them to, and log each call.
 
 use std::fmt::Debug;
 use std::fs;
@@ -8,8 +7,8 @@ use std::path::PathBuf;
 
 use fuzz::{Outcome, Sandbox, Variables, call, watched};
 
-/// What a delegate is. It is started through a link, by whose place it finds what
-/// it is to print.
+/// Script of all delegates. It is started through a link, and finds its answers by the
+/// link's place.
 const SCRIPT: &str = r#"#!/bin/sh
 says=${0%/*}/../state-of-delegates
 said=$says/${0##*/}.$CNI_COMMAND

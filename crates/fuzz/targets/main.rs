@@ -1,7 +1,7 @@
-//! A fuzz target for each thing that the plugins read and didn't write.
+//! Fuzz targets, one for each kind of input that somebody else wrote.
 //!
-//! Each is an ordinary test that tries some hundred inputs; `docs/fuzzing.md` says
-//! what each claims, and how to run one for hours.
+//! Each is an ordinary test that tries inputs for two seconds; `docs/fuzzing.md` says what
+//! each claims, and how to run one for hours.
 
 mod args;
 mod cache;

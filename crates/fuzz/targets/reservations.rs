@@ -1,4 +1,4 @@
-//! Reservation files and `last_reserved_ip.<i>`, whoever has written them.
+//! Fuzz target of reservation files and `last_reserved_ip.<i>`.
 
 mod contents;
 mod directory;
@@ -6,7 +6,7 @@ mod directory;
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Outcome, Sandbox, Snapshot, Variables, call, watched};
+use fuzz::{Outcome, Sandbox, Snapshot, TEST_TIME, Variables, call, watched};
 use serde_json::{Value, json};
 
 use contents::Contents;
@@ -72,7 +72,7 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
     let plugin = &ipam_da_host_local::IpamDaHostLocal;
     check!()
         .with_type::<Input>()
-        .with_iterations(400)
+        .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
             let sandbox = Sandbox::new();
             let name = if input.named { "blue" } else { "testnet" };

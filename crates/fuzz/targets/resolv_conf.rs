@@ -1,9 +1,9 @@
-//! Fuzzes the file that `ipam.resolvConf` names.
+//! Fuzz target of the file that `ipam.resolvConf` names.
 
 use std::{fs, slice};
 
 use bolero::{TypeGenerator, check};
-use fuzz::{Bytes, Sandbox, Variables, call};
+use fuzz::{Bytes, Sandbox, TEST_TIME, Variables, call};
 use serde_json::json;
 
 /// The content of the file.
@@ -25,7 +25,7 @@ fn any_content_is_read_and_the_result_has_only_words_of_it() {
     let plugin = &ipam_da_host_local::IpamDaHostLocal;
     check!()
         .with_type::<Input>()
-        .with_iterations(600)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(content): &Input| {
             let content = content.of(SEEDS);
             fs::write(sandbox.resolv_conf(), &content).unwrap();

@@ -1,10 +1,10 @@
-//! Fuzzes results: a delegate's stdout, and `prevResult`.
+//! Fuzz target of results: a delegate's stdout, and `prevResult`.
 
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
 use cni::{IpamResult, JsonOutput, SpecVersion, code};
-use fuzz::{Document, Sandbox, Variables, call, watched};
+use fuzz::{Document, Sandbox, TEST_TIME, Variables, call, watched};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -27,7 +27,7 @@ impl Input {
 fn what_is_printed_is_an_object_or_refused() {
     check!()
         .with_type::<Document>()
-        .with_iterations(2000)
+        .with_test_time(TEST_TIME)
         .for_each(|document: &Document| {
             let bytes = document.of(&seeds::results());
             let is_object = serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| it.is_object());
@@ -46,7 +46,7 @@ fn what_is_printed_is_an_object_or_refused() {
 fn a_result_is_written_in_any_version_and_reads_back_the_same() {
     check!()
         .with_type::<Input>()
-        .with_iterations(2000)
+        .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
             let bytes = input.result.of(&seeds::results());
             let Ok(raw) = serde_json::from_slice::<Box<RawValue>>(&bytes) else {
@@ -81,7 +81,7 @@ fn a_result_is_written_in_any_version_and_reads_back_the_same() {
 fn what_came_before_is_kept_by_selector_and_allocator() {
     check!()
         .with_type::<Input>()
-        .with_iterations(600)
+        .with_test_time(TEST_TIME)
         .for_each(|input: &Input| {
             let sandbox = Sandbox::new();
             let result = input.result.of(&seeds::results());

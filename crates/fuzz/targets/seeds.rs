@@ -1,8 +1,8 @@
-//! Documents that are right, for the targets to change.
+//! Valid documents for the targets to change: configurations, results, errors.
 
 use serde_json::{Value, json};
 
-/// Network configurations, for all three plugins alike.
+/// Network configurations that all plugins accept.
 pub(crate) fn configurations() -> Vec<Value> {
     let [_, result, ..] = <[Value; 5]>::try_from(results()).expect("five");
     vec![
@@ -43,7 +43,7 @@ pub(crate) fn configurations() -> Vec<Value> {
     ]
 }
 
-/// What delegates print when they succeed.
+/// Results of delegates.
 pub(crate) fn results() -> Vec<Value> {
     vec![
         json!({"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.2/29", "gateway": "10.0.0.1"}],
@@ -60,7 +60,7 @@ pub(crate) fn results() -> Vec<Value> {
     ]
 }
 
-/// What delegates print when they fail.
+/// Errors of delegates.
 pub(crate) fn errors() -> Vec<Value> {
     vec![
         json!({"cniVersion": "1.0.0", "code": 11, "msg": "full", "details": "10.0.0.0/29"}),

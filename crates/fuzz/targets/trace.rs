@@ -1,8 +1,8 @@
-//! `TRACEPARENT`.
+//! Fuzz target of `TRACEPARENT`.
 
 use bolero::{TypeGenerator, check};
 use cni::{Environment, TRACEPARENT, TraceContext};
-use fuzz::Text;
+use fuzz::{TEST_TIME, Text};
 
 /// A value of the variable.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -45,7 +45,7 @@ fn is_valid(text: &str) -> bool {
 fn a_valid_one_is_kept_and_any_other_replaced_by_a_valid_one() {
     check!()
         .with_type::<Input>()
-        .with_iterations(4000)
+        .with_test_time(TEST_TIME)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
             let trace =

@@ -7,6 +7,11 @@ use ipam_da_host_local::IpamDaHostLocal;
 use ipam_delegated::IpamDelegated;
 use ipam_ds_ranges::IpamDsRanges;
 
+/// With glibc, another allocator gains nothing: an ADD took 4 % longer with this one.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let delegates = [Linked(&IpamDsRanges), Linked(&IpamDaHostLocal)];
     let delegated = IpamDelegated { others: &delegates };

@@ -1,4 +1,4 @@
-//! Builds of the plugins: which there are, and where they end up.
+//! Builds of the plugins: flavours, forms, and the folders of the executables.
 
 use std::env;
 use std::fs;
@@ -7,40 +7,44 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{PLUGINS, repository};
+use harness::{MULTI_CALL, PLUGINS, repository};
 
 use crate::cargo::{cargo, output, run};
+use crate::link_flags::link_flags;
 use crate::target::Target;
 
-/// All of them in one executable.
-pub(crate) const ONE_FILE: &str = "ipam-plugins";
+/// The packages of both forms: each plugin by itself, and all in one executable.
+pub(crate) fn both_forms() -> Vec<&'static str> {
+    PLUGINS.into_iter().chain([MULTI_CALL]).collect()
+}
 
-/// The packages of the plugins in both forms.
-pub(crate) const BOTH_FORMS: [&str; 4] = [PLUGINS[0], PLUGINS[1], PLUGINS[2], ONE_FILE];
-
-/// Says to the build which commit it is of, for `--version`.
+/// The environment variable that hands the commit to the build, for `--version`.
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 
-/// Which build of the plugins.
+/// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, ValueEnum)]
 pub(crate) enum Flavour {
     Normal,
     Verbose,
 }
 
-/// Both.
+/// Both flavours.
 pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
 
-/// A build: two folders, with an executable for each plugin in either.
+/// Folders of a finished build, each with an executable for every plugin.
 pub(crate) struct Built {
-    /// Each is a program of its own.
+    /// Each plugin is an executable of its own.
     pub(crate) separate: PathBuf,
-    /// Each is a hard link to the one that is all of them.
+    /// Each plugin is a hard link to the multi-call executable.
     pub(crate) one_file: PathBuf,
 }
 
+/// The environment variable with the folder of plugins that are built already, for tests
+/// and for what tests run.
+pub(crate) const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
+
 impl Flavour {
-    /// Each flavour has a folder of its own, so that both stay built.
+    /// The folder of this flavour's build; one each, so that both stay built.
     pub(crate) fn target_dir(self) -> PathBuf {
         let target = env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
@@ -50,26 +54,26 @@ impl Flavour {
         }
     }
 
-    /// Builds the plugins as a developer does: linked with what the machine has.
+    /// Builds both forms for the tests, linked dynamically.
     pub(crate) fn build(self, profile: &str) -> Result<Built> {
-        let mut command = self.command(profile, &BOTH_FORMS);
+        let mut command = self.command(profile, &both_forms());
         run(&mut command)?;
         let folder = if profile == "dev" { "debug" } else { profile };
         Built::in_folder(self.target_dir().join(folder))
     }
 
-    /// Builds these packages as they are installed: with all that they need in them.
+    /// Builds these packages as they are installed: statically linked.
     pub(crate) fn build_static(self, packages: &[&str]) -> Result<Built> {
         let target = Target::of_releases()?;
         if let Some(reason) = target.missing() {
             bail!("{reason}");
         }
         let mut command = self.command("release", packages);
-        let flags = target.flags(&self.target_dir())?;
+        let flags = link_flags(&target, &self.target_dir())?;
         command
-            // The same dependencies wherever it is built.
+            // The dependencies of Cargo.lock.
             .args(["--locked", "--target", &target.triple])
-            // Instead of RUSTFLAGS, whatever it is.
+            // Takes precedence over RUSTFLAGS.
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         if let Some(commit) = commit() {
             command.env(COMMIT, commit);
@@ -88,7 +92,7 @@ impl Flavour {
         command
     }
 
-    /// What cargo is told of it.
+    /// The arguments for cargo that select this flavour.
     pub(crate) fn features(self) -> &'static [&'static str] {
         match self {
             Self::Normal => &[],
@@ -101,21 +105,26 @@ impl Built {
     fn in_folder(separate: PathBuf) -> Result<Self> {
         let one_file = separate.join("one-file");
         fs::create_dir_all(&one_file)?;
+        let executable = separate.join(MULTI_CALL);
+        if !executable.exists() {
+            return Ok(Self { separate, one_file });
+        }
         for plugin in PLUGINS {
-            let link = one_file.join(plugin);
-            // Of an earlier build.
-            let _ = fs::remove_file(&link);
-            if !separate.join(ONE_FILE).exists() {
-                continue;
-            }
-            fs::hard_link(separate.join(ONE_FILE), &link)
+            // Replaced atomically: tests of an earlier build may be running.
+            let (new, link) = (one_file.join("new"), one_file.join(plugin));
+            let _ = fs::remove_file(&new);
+            fs::hard_link(&executable, &new)
+                .and_then(|()| fs::rename(&new, &link))
                 .with_context(|| format!("{}", link.display()))?;
         }
+        // If both are links to one file already, `rename` leaves both.
+        let _ = fs::remove_file(one_file.join("new"));
         Ok(Self { separate, one_file })
     }
 }
 
-/// The commit that is checked out, if that can be told, and whether there is more.
+/// The commit that is checked out, with `-dirty` behind it if there are changes; `None`
+/// without a repository.
 pub(crate) fn commit() -> Option<String> {
     let mut git = Command::new("git");
     git.args([

@@ -1,4 +1,4 @@
-//! Calls of cargo, in the repository.
+//! Commands, above all cargo's, run in the repository.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use harness::repository;
 
-/// A call of cargo.
+/// A call of cargo in the repository.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -28,7 +28,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command to its end, for what it prints, without the white space around it.
+/// Runs a command to its end; returns its stdout, trimmed.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// The command as one would type it.
+/// The command as it would be typed.
 pub(crate) fn shown(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let program = program

@@ -1,20 +1,34 @@
-//! `cargo xtask demo`: the chain at work, on the README's configuration.
+//! `cargo xtask demo`: two containers from ADD to GC, with the README's configuration.
 
+mod drawing;
+mod recorder;
+mod tools;
+
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use harness::{Call, Node, PLUGINS, REFERENCE_PLUGINS, is_root, reference, repository};
+use harness::{Call, ORCHESTRATOR, PLUGINS, REFERENCE_PLUGINS, answer_of, repository};
 use serde_json::{Value, json};
 
-use crate::build::Flavour;
-use crate::recorder::{Record, Recorder};
+use crate::build::{BUILT_PLUGINS, Flavour};
+use drawing::{Step, draw};
+use recorder::{Recorded, Recorder};
+use tools::Tools;
+
+pub(crate) use recorder::{Record, record};
 
 const CONFLIST: &str = "testdata/mynet.conflist";
 
 pub(crate) fn run() -> Result<()> {
-    println!("Building the plugins …");
-    let built = Flavour::Normal.build("dev")?.separate;
+    let built = match env::var_os(BUILT_PLUGINS) {
+        Some(folder) => PathBuf::from(folder),
+        None => {
+            println!("Building the plugins, as debug builds …");
+            Flavour::Normal.build("dev")?.separate
+        }
+    };
     let root = tempfile::Builder::new()
         .prefix("ipam-delegated-demo-")
         .tempdir()?;
@@ -23,79 +37,59 @@ pub(crate) fn run() -> Result<()> {
         recorder.wrap(&built.join(plugin))?;
     }
     let runtime = Runtime {
-        config: request(&root.path().join("networks"))?,
-        networks: root.path().join("networks"),
-        node: node(),
+        config: config(root.path())?,
+        root: root.path().to_owned(),
+        tools: Tools::find(),
         recorder,
     };
     runtime.story()
 }
 
-/// Where containers can be made, if they can.
-fn node() -> Option<Node> {
-    let why_not = if !is_root() {
-        "this isn't run by root"
-    } else if reference("bridge").is_none() {
-        "the reference plugin bridge isn't installed (Debian: containernetworking-plugins)"
-    } else {
-        println!(
-            "As root, and with {REFERENCE_PLUGINS}/bridge: containers are network namespaces, \
-             on a node that is one, too, and is gone at the end."
-        );
-        let node = Node::new();
-        node.sh("ip netns add c1; ip netns add c2");
-        return Some(node);
-    };
-    println!(
-        "No network namespaces and no pings, because {why_not}: \
-         ipam-delegated is called as the main plugin would call it."
-    );
-    None
-}
-
-/// What a runtime makes of the conflist's plugin, with the state kept in here.
-fn request(networks: &Path) -> Result<Value> {
+/// The configuration of the conflist's plugin as a runtime hands it on, with all state
+/// below `root`.
+fn config(root: &Path) -> Result<Value> {
     let conflist = fs::read_to_string(repository().join(CONFLIST)).context(CONFLIST)?;
     println!("The configuration, {CONFLIST}:\n\n{conflist}");
     let conflist: Value = serde_json::from_str(&conflist)?;
     let mut config = conflist["plugins"][0].clone();
     config["cniVersion"] = conflist["cniVersion"].clone();
     config["name"] = conflist["name"].clone();
-    config["ipam"]["dataDir"] = json!(networks);
-    config["ipam"]["cacheDir"] = json!(networks.with_file_name("cache"));
-    config["ipam"]["stateDir"] = json!(networks.with_file_name("state"));
+    for (key, folder) in [
+        ("dataDir", "networks"),
+        ("cacheDir", "cache"),
+        ("stateDir", "state"),
+    ] {
+        config["ipam"][key] = json!(root.join(folder));
+    }
     Ok(config)
 }
 
+/// The runtime of the demo: it calls the main plugin, or `ipam-delegated` without one.
 struct Runtime {
     config: Value,
-    networks: PathBuf,
-    node: Option<Node>,
+    root: PathBuf,
+    tools: Tools,
     recorder: Recorder,
 }
 
 impl Runtime {
     fn story(&self) -> Result<()> {
-        self.heading("ADD: container c1 gets an address of each family");
+        heading("ADD: container c1 gets an address of each family");
         let c1 = self.add("c1")?;
-        self.heading("ADD: container c2 gets the next ones");
+        heading("ADD: container c2 gets the next ones");
         let c2 = self.add("c2")?;
-        if let Some(node) = &self.node {
-            self.heading("The containers reach each other");
-            for ip in harness::answer_of(&c2) {
-                let said = node.sh(&format!("ip netns exec c1 ping -c 1 -W 5 {ip}"));
-                println!("{}", said.lines().nth(1).unwrap_or_default());
-            }
-        }
-        self.heading("CHECK: c1 has what it was given");
+        self.ping(&answer_of(&c2));
+        heading("CHECK: c1 still has what it was given");
         self.call("CHECK", "c1", &[("prevResult", c1.clone())])?;
-        self.heading("What is on disk now");
+        heading("The files of host-local's format that hold the reservations");
         self.show_files()?;
-        self.heading("DEL: c1 gives its addresses back");
+        heading("DEL: c1 gives its addresses back");
         self.call("DEL", "c1", &[("prevResult", c1)])?;
+        println!();
         self.show_files()?;
-        self.heading("GC: the runtime has lost c2, and lists no valid attachment");
+        heading("GC: the runtime has lost c2, and lists no valid attachment");
         self.gc()?;
+        println!();
         self.show_files()?;
         println!("\nAll as it should be.");
         Ok(())
@@ -103,27 +97,34 @@ impl Runtime {
 
     fn add(&self, container: &str) -> Result<Value> {
         let result = self.call("ADD", container, &[])?;
-        let result: Value = serde_json::from_str(&result)?;
-        println!(
-            "=> {container} has {}",
-            harness::answer_of(&result).join(" and ")
-        );
-        Ok(result)
+        serde_json::from_str(&result).context("the result of ADD")
     }
 
-    /// A call of the main plugin, with these keys added to its configuration.
+    /// Pings the second container from the first one, if that can be done.
+    fn ping(&self, ips: &[String]) {
+        let Some(node) = self.tools.node.as_ref().filter(|_| self.tools.ping) else {
+            return;
+        };
+        heading("The containers reach each other");
+        for ip in ips {
+            let said = node.sh(&format!("ip netns exec c1 ping -c 1 -W 5 {ip}"));
+            println!("{}", said.lines().nth(1).unwrap_or_default());
+        }
+    }
+
+    /// Calls the main plugin, with these keys added to its configuration.
     fn call(&self, command: &str, container: &str, keys: &[(&str, Value)]) -> Result<String> {
         let mut config = self.config.clone();
         for (key, value) in keys {
             config[key] = value.clone();
         }
-        let main = match &self.node {
+        let main = match &self.tools.node {
             Some(_) => Path::new(REFERENCE_PLUGINS).join("bridge"),
-            None => self.recorder.plugins().join("ipam-delegated"),
+            None => self.recorder.plugins().join(ORCHESTRATOR),
         };
         println!(
             "$ CNI_COMMAND={command} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} \
-             CNI_IFNAME=eth0 {}",
+             CNI_IFNAME=eth0 {}\n",
             main.file_name().unwrap_or_default().display()
         );
         let call = Call::new(main)
@@ -131,30 +132,33 @@ impl Runtime {
             .env("CNI_CONTAINERID", container)
             .env("CNI_NETNS", format!("/run/netns/{container}"))
             .env("CNI_IFNAME", "eth0");
-        self.finish(call, &config)
+        self.finish(call, &config, container)
     }
 
-    /// GC, of which Debian's `bridge` knows nothing: as a newer one hands it on.
+    /// Calls GC of `ipam-delegated`: Debian's `bridge` doesn't hand it on.
     fn gc(&self) -> Result<()> {
         let mut config = self.config.clone();
         config["cniVersion"] = json!("1.1.0");
         config["cni.dev/valid-attachments"] = json!([]);
-        println!("$ CNI_COMMAND=GC ipam-delegated");
-        let call = Call::new(self.recorder.plugins().join("ipam-delegated"));
-        self.finish(call.env("CNI_COMMAND", "GC"), &config)?;
+        println!("$ CNI_COMMAND=GC {ORCHESTRATOR}\n");
+        let call = Call::new(self.recorder.plugins().join(ORCHESTRATOR));
+        self.finish(call.env("CNI_COMMAND", "GC"), &config, "")?;
         Ok(())
     }
 
-    fn finish(&self, call: Call, config: &Value) -> Result<String> {
+    fn finish(&self, call: Call, config: &Value, container: &str) -> Result<String> {
         let path = [self.recorder.plugins(), REFERENCE_PLUGINS.as_ref()];
         let call = call
-            .env("CNI_PATH", std::env::join_paths(path)?)
+            .env("CNI_PATH", env::join_paths(path)?)
             .stdin(serde_json::to_vec(config)?);
-        let output = match &self.node {
+        let output = match &self.tools.node {
             Some(node) => call.run_on(node),
             None => call.run(),
         };
-        show_records(&self.recorder.take()?);
+        let main = self.tools.node.as_ref().map(|_| "bridge");
+        for call in calls(&self.recorder.take()?) {
+            print!("{}", drawing(main, call, container));
+        }
         ensure!(
             output.status.success(),
             "it failed: {} {}",
@@ -165,7 +169,7 @@ impl Runtime {
     }
 
     fn show_files(&self) -> Result<()> {
-        let directory = self.networks.join("mynet");
+        let directory = self.root.join("networks/mynet");
         let mut names: Vec<String> = fs::read_dir(&directory)?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<std::io::Result<_>>()?;
@@ -177,48 +181,46 @@ impl Runtime {
         }
         Ok(())
     }
-
-    fn heading(&self, text: &str) {
-        println!("\n== {text}\n");
-    }
 }
 
-/// What `ipam-delegated` received, which delegates it called with what, and
-/// what each answered.
-fn show_records(records: &[Record]) {
-    let Some((orchestrator, delegates)) = records.split_first() else {
-        return;
+fn heading(text: &str) {
+    println!("\n== {text}\n");
+}
+
+/// The calls of `ipam-delegated`, each with the delegates' behind it.
+fn calls(recorded: &[Recorded]) -> impl Iterator<Item = &[Recorded]> {
+    let mut rest = recorded;
+    std::iter::from_fn(move || {
+        let next = (1..rest.len()).find(|&at| rest[at].plugin == ORCHESTRATOR);
+        let (call, others) = rest.split_at(next.unwrap_or(rest.len()));
+        rest = others;
+        (!call.is_empty()).then_some(call)
+    })
+}
+
+/// The drawing of one call of `ipam-delegated`.
+fn drawing(main: Option<&str>, call: &[Recorded], container: &str) -> String {
+    let Some((chain, delegates)) = call.split_first() else {
+        return String::new();
     };
-    println!("{} receives {}", orchestrator.plugin, orchestrator.input);
-    for delegate in delegates {
-        println!("  calls {} {}", delegate.plugin, delegate.command);
-        println!(
-            "    with {}",
-            difference(&orchestrator.input, &delegate.input)
-        );
-        println!("    it answers {}", or_nothing(&delegate.output));
-    }
-    println!(
-        "{} answers {}",
-        orchestrator.plugin,
-        or_nothing(&orchestrator.output)
-    );
-}
-
-/// The delegate's input, as told by what it adds to what came.
-fn difference(received: &str, handed_on: &str) -> String {
-    if received == handed_on {
-        return "the same".to_owned();
-    }
-    match serde_json::from_str::<Value>(handed_on) {
-        Ok(config) => format!("the same, and prevResult {}", config["prevResult"]),
-        Err(_) => handed_on.to_owned(),
-    }
-}
-
-fn or_nothing(output: &str) -> &str {
-    match output.trim() {
-        "" => "nothing, which is success",
-        output => output,
-    }
+    let steps: Vec<Step> = delegates
+        .iter()
+        .map(|it| Step {
+            name: match it.command == chain.command {
+                true => it.plugin.clone(),
+                false => format!("{} {}", it.plugin, it.command),
+            },
+            took: it.took,
+            given: it.input["prevResult"].clone(),
+            printed: it.output.clone(),
+            success: it.success,
+        })
+        .collect();
+    let outcome = match chain.output["ips"].as_array() {
+        Some(_) => format!("{container} has {}", answer_of(&chain.output).join(" and ")),
+        None if chain.success => format!("{}: success", chain.command),
+        None => format!("{}: {}", chain.command, chain.output["msg"]),
+    };
+    let plugins: Vec<&str> = main.into_iter().filter(|_| chain.command != "GC").collect();
+    draw(&[&plugins[..], &[ORCHESTRATOR]].concat(), &steps, &outcome)
 }

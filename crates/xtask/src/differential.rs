@@ -1,20 +1,20 @@
-//! `cargo xtask differential`: `host-local` and ours side by side, on as many
-//! random cases as one has time for.
+//! `cargo xtask differential`: compares `host-local` with our selector and allocator on
+//! any number of random cases.
 
 use anyhow::Result;
 use clap::Args;
 use harness::reference;
 
-use crate::build::Flavour;
+use crate::build::{BUILT_PLUGINS, Flavour};
 use crate::cargo::{self, cargo};
 
-/// Which cases.
+/// Arguments of `cargo xtask differential`.
 #[derive(Args)]
 pub(crate) struct Differential {
-    /// How many.
+    /// Number of cases.
     #[arg(long, default_value_t = 100_000)]
     cases: u64,
-    /// The first one's seed; each of the others has the next.
+    /// Seed of the first case; each further case has the next number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Differential) -> Result<()> {
         reference("host-local").is_some(),
         "host-local is not there: install Debian's containernetworking-plugins"
     );
-    // In release mode, there are more cases in an hour.
+    // A release build tries more cases in the same time.
     let plugins = Flavour::Normal.build("release")?.separate;
     let mut test = cargo(&[
         "test",
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Differential) -> Result<()> {
         "end_to_end",
     ]);
     test.args(["--", "--nocapture", "differential"])
-        .env("IPAM_DELEGATED_PLUGINS", plugins)
+        .env(BUILT_PLUGINS, plugins)
         .env("IPAM_DELEGATED_CASES", arguments.cases.to_string())
         .env("IPAM_DELEGATED_SEED", arguments.seed.to_string());
     cargo::run(&mut test)

@@ -1,13 +1,13 @@
-//! `cargo xtask install`: a release build of every plugin, into a folder.
+//! `cargo xtask install`: puts a release build of every plugin into a folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use harness::PLUGINS;
+use harness::{MULTI_CALL, PLUGINS};
 
-use crate::build::{Flavour, ONE_FILE};
+use crate::build::Flavour;
 
 pub(crate) fn run(dir: &Path, verbose_flavour: bool) -> Result<()> {
     let flavour = if verbose_flavour {
@@ -15,11 +15,10 @@ pub(crate) fn run(dir: &Path, verbose_flavour: bool) -> Result<()> {
     } else {
         Flavour::Normal
     };
-    let built = flavour.build_static(&[ONE_FILE])?;
+    let built = flavour.build_static(&[MULTI_CALL])?;
     fs::create_dir_all(dir).with_context(|| format!("{}", dir.display()))?;
-    // One file, and a link to it for each plugin; put in the place of what is there
-    // in one step each: a runtime that starts a plugin just now gets the old one or
-    // the new one, whole.
+    // Each plugin is replaced atomically by a link to the new file: a runtime that
+    // starts a plugin meanwhile gets either the old one or the new one, whole.
     let new = tempfile::Builder::new().prefix(".ipam-").tempdir_in(dir)?;
     let file = new.path().join("file");
     fs::copy(built.one_file.join(PLUGINS[0]), &file)?;

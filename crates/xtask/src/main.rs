@@ -1,5 +1,5 @@
-//! What a developer runs: `cargo xtask demo`, `test`, `bench`, `differential`,
-//! `install` and `dist`.
+//! The project's tasks: `cargo xtask demo`, `test`, `bench`, `differential`, `install`
+//! and `dist`.
 
 mod bench;
 mod build;
@@ -8,8 +8,9 @@ mod demo;
 mod differential;
 mod dist;
 mod install;
+mod left_out;
+mod link_flags;
 mod packages;
-mod recorder;
 mod target;
 mod test;
 
@@ -30,9 +31,9 @@ struct Arguments {
 enum Task {
     /// Show the chain at work: two containers, from ADD to GC.
     ///
-    /// State is kept in a temporary folder, and no root is needed. As root, and
-    /// where the reference plugin `bridge` is installed, the containers are
-    /// network namespaces, which ping each other.
+    /// State is kept in a temporary folder, and no root is needed. As root, with the
+    /// reference plugin `bridge` and `ip`, the containers are network namespaces; with
+    /// `ping`, they ping each other. What is missing is named, and left out.
     Demo,
     /// Run all checks: formatting, lints, documentation, tests.
     ///
@@ -60,6 +61,9 @@ enum Task {
     /// The executables are static, for the host's architecture, with musl where the
     /// toolchain has that target. The same commit gives the same bytes.
     Dist(dist::Dist),
+    /// Run a plugin and record the call, for the demo.
+    #[command(hide = true)]
+    Record(demo::Record),
 }
 
 fn main() -> ExitCode {
@@ -73,9 +77,14 @@ fn main() -> ExitCode {
             verbose_flavour,
         } => install::run(&dir, verbose_flavour),
         Task::Dist(dist) => dist::run(&dist),
+        Task::Record(record) => return code(demo::record(&record)),
     };
+    code(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn code(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("{error:#}");
             ExitCode::FAILURE

@@ -1,5 +1,5 @@
-//! The packages that the plugins are made of: where their sources are, and which
-//! of them a build links.
+//! Third-party packages of the workspace: where their sources are, and which of them
+//! an executable links.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,14 @@ use anyhow::{Context, Result};
 use harness::repository;
 use serde_json::Value;
 
-use crate::build::{Flavour, ONE_FILE};
 use crate::cargo::{cargo, output};
 use crate::target::Target;
 
-/// A package of somebody else's.
+/// A third-party package.
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// As its author declares it, in SPDX's terms.
+    /// SPDX expression, as the author declares it.
     pub(crate) licence: Option<String>,
     pub(crate) folder: PathBuf,
 }
@@ -27,7 +26,8 @@ impl fmt::Display for Package {
     }
 }
 
-/// All that the workspace may need on this target, in either flavour, tests included.
+/// All third-party packages of the workspace on this target, with all features, tests
+/// included.
 pub(crate) fn all(target: &Target) -> Result<Vec<Package>> {
     let metadata = output(&mut cargo(&[
         "metadata",
@@ -40,7 +40,7 @@ pub(crate) fn all(target: &Target) -> Result<Vec<Package>> {
     let metadata: Value = serde_json::from_str(&metadata)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     packages
-        // Those without a source are the workspace's own.
+        // The workspace's own packages have no source.
         .filter(|package| !package["source"].is_null())
         .map(|package| Package::read(package).context("cargo metadata"))
         .collect()
@@ -58,9 +58,10 @@ impl Package {
     }
 }
 
-/// Those whose code is in the executables, in order of their names. Macros and build
-/// scripts run while it is built, and are not in it.
-pub(crate) fn linked(flavour: Flavour, target: &Target) -> Result<Vec<Package>> {
+/// The packages whose code ends up in an executable of the workspace's `package`, built
+/// with these arguments for cargo; sorted by name. Macros and build scripts only run
+/// during the build, so they are left out.
+pub(crate) fn linked(package: &str, features: &[&str], target: &Target) -> Result<Vec<Package>> {
     let mut tree = cargo(&[
         "tree",
         "--locked",
@@ -70,12 +71,12 @@ pub(crate) fn linked(flavour: Flavour, target: &Target) -> Result<Vec<Package>> 
         "--target",
         &target.triple,
         "--package",
-        ONE_FILE,
+        package,
     ]);
-    tree.args(flavour.features());
+    tree.args(features);
     let tree = output(tree.current_dir(repository()))?;
     let mut linked = all(target)?;
-    // "serde v1.0.229", and for our own the path after that.
+    // A line is "serde v1.0.229"; our own packages have their path behind it.
     linked.retain(|package| {
         let line = format!("{} v{}", package.name, package.version);
         tree.lines().any(|it| it.trim_end_matches(" (*)") == line)

@@ -1,7 +1,7 @@
-//! What releases are built for, and the flags that make the same bytes of the same
-//! sources anywhere.
+//! Target triple that releases are built for, and queries to rustc about it.
 
 use std::env;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -9,36 +9,35 @@ use anyhow::Result;
 use harness::repository;
 
 use crate::cargo::output;
-use crate::packages;
 
-/// What releases are built for.
+/// A target triple that releases can be built for.
 pub(crate) struct Target {
     pub(crate) triple: String,
 }
 
 impl Target {
-    /// The host's architecture with musl, if the toolchain has that, or else with the
-    /// host's own library, linked in.
+    /// The host's architecture with musl if the toolchain has that target, otherwise the
+    /// host's own target.
     pub(crate) fn of_releases() -> Result<Self> {
         let host = rustc(&["--print", "host-tuple"])?;
         Self::on(host, |target| {
-            let library = rustc(&["--print", "target-libdir", "--target", target])?;
-            Ok(Path::new(&library).is_dir())
+            let folder = rustc(&["--print", "target-libdir", "--target", target])?;
+            Ok(has_standard_library(Path::new(&folder)))
         })
     }
 
-    /// The same on this host, with a toolchain that has these targets.
+    /// [`Self::of_releases`] for a given host and toolchain.
     fn on(host: String, has: impl Fn(&str) -> Result<bool>) -> Result<Self> {
         let musl = host.replace("-gnu", "-musl");
         let triple = if has(&musl)? { musl } else { host };
         Ok(Self { triple })
     }
 
-    /// What the machine lacks to link for it, if anything. The toolchain brings musl
-    /// along, but not the host's own library.
+    /// What the machine lacks to link statically for this target, if anything. The
+    /// toolchain ships musl, but not glibc.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let mut cc = Command::new("cc");
-        // The path where there is one, and the name as it is where there is none.
+        // gcc prints an absolute path if the library exists, and the bare name otherwise.
         let path = output(cc.arg("-print-file-name=libc.a")).unwrap_or_default();
         let there = self.is_musl() || Path::new(&path).is_absolute();
         (!there).then_some(
@@ -47,45 +46,22 @@ impl Target {
         )
     }
 
-    /// Whether the C library that is linked in is musl.
+    /// Whether the C library is musl.
     pub(crate) fn is_musl(&self) -> bool {
         self.triple.contains("-musl")
     }
 
-    /// The architecture, as in the name of an archive.
+    /// The architecture, as it stands in the name of an archive.
     pub(crate) fn architecture(&self) -> &str {
         self.triple.split('-').next().unwrap_or_default()
     }
+}
 
-    /// What the compiler is told.
-    pub(crate) fn flags(&self, target_dir: &Path) -> Result<Vec<String>> {
-        let mut flags = vec![
-            "-Ctarget-feature=+crt-static".to_owned(),
-            // Where it is loaded is fixed: nothing has to be relocated at the start.
-            "-Crelocation-model=static".to_owned(),
-            // With no relocations, little is left that could be made read-only after
-            // them; to do so costs a twenty-fifth of an ADD.
-            "-Crelro-level=off".to_owned(),
-        ];
-        let mut call = |path: &Path, name: &str| {
-            flags.push(format!("--remap-path-prefix={}={name}", path.display()));
-        };
-        // The messages of panics name source files, which are elsewhere on each
-        // machine. Of names that fit, the last one counts.
-        call(&repository(), "/ipam-delegated");
-        call(target_dir, "/target");
-        for package in packages::all(self)? {
-            call(&package.folder, &format!("/crates/{package}"));
-        }
-        // As the standard library calls itself where its sources aren't installed.
-        let sources = Path::new(&sysroot()?).join("lib/rustlib/src/rust");
-        let verbose = rustc(&["--version", "--verbose"])?;
-        let commit = verbose
-            .lines()
-            .find_map(|line| line.strip_prefix("commit-hash: "));
-        call(&sources, &format!("/rustc/{}", commit.unwrap_or("unknown")));
-        Ok(flags)
-    }
+/// Whether a target's folder of the toolchain holds the standard library. A folder alone
+/// may be what an interrupted installation has left.
+fn has_standard_library(folder: &Path) -> bool {
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
 /// The toolchain's folder.
@@ -93,7 +69,7 @@ pub(crate) fn sysroot() -> Result<String> {
     rustc(&["--print", "sysroot"])
 }
 
-/// What the compiler says.
+/// Stdout of rustc with these arguments.
 pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
     let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     output(
@@ -106,6 +82,15 @@ pub(crate) fn rustc(arguments: &[&str]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_target_whose_installation_was_interrupted_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_standard_library(&folder.path().join("none")));
+        assert!(!has_standard_library(folder.path()));
+        fs::write(folder.path().join("libstd-0123.rlib"), "").unwrap();
+        assert!(has_standard_library(folder.path()));
+    }
 
     #[test]
     fn releases_are_for_musl_where_the_toolchain_has_it() {

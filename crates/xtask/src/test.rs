@@ -1,19 +1,19 @@
 //! `cargo xtask test`: every check that the project has.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{DNSMASQ, is_root};
+use harness::{DNSMASQ, LEFT_OUT_FILE, Reason, is_root};
 
-use crate::build::{FLAVOURS, Flavour};
+use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
 use crate::dist;
+use crate::left_out::{Collector, in_ci};
 use crate::target::Target;
 
-/// What the end-to-end tests need, and the Debian package that has it.
+/// Programs and files that the end-to-end tests need, and their Debian packages.
 const NEEDED: [(&str, &str); 5] = [
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
@@ -39,9 +39,13 @@ pub(crate) fn run() -> Result<()> {
     ]);
     step(docs.env("RUSTDOCFLAGS", "--deny warnings"))?;
     install_what_is_needed()?;
-    tests()?;
+    let mut left_out = Collector::new(Flavour::Normal.target_dir().join("left-out"));
+    let tested = tests(&mut left_out);
+    let report = left_out.report()?;
+    println!("\n{report}");
+    tested.and(report.verdict(in_ci()))?;
     println!(
-        "\nAll checks passed in {} seconds.",
+        "All checks passed in {} seconds.",
         started.elapsed().as_secs()
     );
     Ok(())
@@ -52,22 +56,20 @@ fn step(command: &mut Command) -> Result<()> {
     cargo::run(command)
 }
 
-/// Unit, property and end-to-end tests, and the examples of the documentation.
-fn tests() -> Result<()> {
+/// Runs unit, property and end-to-end tests, and the examples of the documentation.
+fn tests(left_out: &mut Collector) -> Result<()> {
     println!("\n== building the plugins in both flavours");
     let normal = Flavour::Normal.build("dev")?.separate;
     let verbose = Flavour::Verbose.build("dev")?.separate;
-    let dist = archives()?;
+    let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
-    let left_out = Flavour::Normal.target_dir().join("left-out");
-    // Of an earlier run.
-    let _ = fs::remove_file(&left_out);
+    let file = left_out.file().clone();
     let on_these = |mut tests: Command| {
         tests
-            .env("IPAM_DELEGATED_PLUGINS", &normal)
+            .env(BUILT_PLUGINS, &normal)
             .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &verbose)
-            .env("IPAM_DELEGATED_LEFT_OUT", &left_out);
+            .env(LEFT_OUT_FILE, &file);
         if let Some(dist) = &dist {
             tests.env("IPAM_DELEGATED_DIST", dist);
         }
@@ -78,37 +80,35 @@ fn tests() -> Result<()> {
     let mut one_file = run_of(&["--package", "end-to-end"]);
     one_file.env("IPAM_DELEGATED_FORM", "one-file");
     let one_file = on_these(one_file);
-    if let Ok(lines) = fs::read_to_string(&left_out) {
-        println!("\nWhat this machine can't run:\n{lines}");
-    }
     separate.and(one_file)?;
     step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
     match &dist {
-        Some(dist) => the_same_again(dist),
+        Some(dist) => the_same_again(dist, left_out),
         None => Ok(()),
     }
 }
 
-/// The folder with the archives of a release, if this machine can make them.
-fn archives() -> Result<Option<PathBuf>> {
+/// Makes the archives of a release, if this machine can; returns their folder.
+fn archives(left_out: &mut Collector) -> Result<Option<PathBuf>> {
     println!("\n== making the archives of a release");
     if let Some(reason) = Target::of_releases()?.missing() {
-        println!("Left out: {reason}.");
+        left_out.add("archives of a release", Reason::Package(reason.to_owned()));
         return Ok(None);
     }
     let folder = Flavour::Normal.target_dir().join("dist-for-tests");
-    // Of an earlier run, and perhaps of another version.
-    let _ = fs::remove_dir_all(&folder);
+    // From an earlier run, perhaps of another version.
+    let _ = std::fs::remove_dir_all(&folder);
     dist::make(&FLAVOURS, &folder)?;
     Ok(Some(folder))
 }
 
-/// Makes one archive once more. The other one is made in the same way, and takes as
+/// Makes one archive once more. The other flavour's is made in the same way, and takes as
 /// long.
-fn the_same_again(dist: &Path) -> Result<()> {
+fn the_same_again(dist: &Path, left_out: &mut Collector) -> Result<()> {
     println!("\n== making an archive once more, in another folder");
     if let Some(reason) = dist::again::why_not() {
-        println!("Left out: {reason}.");
+        let reason = Reason::Machine(reason.to_owned());
+        left_out.add("the same archive again", reason);
         return Ok(());
     }
     dist::again::check(&[Flavour::Normal], dist)
@@ -138,9 +138,7 @@ fn install_what_is_needed() -> Result<()> {
         .collect();
     packages.dedup();
     if !is_root() {
-        println!(
-            "\nNot run by root: tests in network namespaces are left out, and are named at the end."
-        );
+        println!("\nNot root: tests in network namespaces are left out, and named at the end.");
     }
     if packages.is_empty() {
         return Ok(());
@@ -155,7 +153,7 @@ fn install_what_is_needed() -> Result<()> {
             .env("DEBIAN_FRONTEND", "noninteractive");
         step(&mut install).with_context(|| format!("the tests need Debian's {list}"))
     } else {
-        println!("\nTests that need Debian's {list} are left out, and are named at the end.");
+        println!("\nTests that need Debian's {list} are left out, and named at the end.");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! How a delegate may answer.
+//! Generator of a delegate's answers: stdout, stderr, exit.
 
 use bolero::TypeGenerator;
 use fuzz::{Bytes, Document};

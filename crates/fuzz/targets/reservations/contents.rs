@@ -1,4 +1,4 @@
-//! What a directory of reservations may hold, whoever has put it there.
+//! Generator of a directory's content: reservations, torn files, pipes, links.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -8,7 +8,7 @@ use bolero::TypeGenerator;
 use fuzz::Bytes;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// What is to be in the directory.
+/// Content of the directory.
 #[derive(Clone, Debug, TypeGenerator)]
 pub(super) struct Contents {
     #[generator(bolero::produce::<Vec<Entry>>().with().len(0usize..=24))]

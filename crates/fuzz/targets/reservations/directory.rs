@@ -1,5 +1,4 @@
-//! What a directory of reservations says to whoever reads it by the format's
-//! definition.
+//! Model of a directory of reservations, which reads it by the format's definition.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +14,7 @@ pub(crate) fn gateway() -> IpAddr {
     Ipv4Addr::new(10, 0, 0, 1).into()
 }
 
-/// What there is of an address.
+/// State of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
     /// No file.
@@ -56,7 +55,7 @@ impl Directory {
         Self(path.to_owned())
     }
 
-    /// What there is of an address.
+    /// The state of an address.
     pub(crate) fn says(&self, ip: IpAddr) -> Says {
         let path = self.0.join(ip.to_string());
         match fs::symlink_metadata(&path) {

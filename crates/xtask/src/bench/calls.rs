@@ -1,24 +1,23 @@
-//! How long single calls take, all contenders in turn.
-
-use std::path::Path;
+//! Times of single calls, all contenders in turn.
 
 use anyhow::Result;
 
 use super::contender::Contender;
+use super::fill::Fill;
 use super::samples::Samples;
-use super::side::Side;
+use super::side::{Side, Storage};
 
-/// What is called.
+/// The commands that are measured.
 pub(crate) const COMMANDS: [&str; 4] = ["ADD", "CHECK", "DEL", "VERSION"];
 
-/// How many addresses are reserved before.
+/// Numbers of addresses that are reserved before.
 pub(crate) const RESERVED: [u32; 2] = [0, 250];
 
 /// Times of one command of one contender.
 pub(crate) struct Measured {
     pub(crate) command: &'static str,
     pub(crate) reserved: u32,
-    /// Which contender.
+    /// Index of the contender.
     pub(crate) of: usize,
     pub(crate) times: Samples,
 }
@@ -26,19 +25,19 @@ pub(crate) struct Measured {
 /// Calls all contenders with all commands, in so many rounds.
 pub(crate) fn measure(
     contenders: &[Contender],
-    data: &Path,
+    storage: &Storage,
     rounds: usize,
 ) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for reserved in RESERVED {
         let sides = contenders
             .iter()
-            .map(|contender| Side::new(contender, data, reserved))
+            .map(|contender| Side::new(contender, storage, Fill::Count(reserved)))
             .collect::<Result<Vec<_>>>()?;
         let mut times = vec![vec![Samples::default(); COMMANDS.len()]; sides.len()];
         for round in 0..rounds {
             let container = format!("c{round:063x}");
-            // Who comes first has the others' traces in the processor's caches.
+            // Whoever comes first finds the other contenders' data in the processor's caches.
             for i in 0..sides.len() {
                 let of = (i + round) % sides.len();
                 let (side, times) = (&sides[of], &mut times[of]);

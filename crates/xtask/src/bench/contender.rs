@@ -1,54 +1,66 @@
-//! Who is compared: what gives an address, and the bare minimum of processes.
+//! Contenders of a benchmark: our chain in both forms, our allocator, a peer, and empty
+//! programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use harness::PLUGINS;
+use harness::{ORCHESTRATOR, PLUGINS};
 
-use crate::build::{BOTH_FORMS, Flavour};
+use crate::build::{Flavour, both_forms};
 use crate::cargo;
 
-/// Something that is measured.
+/// The delegates of our chain.
+pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];
+
+/// The delegate that does host-local's work on the files.
+const ALLOCATOR: &str = "ipam-da-host-local";
+
+/// An executable that is measured.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// What a runtime executes.
+    /// The executable that a runtime calls.
     pub(crate) executable: PathBuf,
 }
 
-/// How it is called, and by what name it is known in the figures.
+/// What a contender is; decides how it is configured and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Our chain, in one file.
     OneFile,
     /// Our chain, of separate executables.
     Separate,
-    /// One plugin that does it all.
+    /// Our allocator alone, with pools in `prevResult`.
+    Allocator,
+    /// Another project's plugin: host-local.
     Peer,
-    /// As many empty programs as our chain has, one after the other.
+    /// As many empty programs as our chain has executables, one after the other.
     Minimum,
 }
 
 impl Kind {
+    /// Its name in the figures.
     pub(crate) fn key(self) -> &'static str {
         match self {
             Self::OneFile => "one-file",
             Self::Separate => "separate",
+            Self::Allocator => "allocator",
             Self::Peer => "peer",
             Self::Minimum => "minimum",
         }
     }
 
-    pub(crate) fn is_ours(self) -> bool {
+    /// Whether it is our chain.
+    pub(crate) fn is_chain(self) -> bool {
         matches!(self, Self::OneFile | Self::Separate)
     }
 }
 
 impl Contender {
-    /// What it has on disk.
+    /// Its executables.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self.kind {
             Kind::Separate => PLUGINS
@@ -59,39 +71,57 @@ impl Contender {
     }
 }
 
-/// All of them, built, and installed in this folder.
-pub(crate) fn all(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
-    let built = Flavour::Normal.build_static(&BOTH_FORMS)?;
+/// Builds the contenders for a comparison of chains, and installs them in this folder.
+pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
+    let built = Flavour::Normal.build_static(&both_forms())?;
     let empty = empty_program(&folder.join("build"))?;
     let [one_file, separate] = ["one-file", "separate"].map(|form| folder.join(form));
     for name in PLUGINS {
         install(&built.separate.join(name), &separate)?;
     }
-    let orchestrator = install(&built.one_file.join(PLUGINS[0]), &one_file)?;
-    for name in &PLUGINS[1..] {
+    let orchestrator = install(&built.one_file.join(ORCHESTRATOR), &one_file)?;
+    for name in DELEGATES {
         fs::hard_link(&orchestrator, one_file.join(name))?;
     }
     let empty = install(&empty, folder)?;
     let installed_peer = install(peer, &folder.join("peer"))?;
-    let peer_name = peer.file_name().unwrap_or_default().to_string_lossy();
-    let contender = |name: &str, kind, executable: PathBuf| Contender {
-        name: name.to_owned(),
-        kind,
-        executable,
-    };
     Ok(vec![
         contender("our chain, one file", Kind::OneFile, orchestrator),
         contender(
             "our chain, separate",
             Kind::Separate,
-            separate.join(PLUGINS[0]),
+            separate.join(ORCHESTRATOR),
         ),
-        contender(&peer_name, Kind::Peer, installed_peer),
+        contender(&file_name(peer), Kind::Peer, installed_peer),
         contender("3 empty programs", Kind::Minimum, empty),
     ])
 }
 
-/// The least that a static program can be in our language: built here.
+/// Builds our allocator, and installs it and the peer in this folder.
+pub(crate) fn allocators(peer: &Path, folder: &Path) -> Result<[Contender; 2]> {
+    let built = Flavour::Normal.build_static(&[ALLOCATOR])?.separate;
+    let ours = install(&built.join(ALLOCATOR), &folder.join("ours"))?;
+    let theirs = install(peer, &folder.join("peer"))?;
+    Ok([
+        contender(ALLOCATOR, Kind::Allocator, ours),
+        contender(&file_name(peer), Kind::Peer, theirs),
+    ])
+}
+
+fn contender(name: &str, kind: Kind, executable: PathBuf) -> Contender {
+    Contender {
+        name: name.to_owned(),
+        kind,
+        executable,
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Builds a static Rust program that does nothing.
 fn empty_program(folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let (source, program) = (folder.join("empty.rs"), folder.join("empty"));
@@ -107,10 +137,10 @@ fn empty_program(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Copies an executable into this folder, as an installation does it; all that are
-/// compared at the same moment. What the linker has left behind, and what has been in
-/// the system's memory for long, is slower to start, by up to a fifth.
-pub(crate) fn install(executable: &Path, folder: &Path) -> Result<PathBuf> {
+/// Copies an executable into this folder, as an installation does. All contenders are
+/// copied at the same time: an executable that the linker has just written, or that has
+/// been in the page cache for long, starts up to a fifth slower.
+fn install(executable: &Path, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let installed = folder.join(executable.file_name().unwrap_or_default());
     fs::copy(executable, &installed)

@@ -1,4 +1,4 @@
-//! The figures as a drawing: a bar for each contender.
+//! Drawing of a comparison of chains: a bar for each contender.
 
 use svg::Document;
 use svg::node::element::{Rectangle, Style, Text};
@@ -7,13 +7,13 @@ use super::contender::{Contender, Kind};
 use super::figures::Figures;
 
 const WIDTH: f64 = 860.0;
-/// Where bars begin: on the left of it stand the names.
+/// Left end of the bars; the names stand to the left of it.
 const BARS: f64 = 170.0;
-/// How long a bar may be: on the right of it stands its value.
+/// Length of the longest bar; its value stands to the right of it.
 const LONGEST: f64 = 560.0;
 const LINE: f64 = 20.0;
 
-/// In light and in dark surroundings.
+/// Colours for light and dark backgrounds.
 const STYLE: &str = "
 text { font: 13px sans-serif; fill: #24292f; }
 .title { font-weight: bold; }

@@ -1,4 +1,4 @@
-//! How much memory a call takes at its peak.
+//! Peak memory of a call.
 
 use std::fs;
 use std::io::{PipeWriter, Read, Write, pipe};
@@ -10,16 +10,17 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use super::process::Plugin;
 
-/// How long a process has to stay as it is to be taken as one that waits.
+/// A process whose memory hasn't grown for this time is taken to wait.
 const STILL: Duration = Duration::from_millis(100);
 
-/// After this time, what it has taken so far counts.
+/// After this time, the peak so far counts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The peak of the process's resident memory in an ADD, in KiB. The figure that the
-/// system keeps for ended processes is no use: in it is what the one that started
-/// them had. So the process gets a stdout that is full: when it waits for it with
-/// its answer, all its work is done, and it can be looked at.
+/// The peak of the process's resident memory in an ADD, in KiB.
+///
+/// The system's figure for ended processes includes the memory of their parent at the
+/// fork. So the process gets a full pipe as stdout, and its figure is read while it waits
+/// there with its result, after all its work.
 pub(crate) fn peak(plugin: &Plugin, container: &str) -> Result<u64> {
     let (mut answer, mut stdout) = pipe()?;
     fill(&mut stdout)?;

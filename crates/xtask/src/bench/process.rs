@@ -1,5 +1,4 @@
-//! Calls of plugins whose time is taken: from before the start of the process
-//! until its end.
+//! Timed calls of plugins, from before the start of the process until its end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -25,11 +24,6 @@ impl Plugin {
         }
     }
 
-    /// What its stdin is.
-    pub(crate) fn config(&self) -> &Path {
-        &self.config
-    }
-
     /// The same plugin with another configuration.
     pub(crate) fn with_config(&self, config: &Path) -> Self {
         Self {
@@ -46,7 +40,7 @@ impl Plugin {
         }
     }
 
-    /// A call that has yet to be started, which answers to nobody.
+    /// A call that isn't started yet, with stdout and stderr discarded.
     pub(crate) fn command(&self, command: &str, container: &str) -> Result<Command> {
         let mut process = Command::new(&self.executable);
         process

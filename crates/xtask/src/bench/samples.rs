@@ -1,8 +1,8 @@
-//! Times that were measured, and what is told of them.
+//! Measured times, and their percentiles.
 
 use std::time::Duration;
 
-/// Times of the same thing.
+/// Times of one kind of call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -16,7 +16,7 @@ impl Samples {
         self.percentile(50)
     }
 
-    /// What so many percent are not above, in milliseconds.
+    /// The time that so many percent of the calls don't exceed, in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

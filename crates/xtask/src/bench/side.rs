@@ -1,7 +1,6 @@
-//! A contender at work, with a state of its own.
+//! One side of a comparison: a contender at work on state of its own.
 
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,48 +9,76 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::contender::{Contender, Kind};
+use super::fill::Fill;
 use super::folders::{folder_in, in_memory};
 use super::memory;
 use super::process::{Plugin, timed};
 
-/// How many processes our chain is.
-const LINKS: usize = 3;
+/// How many processes our chain of separate executables is.
+const PROCESSES: usize = 3;
+
+/// Where a side keeps its state, and what that has been through.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    /// The folder for reservations and records.
+    pub(crate) folder: PathBuf,
+    /// How many ADDs and DELs have changed it before the measurement.
+    pub(crate) used: usize,
+}
 
 /// A contender with its folders.
 pub(crate) struct Side {
     kind: Kind,
     pub(crate) plugin: Plugin,
     config: Value,
-    /// The configuration that CHECK gets: with the answer to ADD.
+    /// Stdin of CHECK: the configuration with the last result of ADD.
     check: PathBuf,
-    /// The last answer to ADD.
-    answer: PathBuf,
-    _folders: [TempDir; 2],
+    /// The last result of ADD.
+    result: PathBuf,
+    folders: [TempDir; 2],
 }
 
 impl Side {
-    /// One that keeps its state there, with so many addresses reserved already.
-    pub(crate) fn new(contender: &Contender, data: &Path, reserved: u32) -> Result<Self> {
-        let (data, cache) = (folder_in(data)?, folder_in(&in_memory())?);
-        reserve(&data.path().join("networks/bench"), reserved)?;
-        let config = config(contender.kind, data.path(), cache.path());
-        let stdin = data.path().join("config.json");
+    /// A contender with these addresses reserved.
+    pub(crate) fn new(contender: &Contender, storage: &Storage, fill: Fill) -> Result<Self> {
+        // Files that a runtime has elsewhere, and the cache, stay off the disk.
+        let (data, memory) = (folder_in(&storage.folder)?, folder_in(&in_memory())?);
+        let config = config(contender.kind, fill, data.path(), memory.path());
+        let stdin = memory.path().join("config.json");
         fs::write(&stdin, serde_json::to_vec(&config)?)?;
         let it = Self {
             kind: contender.kind,
             plugin: Plugin::new(&contender.executable, &stdin),
             config,
-            check: data.path().join("check.json"),
-            // Not on the disk that is measured.
-            answer: cache.path().join("answer.json"),
-            _folders: [data, cache],
+            check: memory.path().join("check.json"),
+            result: memory.path().join("result.json"),
+            folders: [data, memory],
         };
-        // The rotation goes on behind what is reserved, and files are cached.
+        fill.write(&it.network())?;
+        it.use_up(storage.used)?;
+        // The rotation goes on behind the reserved addresses, and files are cached.
         for _ in 0..2 {
-            it.add("first")?;
-            it.call("DEL", "first")?;
+            it.plugin.call("ADD", "first")?;
+            it.plugin.call("DEL", "first")?;
         }
         Ok(it)
+    }
+
+    /// The folder of reservations.
+    pub(crate) fn network(&self) -> PathBuf {
+        self.folders[0].path().join("networks/bench")
+    }
+
+    /// Calls ADD and DEL so many times, for as many containers.
+    fn use_up(&self, times: usize) -> Result<()> {
+        if self.kind != Kind::Minimum {
+            for i in 0..times {
+                let container = format!("used-{i}");
+                self.call("ADD", &container)?;
+                self.call("DEL", &container)?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls it with ADD; returns how long that took.
@@ -60,18 +87,18 @@ impl Side {
             return self.call("ADD", container);
         }
         let mut process = self.plugin.command("ADD", container)?;
-        process.stdout(File::create(&self.answer)?);
+        process.stdout(File::create(&self.result)?);
         let (time, success) = timed(&mut process)?;
-        let answer = fs::read(&self.answer)?;
-        let said = String::from_utf8_lossy(&answer);
+        let result = fs::read(&self.result)?;
+        let said = String::from_utf8_lossy(&result);
         ensure!(success, "ADD of {}: {said}", self.kind.key());
         let mut config = self.config.clone();
-        config["prevResult"] = serde_json::from_slice(&answer).context("the answer to ADD")?;
+        config["prevResult"] = serde_json::from_slice(&result).context("the result of ADD")?;
         fs::write(&self.check, serde_json::to_vec(&config)?)?;
         Ok(time)
     }
 
-    /// Calls it with CHECK for what was added last; returns how long that took.
+    /// Calls it with CHECK for the last container added; returns how long that took.
     pub(crate) fn check(&self, container: &str) -> Result<Duration> {
         if self.kind == Kind::Minimum {
             return self.call("CHECK", container);
@@ -82,24 +109,13 @@ impl Side {
         Ok(time)
     }
 
-    /// The most memory that one of its processes takes in an ADD, in KiB.
-    pub(crate) fn peak(&self) -> Result<u64> {
-        let mut peak = memory::peak(&self.plugin, "peak")?;
-        if self.kind == Kind::Separate {
-            let mut config = self.config.clone();
-            config["prevResult"] = json!({ "pools": [{ "ranges": config["ipam"]["ranges"][0] }] });
-            fs::write(&self.check, serde_json::to_vec(&config)?)?;
-            let alone = self.plugin.with_config(&self.check);
-            for delegate in ["ipam-ds-ranges", "ipam-da-host-local"] {
-                peak = peak.max(memory::peak(&alone.beside(delegate), delegate)?);
-            }
-        }
-        Ok(peak)
-    }
-
     /// Calls it with another command; returns how long that took.
     pub(crate) fn call(&self, command: &str, container: &str) -> Result<Duration> {
-        let processes = if self.kind == Kind::Minimum { LINKS } else { 1 };
+        let processes = if self.kind == Kind::Minimum {
+            PROCESSES
+        } else {
+            1
+        };
         let mut all = Duration::ZERO;
         for _ in 0..processes {
             let (time, success) = self.plugin.call(command, container)?;
@@ -108,31 +124,60 @@ impl Side {
         }
         Ok(all)
     }
-}
 
-/// Reserves the first addresses, as host-local writes it.
-fn reserve(network: &Path, count: u32) -> Result<()> {
-    fs::create_dir_all(network)?;
-    let first = u32::from(Ipv4Addr::new(10, 10, 0, 2));
-    for i in 0..count {
-        let ip = Ipv4Addr::from(first + i).to_string();
-        fs::write(network.join(ip), format!("{i:064x}\r\neth0"))?;
+    /// Calls GC with every second reservation of `fill` as a valid attachment; returns how
+    /// long that took.
+    pub(crate) fn collect_half(&self, count: usize) -> Result<Duration> {
+        let mut config = self.config.clone();
+        let valid = (0..count).step_by(2).map(super::fill::holder);
+        let valid = valid.map(|id| json!({"containerID": id, "ifname": "eth0"}));
+        config["cniVersion"] = json!("1.1.0");
+        config["cni.dev/valid-attachments"] = valid.collect();
+        fs::write(&self.check, serde_json::to_vec(&config)?)?;
+        let (time, success) = self.plugin.with_config(&self.check).call("GC", "-")?;
+        ensure!(success, "GC of {} failed", self.kind.key());
+        Ok(time)
     }
-    Ok(())
+
+    /// The peak memory of an ADD's largest process, in KiB.
+    pub(crate) fn peak(&self) -> Result<u64> {
+        let mut peak = memory::peak(&self.plugin, "peak")?;
+        if self.kind == Kind::Separate {
+            let mut config = self.config.clone();
+            config["prevResult"] = json!({ "pools": [{ "ranges": config["ipam"]["ranges"][0] }] });
+            fs::write(&self.check, serde_json::to_vec(&config)?)?;
+            let alone = self.plugin.with_config(&self.check);
+            for delegate in super::contender::DELEGATES {
+                peak = peak.max(memory::peak(&alone.beside(delegate), delegate)?);
+            }
+        }
+        Ok(peak)
+    }
 }
 
-fn config(kind: Kind, data: &Path, cache: &Path) -> Value {
-    let mut ipam = json!({
-        "type": "host-local",
-        "ranges": [[{ "subnet": "10.10.0.0/16" }]],
-        "routes": [{ "dst": "0.0.0.0/0" }],
-        "dataDir": data.join("networks"),
+fn config(kind: Kind, fill: Fill, data: &Path, cache: &Path) -> Value {
+    let ranges = json!([{ "subnet": fill.subnet() }]);
+    let mut config = json!({
+        "cniVersion": "1.0.0", "name": "bench", "type": "bridge",
+        "ipam": {
+            "type": "host-local",
+            "routes": [{ "dst": "0.0.0.0/0" }],
+            "dataDir": data.join("networks"),
+        },
     });
-    if kind.is_ours() {
-        ipam["type"] = json!("ipam-delegated");
-        ipam["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local"]);
-        ipam["cacheDir"] = json!(cache);
+    let ipam = &mut config["ipam"];
+    match kind {
+        Kind::Allocator => ipam["cacheDir"] = json!(cache.join("cache")),
+        _ => ipam["ranges"] = json!([ranges]),
+    }
+    if kind.is_chain() {
+        ipam["type"] = json!(harness::ORCHESTRATOR);
+        ipam["delegates"] = json!(super::contender::DELEGATES);
+        ipam["cacheDir"] = json!(cache.join("cache"));
         ipam["stateDir"] = json!(data.join("state"));
     }
-    json!({ "cniVersion": "1.0.0", "name": "bench", "type": "bridge", "ipam": ipam })
+    if kind == Kind::Allocator {
+        config["prevResult"] = json!({ "pools": [{ "ranges": ranges }] });
+    }
+    config
 }

@@ -1,41 +1,13 @@
-//! The figures as tables, in Markdown.
+//! Tables of a comparison of chains.
 
-use std::fmt;
 use std::iter::once;
 
 use super::contender::Kind;
 use super::figures::Figures;
+use super::table::{Table, figure};
 use super::{calls, throughput};
 
-/// A table: the first column is text, the others are figures.
-pub(crate) struct Table {
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    fn new(header: impl IntoIterator<Item = String>) -> Self {
-        let header: Vec<String> = header.into_iter().collect();
-        let rule = |i: usize| if i == 0 { ":--" } else { "--:" }.to_owned();
-        let rule = (0..header.len()).map(rule).collect();
-        Self {
-            rows: vec![header, rule],
-        }
-    }
-
-    fn row(&mut self, first: String, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(once(first).chain(cells).collect());
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.rows
-            .iter()
-            .try_for_each(|row| writeln!(f, "| {} |", row.join(" | ")))
-    }
-}
-
-/// All of them.
+/// All tables, in the order in which they are printed.
 pub(crate) fn all(figures: &Figures) -> [Table; 4] {
     [
         calls(figures),
@@ -91,18 +63,17 @@ fn sizes(figures: &Figures) -> Table {
         ("peak memory of an ADD", 1024.0, &figures.peak),
         ("size on disk", 1024.0 * 1024.0, &figures.size),
     ] {
-        let figure = |value: &u64| match value {
-            0 => "–".to_owned(),
-            value => format!("{:.1}", *value as f64 / unit),
+        let cell = |value: &u64| match value {
+            0 => figure(f64::NAN, 1),
+            value => figure(*value as f64 / unit, 1),
         };
-        table.row(what.to_owned(), all.iter().map(figure));
+        table.row(what.to_owned(), all.iter().map(cell));
     }
     table
 }
 
 fn goals(figures: &Figures) -> Table {
-    let header = ["goal", "asked for", "measured", ""];
-    let mut table = Table::new(header.map(str::to_owned));
+    let mut table = Table::new(["goal", "asked for", "measured", ""]);
     for goal in figures.goals() {
         let met = if goal.met { "met" } else { "not met" };
         table.row(goal.what, [goal.goal, goal.value, met.to_owned()]);

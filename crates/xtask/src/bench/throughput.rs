@@ -1,41 +1,50 @@
-//! How many ADDs a second many callers get through, all contenders in turn.
+//! ADDs a second by many callers at a time, all contenders in turn.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
 
-use super::contender::Contender;
-use super::side::Side;
+use super::contender::{Contender, Kind};
+use super::fill::Fill;
+use super::side::{Side, Storage};
 
-/// How many callers there are at a time.
+/// Numbers of callers at a time.
 pub(crate) const CALLERS: [usize; 4] = [1, 4, 16, 64];
 
-/// How many containers are added, from none on.
+/// Number of containers that are added, starting with none.
 pub(crate) const CONTAINERS: usize = 192;
 
-/// How often each is measured; the median counts.
+/// Number of measurements of each contender; the median counts.
 const ROUNDS: usize = 5;
 
-/// What one contender got through.
+/// Throughput of one contender.
 pub(crate) struct Measured {
     pub(crate) callers: usize,
-    /// Which contender.
+    /// Index of the contender.
     pub(crate) of: usize,
     /// ADDs a second.
     pub(crate) rate: f64,
 }
 
-pub(crate) fn measure(contenders: &[Contender], data: &Path) -> Result<Vec<Measured>> {
+pub(crate) fn measure(contenders: &[Contender], storage: &Storage) -> Result<Vec<Measured>> {
     let mut all = Vec::new();
     for callers in CALLERS {
         let mut rates = vec![Vec::new(); contenders.len()];
+        // With used storage, a contender keeps its folders from round to round.
+        let sides = contenders.iter().map(|it| fresh(it, storage));
+        let mut sides = sides.collect::<Result<Vec<_>>>()?;
         for round in 0..ROUNDS {
             for i in 0..contenders.len() {
                 let of = (i + round) % contenders.len();
-                rates[of].push(rate(&contenders[of], data, callers)?);
+                if round > 0 && storage.used == 0 {
+                    sides[of] = fresh(&contenders[of], storage)?;
+                }
+                rates[of].push(rate(&sides[of], callers)?);
+                if storage.used > 0 && contenders[of].kind != Kind::Minimum {
+                    remove(&sides[of])?;
+                }
             }
         }
         for (of, mut rates) in rates.into_iter().enumerate() {
@@ -47,16 +56,20 @@ pub(crate) fn measure(contenders: &[Contender], data: &Path) -> Result<Vec<Measu
     Ok(all)
 }
 
-fn rate(contender: &Contender, data: &Path, callers: usize) -> Result<f64> {
-    let side = Side::new(contender, data, 0)?;
+fn fresh(contender: &Contender, storage: &Storage) -> Result<Side> {
+    Side::new(contender, storage, Fill::Count(0))
+}
+
+/// Adds all containers; returns the ADDs a second.
+fn rate(side: &Side, callers: usize) -> Result<f64> {
     let next = AtomicUsize::new(0);
     let call = || -> Result<()> {
         loop {
-            let container = next.fetch_add(1, Ordering::Relaxed);
-            if container >= CONTAINERS {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= CONTAINERS {
                 return Ok(());
             }
-            side.call("ADD", &format!("c{container:063x}"))?;
+            side.call("ADD", &container(number))?;
         }
     };
     let started = Instant::now();
@@ -67,4 +80,16 @@ fn rate(contender: &Contender, data: &Path, callers: usize) -> Result<f64> {
             .try_for_each(|caller| caller.join().expect("a caller doesn't panic"))
     })?;
     Ok(CONTAINERS as f64 / started.elapsed().as_secs_f64())
+}
+
+/// Deletes all containers, so that the next round starts with none.
+fn remove(side: &Side) -> Result<()> {
+    for number in 0..CONTAINERS {
+        side.call("DEL", &container(number))?;
+    }
+    Ok(())
+}
+
+fn container(number: usize) -> String {
+    format!("c{number:063x}")
 }

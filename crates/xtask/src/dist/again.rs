@@ -1,4 +1,4 @@
-//! A second build of the same commit, elsewhere, that has to give the same bytes.
+//! Reproducibility check: a clone in another folder gives the same archives.
 
 use std::fs;
 use std::path::Path;
@@ -12,21 +12,23 @@ use super::SUMS;
 use crate::build::{self, Flavour};
 use crate::cargo::{cargo, run};
 
-/// Why a clone would not have the same sources, if so.
+/// Why a clone would have other sources than this checkout; `None` if it wouldn't.
 pub(crate) fn why_not() -> Option<&'static str> {
     match build::commit() {
         None => Some("there is no commit to clone"),
-        Some(commit) if commit.ends_with("-dirty") => Some("what isn't committed isn't in a clone"),
+        Some(commit) if commit.ends_with("-dirty") => {
+            Some("the checkout has changes, which a clone doesn't have")
+        }
         Some(_) => None,
     }
 }
 
-/// Clones the repository into a temporary folder, and does there what has been done
-/// here: what anybody else would do to see whether an archive is what it says.
+/// Clones the repository into a temporary folder, makes the archives there, and compares
+/// their checksums with those in `first`.
 ///
 /// # Errors
 ///
-/// A file is different, or can't be made.
+/// An archive is different, or can't be made.
 pub(crate) fn check(flavours: &[Flavour], first: &Path) -> Result<()> {
     if let Some(reason) = why_not() {
         bail!("{reason}");
@@ -35,7 +37,6 @@ pub(crate) fn check(flavours: &[Flavour], first: &Path) -> Result<()> {
         .prefix("ipam-delegated-again-")
         .tempdir()?;
     let clone = elsewhere.path().join("clone");
-    // All of it, with the commit that is checked out here.
     let mut git = Command::new("git");
     run(git.args(["clone", "--quiet"]).arg(repository()).arg(&clone))?;
     let sums = |folder: &Path| fs::read_to_string(folder.join(SUMS)).context(SUMS);
@@ -46,7 +47,7 @@ pub(crate) fn check(flavours: &[Flavour], first: &Path) -> Result<()> {
         let mut dist = cargo(&["xtask", "dist", "--flavour", name.get_name(), "--out"]);
         dist.arg(&out)
             .current_dir(&clone)
-            // It has one of its own.
+            // The clone has a target folder of its own.
             .env_remove("CARGO_TARGET_DIR");
         run(&mut dist)?;
         let there = sums(&out)?;

@@ -1,5 +1,5 @@
-//! An archive that depends on nothing but what is in it: no clock, no user, no
-//! order of a folder.
+//! Reproducible tar.gz archive: its bytes depend on its content alone, not on the clock,
+//! the user, or the order of a folder.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 
-/// Files by their paths, and so in order.
+/// Files, sorted by their paths.
 #[derive(Default)]
 pub(crate) struct Archive {
     entries: BTreeMap<String, Entry>,
@@ -18,19 +18,19 @@ enum Entry {
         mode: u32,
         content: Vec<u8>,
     },
-    /// Another name of the file at this path, which comes before.
+    /// A hard link to the file at this path, which comes before it.
     Link(String),
 }
 
 impl Archive {
-    /// Adds a file that is read.
+    /// Adds a text file.
     pub(crate) fn text(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         let (mode, content) = (0o644, content.into());
         self.entries
             .insert(path.to_owned(), Entry::File { mode, content });
     }
 
-    /// Adds one file that is run, with several names.
+    /// Adds an executable under several names.
     pub(crate) fn executable(&mut self, paths: &[String], content: Vec<u8>) {
         let Some(first) = paths.iter().min() else {
             return;
@@ -44,9 +44,10 @@ impl Archive {
             .insert(first.clone(), Entry::File { mode, content });
     }
 
-    /// All of it below this folder, with this time, in seconds since 1970.
+    /// The archive's bytes, with all files below `folder` and with this time, in seconds
+    /// since 1970.
     pub(crate) fn to_bytes(&self, folder: &str, time: u64) -> Result<Vec<u8>> {
-        // By itself, gzip would note the time.
+        // By default, gzip stores the present time.
         let gzip = GzBuilder::new().mtime(0);
         let mut tar = Builder::new(gzip.write(Vec::new(), Compression::best()));
         for (path, entry) in &self.entries {

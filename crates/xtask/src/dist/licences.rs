@@ -1,9 +1,10 @@
-//! The licences of all that is linked into the plugins, and an overview of them.
+//! Licence texts of all that is linked into the plugins, and an overview of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use harness::MULTI_CALL;
 
 use super::archive::Archive;
 use super::system_library;
@@ -11,10 +12,10 @@ use crate::build::Flavour;
 use crate::packages;
 use crate::target::{self, Target};
 
-/// The archive's folder of them.
+/// The archive's folder of licences.
 const FOLDER: &str = "LICENSES";
 
-/// What a file with a licence or a notice is called, in upper case, without an ending.
+/// Names of files with a licence or a notice, in upper case, without an extension.
 const NAMES: [&str; 6] = [
     "LICENSE",
     "LICENCE",
@@ -24,21 +25,21 @@ const NAMES: [&str; 6] = [
     "NOTICE",
 ];
 
-/// Something that is linked in.
+/// A component that is linked in.
 pub(super) struct Part {
-    /// With its version, if that is known.
+    /// Its name, with the version if that is known.
     pub(super) name: String,
-    /// In SPDX's terms, as its author declares it.
+    /// SPDX expression, as the author declares it.
     pub(super) licence: String,
-    /// The files with the texts.
+    /// Files with the licence texts.
     pub(super) texts: Vec<PathBuf>,
 }
 
-/// Adds the texts, and says which are missing.
+/// Adds the licence texts to the archive; names missing ones on stderr.
 pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -> Result<()> {
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
-    for package in packages::linked(flavour, target)? {
+    for package in packages::linked(MULTI_CALL, flavour.features(), target)? {
         parts.push(Part {
             name: package.to_string(),
             licence: package.licence.clone().unwrap_or_default(),
@@ -68,8 +69,8 @@ pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -
     Ok(())
 }
 
-/// The files in this folder whose names say that they are about rights, and those in
-/// a folder of such a name.
+/// The files in this folder named like one of [`NAMES`], and the files in a subfolder of
+/// such a name.
 fn texts_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut texts = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
@@ -98,13 +99,13 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What the toolchain says of its own.
+/// Rust's standard library, with the licence texts that the toolchain ships.
 fn standard_library() -> Result<Part> {
     let docs = Path::new(&target::sysroot()?).join("share/doc/rust");
     let notices = docs.join("COPYRIGHT-library.html");
     let said = fs::read_to_string(&notices).unwrap_or_default();
     let mut texts = files(&docs.join("licenses"));
-    // The toolchain's other parts have further ones.
+    // The folder also holds licences of the toolchain's other components.
     texts.retain(|path| {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         said.contains(&*name)

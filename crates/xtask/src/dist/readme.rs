@@ -1,4 +1,4 @@
-//! What an archive says of itself: what is in it, and how it is installed.
+//! `README.md` of an archive: its content, and how to install it.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use harness::repository;
 use super::Release;
 use crate::build::Flavour;
 
-/// Where the commands are that install an archive; the tests run them.
+/// The document with the commands that install an archive; the tests run them.
 const MANUAL: &str = "docs/operations.md";
 const SECTION: &str = "### From a release archive\n";
 
@@ -21,7 +21,7 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
         .with_context(|| format!("{MANUAL}: there is no {SECTION}"))?
         .0
         .trim_end();
-    // The manual has an example.
+    // The manual's commands are for an example.
     let example = format!("ipam-delegated-{}-x86_64-linux", release.version);
     let installing = installing.replace(&example, &release.name(flavour));
     let commit = match &release.commit {

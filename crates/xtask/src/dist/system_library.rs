@@ -1,19 +1,18 @@
-//! What is linked into the plugins from outside of Rust, the C library, and where
-//! distributions have its licences.
+//! C library in the plugins, and the paths of its licences on several distributions.
 
 use std::path::Path;
 
 use super::licences::{Part, files};
 use crate::target::Target;
 
-/// Why those who receive the plugins can do what the LGPL grants.
+/// How recipients of the plugins can exercise the rights of the LGPL.
 pub(super) const REMARK: &str = "\n\
     Where the C library is glibc, which is under the LGPL: the plugins' sources are public, and \
     `cargo xtask dist`, at the commit that `--version` names, links them with the glibc of the \
     machine that it is run on. Where it is musl, LLVM's libunwind is linked in, too, whose licence is \
     among those of the standard library.\n";
 
-/// Debian's path of each, and the folder of it on Fedora and Void.
+/// Debian's paths, and the folder on Fedora and Void.
 const GLIBC: [&str; 3] = [
     "/usr/share/doc/libc6-dev/copyright",
     "/usr/share/common-licenses/LGPL-2.1",
@@ -24,15 +23,15 @@ const LIBGCC: [&str; 3] = [
     "/usr/share/common-licenses/GPL-3",
     "/usr/share/licenses/libgcc",
 ];
-/// The toolchain has musl itself, but not its licence; its text is the same for all of
-/// musl's versions but for the names in it.
+/// The toolchain ships musl without its licence, whose text is the same for all versions
+/// but for the list of authors.
 const MUSL: [&str; 3] = [
     "/usr/share/doc/musl/copyright",
     "/usr/share/doc/musl-dev/copyright",
     "/usr/share/licenses/musl",
 ];
 
-/// The libraries for this target.
+/// The system libraries that are linked in for this target.
 pub(super) fn parts(target: &Target) -> Vec<Part> {
     let part = |name: &str, licence: &str, paths: &[&str]| Part {
         name: name.to_owned(),
@@ -40,7 +39,7 @@ pub(super) fn parts(target: &Target) -> Vec<Part> {
         texts: paths.iter().flat_map(|path| at(Path::new(path))).collect(),
     };
     if target.is_musl() {
-        // The first text that is there.
+        // One text is enough.
         let text = MUSL.iter().find(|path| Path::new(path).exists());
         return vec![part(
             "musl",

@@ -1,15 +1,17 @@
-//! `cargo xtask bench`: how long calls take, beside a peer in the same run.
+//! `cargo xtask bench`: times of calls, beside a peer in the same run.
 
 mod allocator;
 mod calls;
 mod contender;
 mod drawing;
 mod figures;
+mod fill;
 mod folders;
 mod memory;
 mod process;
 mod samples;
 mod side;
+mod table;
 mod tables;
 mod throughput;
 
@@ -23,11 +25,12 @@ use harness::REFERENCE_PLUGINS;
 
 use contender::{Contender, Kind};
 use figures::Figures;
-use side::Side;
+use fill::Fill;
+use side::{Side, Storage};
 
 use crate::build::Flavour;
 
-/// What is measured, and beside what.
+/// Arguments of `cargo xtask bench`.
 #[derive(Args)]
 pub(crate) struct Bench {
     #[command(subcommand)]
@@ -35,14 +38,18 @@ pub(crate) struct Bench {
     /// The host-local to compare with.
     #[arg(long, global = true, value_name = "PATH", default_value_os_t = default_peer())]
     peer: PathBuf,
-    /// Where the figures are written, as bench.json and bench.svg. The documents show
-    /// those in `docs`.
+    /// The folder for the figures, as bench.json and bench.svg. The documents show those
+    /// in `docs`.
     #[arg(long, value_name = "DIR", default_value_os_t = default_folder())]
     out: PathBuf,
-    /// Where reservations and records are kept meanwhile: in memory by default, so that
-    /// it isn't the disk that is measured, nor what has been done to it before.
-    #[arg(long, value_name = "DIR", default_value_os_t = folders::in_memory())]
+    /// The folder for reservations and records: memory by default, or a folder on the disk
+    /// that is to be measured.
+    #[arg(long, global = true, value_name = "DIR", default_value_os_t = folders::in_memory())]
     data: PathBuf,
+    /// Use the directories for so many ADDs and DELs before they are measured, and keep
+    /// them from round to round. By default, each measurement begins with fresh ones.
+    #[arg(long, global = true, value_name = "TIMES", default_value_t = 0)]
+    used: usize,
     /// How often each call is made.
     #[arg(long, default_value_t = 400)]
     rounds: usize,
@@ -69,33 +76,40 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
         bench.peer.display()
     );
+    // Its content goes with it.
+    let folder = folders::spreading_folder_in(&bench.data)?;
+    let storage = Storage {
+        folder: folder.path().to_owned(),
+        used: bench.used,
+    };
     match bench.what {
-        Some(What::Allocator) => allocator::run(&bench.peer),
-        None => chains(bench),
+        Some(What::Allocator) => allocator::run(&bench.peer, &storage),
+        None => chains(bench, &storage),
     }
 }
 
-fn chains(bench: &Bench) -> Result<()> {
+fn chains(bench: &Bench, storage: &Storage) -> Result<()> {
     println!("Building …");
     let installed = folders::folder_in(&Flavour::Normal.target_dir())?;
-    let contenders = contender::all(&bench.peer, installed.path())?;
+    let contenders = contender::chains(&bench.peer, installed.path())?;
     let started = Instant::now();
     println!(
         "Measuring single calls: {} rounds, all in turn, the peer is {} …",
         bench.rounds,
         bench.peer.display()
     );
-    let calls = calls::measure(&contenders, &bench.data, bench.rounds.max(1))?;
+    let calls = calls::measure(&contenders, storage, bench.rounds.max(1))?;
     println!("Measuring many at a time …");
-    let throughput = throughput::measure(&contenders, &bench.data)?;
+    let throughput = throughput::measure(&contenders, storage)?;
     let peak = contenders
         .iter()
-        .map(|it| peak(it, &bench.data))
+        .map(|it| peak(it, storage))
         .collect::<Result<_>>()?;
     let size = contenders.iter().map(size).collect::<Result<_>>()?;
     let figures = Figures {
         contenders,
         rounds: bench.rounds.max(1),
+        used: bench.used,
         calls,
         throughput,
         peak,
@@ -117,11 +131,11 @@ fn chains(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-fn peak(contender: &Contender, data: &Path) -> Result<u64> {
+fn peak(contender: &Contender, storage: &Storage) -> Result<u64> {
     match contender.kind {
-        // It has ended before one can look.
+        // It ends before its memory can be read.
         Kind::Minimum => Ok(0),
-        _ => Side::new(contender, data, 250)?.peak(),
+        _ => Side::new(contender, storage, Fill::Count(250))?.peak(),
     }
 }
 

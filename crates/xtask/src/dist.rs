@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: an archive of each flavour, for the host's architecture, and
-//! their sums. The same commit gives the same bytes.
+//! `cargo xtask dist`: release archives of both flavours for the host's architecture,
+//! and their checksums. The same commit gives the same bytes.
 
 pub(crate) mod again;
 mod archive;
@@ -14,18 +14,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{PLUGINS, repository};
+use harness::{MULTI_CALL, PLUGINS, repository};
 use sha2::{Digest, Sha256};
 
-use crate::build::{self, FLAVOURS, Flavour, ONE_FILE};
+use crate::build::{self, FLAVOURS, Flavour};
 use crate::cargo::output;
 use crate::target::Target;
 use archive::Archive;
 
-/// The sums' file, as `sha256sum --check` reads it.
+/// The file of checksums, in the format of `sha256sum --check`.
 const SUMS: &str = "SHA256SUMS";
 
-/// What to build.
+/// Arguments of `cargo xtask dist`.
 #[derive(Args)]
 pub(crate) struct Dist {
     /// The folder for the archives; made if it isn't there. By default target/dist.
@@ -39,12 +39,12 @@ pub(crate) struct Dist {
     check: bool,
 }
 
-/// What is released.
+/// Properties of a release.
 struct Release {
     version: &'static str,
-    /// With "-dirty", if it isn't all. None where there is no repository.
+    /// The commit, with `-dirty` behind it if there are changes; `None` without a repository.
     commit: Option<String>,
-    /// The time of all files, in seconds since 1970.
+    /// Modification time of all files in an archive, in seconds since 1970.
     time: u64,
     target: Target,
 }
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Dist) -> Result<()> {
     Ok(())
 }
 
-/// Makes the archives of these in this folder.
+/// Makes the archives of these flavours in the folder `out`.
 pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
     let release = Release::of_this_checkout()?;
@@ -100,7 +100,7 @@ impl Release {
         })
     }
 
-    /// The archive's, without its ending, and that of the folder in it.
+    /// Name of an archive without its extension, and of the folder in it.
     fn name(&self, flavour: Flavour) -> String {
         let package = match flavour {
             Flavour::Normal => "ipam-delegated",
@@ -111,7 +111,7 @@ impl Release {
     }
 
     fn archive(&self, flavour: Flavour) -> Result<Archive> {
-        let built = flavour.build_static(&[ONE_FILE])?;
+        let built = flavour.build_static(&[MULTI_CALL])?;
         let mut archive = Archive::default();
         let file = built.one_file.join(PLUGINS[0]);
         let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
@@ -123,7 +123,7 @@ impl Release {
     }
 }
 
-/// The commit's, unless who builds says another.
+/// `SOURCE_DATE_EPOCH` if it is set, otherwise the commit's time.
 fn time() -> Result<u64> {
     let variable = "SOURCE_DATE_EPOCH";
     if let Ok(time) = env::var(variable) {

@@ -1,0 +1,55 @@
+//! Intended differences between `host-local` and ours, as random calls meet them.
+
+use harness::Output;
+
+use super::Files;
+use super::generator::Step;
+
+/// The reason why the two may differ after this step, if they may: a row of the table in
+/// `docs/migrating-from-host-local.md`.
+pub(super) fn intended(
+    step: &Step,
+    before: &Files,
+    [theirs, ours]: [&Output; 2],
+    [their_files, our_files]: [&Files; 2],
+) -> Option<&'static str> {
+    let mine = format!("{}\r\n{}", step.container, step.ifname);
+    let held_before = before.values().any(|content| *content == mine);
+    let asks = step.args.is_some() || !step.keys.is_empty();
+    let only_rotation_differs = {
+        let reservations = |files: &Files| {
+            let mut files = files.clone();
+            files.retain(|name, _| !name.starts_with("last_reserved_ip."));
+            files
+        };
+        reservations(their_files) == reservations(our_files)
+    };
+    if theirs.status.success() && !ours.status.success() {
+        return (held_before && asks && ours.code() == 110)
+            .then_some("a second ADD of an attachment with another address requested");
+    }
+    if theirs.status.success() || ours.status.success() {
+        return (step.command == "DEL" && theirs.stdout.contains("nowhere"))
+            .then_some("DEL with a wrong route");
+    }
+    if only_rotation_differs && asks {
+        return Some("requests that no range serves, or two of one range set");
+    }
+    // host-local has released what the attachment held before the step; ours hasn't.
+    let released = |(name, content): (&String, &String)| {
+        their_files.contains_key(name) || *content == mine || name.starts_with("last_reserved_ip.")
+    };
+    (held_before && before.iter().all(released) && unchanged(before, our_files))
+        .then_some("ADD fails at a later range set")
+}
+
+/// Whether the same is reserved as before.
+fn unchanged(before: &Files, after: &Files) -> bool {
+    let reserved = |files: &Files| {
+        let names = files
+            .keys()
+            .filter(|name| !name.starts_with("last_reserved_ip."));
+        names.cloned().collect::<Vec<_>>()
+    };
+    reserved(before) == reserved(after)
+}

@@ -1,0 +1,35 @@
+//! The list of the project's own plugins. Tests, builds, installations and releases all
+//! take it from here.
+
+/// The plugin that a CNI main plugin calls.
+pub const ORCHESTRATOR: &str = "ipam-delegated";
+
+/// All plugins. Each is a crate of this name, and an executable.
+pub const PLUGINS: [&str; 3] = [ORCHESTRATOR, "ipam-ds-ranges", "ipam-da-host-local"];
+
+/// The crate, and the executable, that holds all of [`PLUGINS`].
+pub const MULTI_CALL: &str = "ipam-plugins";
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+    use crate::repository;
+
+    #[test]
+    fn the_list_names_every_plugin_that_the_multi_call_executable_links() {
+        let crates = repository().join("crates");
+        let manifest = fs::read_to_string(crates.join(MULTI_CALL).join("Cargo.toml")).unwrap();
+        let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+        let linked: BTreeSet<&str> = dependencies
+            .lines()
+            .take_while(|line| !line.starts_with('['))
+            .filter_map(|line| line.split(['.', ' ', '=']).next())
+            // A library that isn't a plugin has no executable.
+            .filter(|name| crates.join(name).join("src/main.rs").exists())
+            .collect();
+        assert_eq!(linked, BTreeSet::from(PLUGINS));
+    }
+}
