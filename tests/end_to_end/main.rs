@@ -3,6 +3,7 @@
 mod after_a_reboot;
 mod allocator;
 mod bad_input;
+mod bridges_and_subnets;
 mod cache;
 mod chain;
 mod collection;
@@ -16,6 +17,7 @@ mod hangs;
 mod in_an_empty_root;
 mod installing;
 mod killed;
+mod manual;
 mod merged;
 mod messages;
 mod of_every_age;
