@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use harness::{Sandbox, repository};
+use harness::{Call, REFERENCE_PLUGINS, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
 pub(crate) fn document(path: &str) -> String {
@@ -58,6 +58,29 @@ fn every_block_of_json_is_json() {
         }
     }
     assert!(count >= 7);
+}
+
+/// Debian 12's plugins know no 1.1.0, and 10.88.0.0/16 is podman's own network.
+#[test]
+fn every_conflist_is_one_that_debians_plugins_load_and_podman_has_no_network_for() {
+    needs!("bridge");
+    let version = Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
+        .env("CNI_COMMAND", "VERSION")
+        .stdin(r#"{"cniVersion": "1.0.0"}"#);
+    let versions = version.run().result();
+    let known = versions["supportedVersions"].as_array().unwrap();
+    let mut count = 0;
+    for (path, text) in documents() {
+        for block in blocks(&text, "json") {
+            let block: Value = serde_json::from_str(&block).unwrap();
+            if block["plugins"].is_array() {
+                assert!(known.contains(&block["cniVersion"]), "{path}: {block}");
+                assert!(!block.to_string().contains("10.88."), "{path}: {block}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 6);
 }
 
 #[test]
