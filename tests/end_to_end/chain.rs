@@ -84,14 +84,19 @@ fn check_and_status_stop_at_the_first_error() {
             "echo '{\"code\":51,\"msg\":\"gone\",\"details\":\"d\"}'; exit 1",
         );
         let sandbox = noting(sandbox, "c", "exit 0");
-        let config = sandbox.config("1.1.0", &["a", "b", "c"], &json!({}));
+        let mut config = sandbox.config("1.1.0", &["a", "b", "c"], &json!({}));
+        config["prevResult"] = json!({"ips": []});
         let error = sandbox
             .call("ipam-delegated", command, &config)
             .run()
             .error();
+        let given = r#"{"ips":[]}"#;
         assert_eq!(
             calls(&sandbox),
-            [format!("{command} a -"), format!("{command} b -")]
+            [
+                format!("{command} a {given}"),
+                format!("{command} b {given}")
+            ]
         );
         assert_eq!(
             error,
@@ -153,7 +158,10 @@ fn people_get_a_text() {
         let path = sandbox.plugins().join(name);
         let output = Call::new(path.clone()).run();
         output.nothing();
-        let first = format!("{name} {}", env!("CARGO_PKG_VERSION"));
+        let first = format!(
+            "{name} {} (unknown commit, normal)",
+            env!("CARGO_PKG_VERSION")
+        );
         assert!(output.stderr.starts_with(&first), "{output:?}");
         assert!(
             output.stderr.contains("0.3.0, 0.3.1, 0.4.0, 1.0.0, 1.1.0"),

@@ -181,7 +181,7 @@ fn the_delegate_in_shell_runs() {
 #[test]
 fn the_delegate_in_rust_runs() {
     let block = blocks(&document("docs/writing-a-delegate.md"), "rust").remove(0);
-    assert_eq!(block, document("crates/cni/examples/ipam-ds-labels.rs"));
+    assert_eq!(block, document("crates/ipam/examples/ipam-ds-labels.rs"));
 
     let sandbox = Sandbox::default();
     symlink(

@@ -70,14 +70,17 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
     let input = serde_json::to_string(&config).unwrap();
     let path = sandbox.plugins().join("ipam-ds-ranges");
     for said in [
-        // The call, and each delegate's path, input, output, status and time.
-        format!("called input={input}"),
-        format!("executable={} input=", path.display()),
-        "delegate=complains command=ADD status=exit status: 0 milliseconds=".to_owned(),
-        r#"output={"ips":[]}"#.to_owned(),
+        // The call, and each delegate's path, input, output and time.
+        format!("called args=\"\" netns=\"/run/netns/c1\" input={input}"),
+        format!(
+            "delegate=ipam-ds-ranges asked=ADD executable={}",
+            path.display()
+        ),
+        "the delegate has succeeded delegate=complains asked=ADD milliseconds=".to_owned(),
+        r#"prev_result={"ips":[]}"#.to_owned(),
         r#""dns":{},"pools":[{"ranges":[{"subnet":"10.1.0.0/24"}]}]}"#.to_owned(),
         // A third party's stderr.
-        "the delegate writes to stderr stderr=the fan is loud".to_owned(),
+        "the delegate writes to stderr delegate=complains stderr=the fan is loud".to_owned(),
         "and hot".to_owned(),
         "succeeded output={".to_owned(),
     ] {
@@ -98,8 +101,11 @@ fn errors_and_warnings_go_to_stderr_in_both() {
         }
         assert!(!output.stderr.contains("DEBUG"), "{output:?}");
         if flavour == Flavour::Verbose {
-            for plugin in ["ipam-delegated", "ipam-ds-ranges"] {
-                assert!(log(&sandbox, plugin).contains("ERROR"));
+            // One failure is one error.
+            for (plugin, errors) in [("ipam-delegated", 1), ("ipam-ds-ranges", 0)] {
+                let log = log(&sandbox, plugin);
+                assert_eq!(log.matches("ERROR").count(), errors, "{log}");
+                assert!(log.contains("10.1.0.0/31"), "{log}");
             }
         }
     }

@@ -43,7 +43,7 @@ fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
         assert_eq!(error["code"], 11);
         assert_eq!(
             error["msg"],
-            "hangs: did not end within 200ms, and was ended"
+            "hangs: did not end within 200ms, and was terminated"
         );
         assert!(sandbox.reserved("testnet").is_empty());
         wait_for(|| sandbox.processes().is_empty());
@@ -107,7 +107,7 @@ fn sigterm_and_sigint_stop_the_delegate_and_roll_back() {
         assert_eq!(error["code"], 106, "{name}");
         assert_eq!(
             error["msg"],
-            "hangs: was ended, since SIGTERM or SIGINT came"
+            "hangs: was terminated, since SIGTERM or SIGINT came"
         );
         nothing_is_left(&sandbox);
     }

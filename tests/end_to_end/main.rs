@@ -2,7 +2,9 @@
 
 mod after_a_reboot;
 mod allocator;
+mod bad_delegates;
 mod bad_input;
+mod bad_pools;
 mod bridges_and_subnets;
 mod cache;
 mod chain;
@@ -23,13 +25,16 @@ mod messages;
 mod of_every_age;
 mod on_a_bridge;
 mod one_file;
+mod pools;
 mod records;
 mod recursion;
 mod reference_delegates;
 mod releases;
+mod runtime_ranges;
 mod selector;
 mod traces;
 mod traffic;
 mod under_fire;
+mod valid_attachments;
 mod waiting;
 mod with_host_local;

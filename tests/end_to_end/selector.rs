@@ -1,4 +1,4 @@
-//! What `ipam-ds-ranges` makes of host-local's configuration.
+//! `ipam-ds-ranges` by itself: from host-local's configuration to pools.
 
 use harness::Sandbox;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ fn pools_follow_one_order_and_keep_unknown_keys() {
         }),
     );
     config["runtimeConfig"] = json!({"ipRanges": [[{"subnet": "10.1.0.0/24"}]]});
+    config["prevResult"] = json!({});
     for command in ["ADD", "DEL", "CHECK", "GC", "STATUS"] {
         assert_eq!(
             sandbox
@@ -115,14 +116,54 @@ fn a_request_that_no_pool_serves_any_more_does_not_stop_a_del() {
         result["pools"],
         json!([{"ranges": [{"subnet": "10.1.0.0/24"}]}])
     );
-    // Nor does a prevResult that nobody understands.
-    config["prevResult"] = json!({"ips": [{"address": "somewhere"}]});
-    sandbox
-        .call("ipam-ds-ranges", "DEL", &config)
-        .run()
-        .result();
-    let error = sandbox.call("ipam-ds-ranges", "ADD", &config).run().error();
-    assert_eq!(error["code"], 7);
+}
+
+#[test]
+fn what_cannot_be_read_is_a_warning_on_del_and_gc_and_an_error_otherwise() {
+    let sandbox = Sandbox::default();
+    let unreadable_ranges = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.9/24"}]]}));
+    let mut unreadable_result = config(&sandbox, &json!({"subnet": "10.1.0.0/24"}));
+    unreadable_result["prevResult"] = json!({"ips": [{"address": "somewhere"}]});
+    for (config, word) in [
+        (unreadable_ranges, "10.1.0.9/24"),
+        (unreadable_result, "somewhere"),
+    ] {
+        let call = |command| sandbox.call("ipam-ds-ranges", command, &config).run();
+        for command in ["DEL", "GC"] {
+            let output = call(command);
+            output.nothing();
+            assert!(output.stderr.contains("WARN"), "{output:?}");
+            assert!(output.stderr.contains(word), "{output:?}");
+        }
+        for command in ["ADD", "CHECK", "STATUS"] {
+            assert_eq!(call(command).error()["code"], 7, "{command}");
+        }
+    }
+}
+
+#[test]
+fn del_of_nothing_by_a_chain_with_unreadable_ranges_succeeds_with_a_warning() {
+    let sandbox = Sandbox::default();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    for ipam in [json!({}), json!({"ranges": [[{"subnet": "x"}]]})] {
+        let config = sandbox.config("1.0.0", &delegates, &ipam);
+        let output = sandbox.call("ipam-delegated", "DEL", &config).run();
+        output.nothing();
+        assert!(output.stderr.contains("ipam.ranges"), "{output:?}");
+    }
+}
+
+#[test]
+fn check_without_prev_result_is_refused_by_every_plugin() {
+    let sandbox = Sandbox::default();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &json!({"subnet": "10.1.0.0/24"}));
+    for plugin in ["ipam-ds-ranges", "ipam-da-host-local", "ipam-delegated"] {
+        let error = sandbox.call(plugin, "CHECK", &config).run().error();
+        assert_eq!(error["code"], 7, "{plugin}: {error}");
+        let msg = error["msg"].as_str().unwrap();
+        assert!(msg.contains("prevResult is missing"), "{plugin}: {error}");
+    }
 }
 
 #[test]

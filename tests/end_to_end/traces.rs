@@ -40,8 +40,8 @@ fn is_the_whole_story(lines: &[(String, String)]) {
     let told: Vec<&str> = [
         "starting",
         "called",
-        "calling the delegate",
-        "the delegate has ended",
+        "running the delegate",
+        "the delegate has succeeded",
         "reserved",
         "succeeded",
     ]

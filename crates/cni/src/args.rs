@@ -1,4 +1,4 @@
-//! `CNI_ARGS`: extra arguments of one call, `FOO=BAR;ABC=123`.
+//! The pairs of `CNI_ARGS`, `FOO=BAR;ABC=123`: extra arguments of one call.
 
 use crate::Error;
 

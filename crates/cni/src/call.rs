@@ -1,16 +1,11 @@
-//! One call of a plugin: the command and its parameters, from the environment.
+//! The command of a call and its parameters, from the environment.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
 
-use crate::{Args, Attachment, Command, Error, InvalidName};
+use crate::{Args, Attachment, Command, Environment, Error, InvalidName};
 
-/// Looks a variable up; the process's own environment is
-/// [`std::env::var_os`].
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
-
-/// What is asked: a command with the parameters that the specification
-/// requires for it.
+/// A command with the parameters that the specification requires for it.
 ///
 /// Specification, section 2, "CNI operations". A variable that is set to the
 /// empty string counts as missing, as in libcni.
@@ -44,7 +39,7 @@ impl Request {
     ///
     /// Code 4, naming every variable that is missing, or the one that is
     /// malformed and its value.
-    pub fn from_environment(vars: Environment<'_>) -> Result<Self, Error> {
+    pub fn from_environment(vars: &Environment) -> Result<Self, Error> {
         let vars = Variables(vars);
         vars.require(&["CNI_COMMAND"])?;
         let command = vars.text("CNI_COMMAND")?.unwrap_or_default();
@@ -102,18 +97,18 @@ impl Request {
 /// # Errors
 ///
 /// Code 4 if it is no list of pairs.
-pub(crate) fn args(vars: Environment<'_>) -> Result<Args, Error> {
+pub(crate) fn args(vars: &Environment) -> Result<Args, Error> {
     match Variables(vars).text("CNI_ARGS")? {
         Some(text) => Args::parse(&text),
         None => Ok(Args::default()),
     }
 }
 
-struct Variables<'a>(Environment<'a>);
+struct Variables<'a>(&'a Environment);
 
-impl Variables<'_> {
-    fn get(&self, name: &str) -> Option<OsString> {
-        (self.0)(name).filter(|value| !value.is_empty())
+impl<'a> Variables<'a> {
+    fn get(&self, name: &str) -> Option<&'a OsStr> {
+        self.0.get(name).filter(|value| !value.is_empty())
     }
 
     /// Refuses a call without all of these.
@@ -135,7 +130,7 @@ impl Variables<'_> {
 
     fn text(&self, name: &str) -> Result<Option<String>, Error> {
         self.get(name)
-            .map(OsString::into_string)
+            .map(|value| OsString::from(value).into_string())
             .transpose()
             .map_err(|value| Error::environment(format!("{name}: {value:?} is not valid UTF-8")))
     }
@@ -152,9 +147,8 @@ mod tests {
     use super::*;
 
     fn request(vars: &[(&str, &str)]) -> Result<Request, Error> {
-        Request::from_environment(&|name| {
-            vars.iter().find(|(n, _)| *n == name).map(|(_, v)| v.into())
-        })
+        let set = |it: Environment, (name, value): &(&str, &str)| it.with(name, value);
+        Request::from_environment(&vars.iter().fold(Environment::default(), set))
     }
 
     const FULL: [(&str, &str); 5] = [

@@ -1,11 +1,10 @@
-//! The network configuration that a plugin reads from stdin: a typed view, and
-//! the bytes as they came.
+//! The network configuration on a plugin's stdin: a typed view, and the original
+//! bytes.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use crate::object::Excerpt;
+use crate::excerpt::Excerpt;
 use crate::{Attachment, Error, IpamResult, NetworkName, Object, SpecVersion, code};
 
 /// The key under which a runtime lists the attachments that GC must keep.
@@ -63,13 +62,17 @@ impl NetworkConfig {
         serde_json::to_vec(&object).expect("an object is JSON")
     }
 
-    /// The configuration in another version, for a delegate that knows no newer
-    /// one: `cniVersion` set to it, and `prevResult` in its shape.
-    pub fn in_version(&self, version: SpecVersion) -> Vec<u8> {
+    /// The configuration in an older version, for a delegate that supports no newer one:
+    /// `cniVersion` set to it, and `prevResult` (this one, or its own) in its shape.
+    pub fn in_version(&self, version: SpecVersion, prev_result: Option<&RawValue>) -> Vec<u8> {
         let mut object = self.object.clone();
         object.set("cniVersion", version.as_str());
-        // One that can't be read may be read by the delegate.
-        if let Ok(Some(result)) = self.prev_result() {
+        let raw = prev_result.or_else(|| self.raw_prev_result());
+        if let Some(raw) = raw {
+            object.set("prevResult", raw);
+        }
+        // One that can't be read here may be read by the delegate.
+        if let Some(Ok(result)) = raw.map(|raw| IpamResult::read("prevResult", raw)) {
             let json = String::from_utf8(result.to_json(version)).unwrap_or_default();
             if let Ok(raw) = RawValue::from_string(json) {
                 object.set_raw("prevResult", raw);
@@ -148,56 +151,28 @@ impl NetworkConfig {
             .transpose()
     }
 
-    /// `cni.dev/valid-attachments`: what GC must keep. An empty list says that
-    /// no attachment is valid. Specification, section 2, "GC".
+    /// `cni.dev/valid-attachments`: what GC must keep. An empty list and `null` say
+    /// that no attachment is valid: libcni is written in Go, where an empty list may
+    /// be nil, and nil becomes `null`. Specification, section 2, "GC".
     ///
     /// # Errors
     ///
-    /// Code 7 if it is missing or `null` (which say nothing about what is
-    /// valid), or names something that can't be an attachment.
+    /// Code 7 if the key is missing (which says nothing about what is valid), or
+    /// lists something that can't be an attachment.
     pub fn valid_attachments(&self) -> Result<Vec<Attachment>, Error> {
-        #[derive(Deserialize)]
-        struct Listed {
-            #[serde(rename = "containerID")]
-            container_id: String,
-            ifname: String,
-        }
-        let list: Vec<Listed> = self.read(VALID_ATTACHMENTS)?.ok_or_else(|| {
-            Error::config(format!(
+        if self.object.get(VALID_ATTACHMENTS).is_none() {
+            return Err(Error::config(format!(
                 "{VALID_ATTACHMENTS} is missing: nothing says which attachments are valid, nothing is released"
-            ))
-        })?;
-        list.into_iter()
-            .enumerate()
-            .map(
-                |(
-                    i,
-                    Listed {
-                        container_id,
-                        ifname,
-                    },
-                )| {
-                    let wrong = |key: &str, value: &str, why: crate::InvalidName| {
-                        Error::config(format!("{VALID_ATTACHMENTS}[{i}].{key}: {value:?}: {why}"))
-                    };
-                    Ok(Attachment {
-                        container_id: container_id
-                            .parse()
-                            .map_err(|e| wrong("containerID", &container_id, e))?,
-                        ifname: ifname.parse().map_err(|e| wrong("ifname", &ifname, e))?,
-                    })
-                },
-            )
-            .collect()
+            )));
+        }
+        Ok(self.read(VALID_ATTACHMENTS)?.unwrap_or_default())
     }
 }
 
 fn name(object: &Object) -> Result<NetworkName, Error> {
-    let name: String = object
+    object
         .read("", "name")?
-        .ok_or_else(|| Error::config("name is missing: it must be the network's name"))?;
-    name.parse()
-        .map_err(|e| Error::config(format!("name: {name:?} is no network name: {e}")))
+        .ok_or_else(|| Error::config("name is missing: it must be the network's name"))
 }
 
 fn version(object: &Object) -> Result<SpecVersion, Error> {
@@ -287,7 +262,7 @@ mod tests {
     #[test]
     fn another_version_has_another_shape() {
         let json = r#"{"cniVersion":"1.1.0","name":"n","prevResult":{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}],"x":1}}"#;
-        let older = parse(json).unwrap().in_version(SpecVersion::V0_4_0);
+        let older = parse(json).unwrap().in_version(SpecVersion::V0_4_0, None);
         assert_eq!(
             String::from_utf8(older).unwrap(),
             concat!(
@@ -308,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_of_valid_attachments_is_not_the_empty_list() {
+    fn an_empty_list_of_valid_attachments_or_null_is_not_a_missing_one() {
         let base = r#""cniVersion":"1.1.0","name":"n""#;
         let valid = |rest: &str| {
             parse(&format!("{{{base}{rest}}}"))
@@ -316,8 +291,10 @@ mod tests {
                 .valid_attachments()
         };
         assert!(valid("").is_err());
-        assert!(valid(r#","cni.dev/valid-attachments":null"#).is_err());
-        assert_eq!(valid(r#","cni.dev/valid-attachments":[]"#), Ok(vec![]));
+        for none in ["null", "[]"] {
+            let key = format!(r#","cni.dev/valid-attachments":{none}"#);
+            assert_eq!(valid(&key), Ok(vec![]));
+        }
         let one = valid(r#","cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}]"#);
         assert_eq!(one.unwrap()[0].to_string(), "c eth0");
         let error = valid(r#","cni.dev/valid-attachments":[{"containerID":"c","ifname":"a/b"}]"#);

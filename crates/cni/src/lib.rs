@@ -1,18 +1,19 @@
 #![doc = include_str!("../README.md")]
 
 mod args;
+mod boot;
 mod call;
+mod cancellation;
 mod command;
 mod config;
-mod delegation;
-mod entry;
+mod delegate_name;
+mod environment;
 mod error;
-#[cfg(test)]
-mod example;
-mod log;
+mod excerpt;
+mod file_id;
+mod json_output;
 mod name;
 mod object;
-mod one_file;
 mod plain_file;
 mod plugin;
 mod replace_file;
@@ -23,23 +24,24 @@ mod version;
 mod wait;
 
 pub use args::Args;
-pub use call::{AttachmentCommand, Environment, Request};
+pub use boot::boot_id;
+pub use call::{AttachmentCommand, Request};
+pub use cancellation::Cancellation;
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
-pub use delegation::{
-    Answer, DelegateName, Executable, Failure, InvalidDelegateName, Invocation, Printed,
-    SearchPath, delegate,
-};
-pub use entry::{Response, main, respond};
+pub use delegate_name::{DelegateName, InvalidDelegateName};
+pub use environment::{CHAIN_CALL, Environment};
 pub use error::{Error, code};
+pub use excerpt::{Excerpt, OneLine};
+pub use file_id::FileId;
+pub use json_output::JsonOutput;
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use object::{Object, read};
-pub use one_file::{FileId, OneFile};
 pub use plain_file::{must_be_file, open_to_write, read_file};
-pub use plugin::{About, Call, Plugin, Reply};
+pub use plugin::{About, Call, LinkedOutput, LinkedPlugin, Plugin, Reply};
 pub use replace_file::{replace_file, replace_file_through, unfinished};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use state_folder::StateFolder;
 pub use trace::{TRACEPARENT, TraceContext};
 pub use version::{SpecVersion, UnknownVersion};
-pub use wait::{Interrupt, wait_for, wait_readable};
+pub use wait::{wait_for, wait_readable, wait_writable};

@@ -1,10 +1,13 @@
-//! Names that the specification restricts: container IDs, interface names,
-//! network names. A value of these types has been checked.
+//! Names that the specification restricts: container IDs, interface names, network
+//! names. A value of these types is valid, whether it was parsed or deserialized.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text isn't a name of its kind. Displays as what is wrong with it.
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// The rule that a text breaks, so that it is no name of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidName(&'static str);
 
@@ -55,9 +58,10 @@ fn check_ifname(text: &str) -> Result<(), InvalidName> {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $name:ident, $check:ident) => {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
         pub struct $name(String);
 
         impl $name {
@@ -81,32 +85,51 @@ macro_rules! name {
                 f.write_str(&self.0)
             }
         }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(deserializer)?;
+                match $check(&text) {
+                    Ok(()) => Ok(Self(text)),
+                    Err(why) => Err(D::Error::custom(format_args!(
+                        concat!("{:?} is no ", $kind, ": {}"),
+                        text, why
+                    ))),
+                }
+            }
+        }
     };
 }
 
 name!(
     /// `CNI_CONTAINERID`: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
     ContainerId,
+    "container ID",
     check_identifier
 );
 
 name!(
     /// `CNI_IFNAME`: 1 to 15 bytes, not `.` or `..`, without `/`, `:` and white space.
     IfName,
+    "interface name",
     check_ifname
 );
 
 name!(
     /// The configuration's `name`: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
     NetworkName,
+    "network name",
     check_identifier
 );
 
-/// What a container's being on a network is called: one interface of one
-/// container. Specification, section 3.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One interface of one container: the unit that a network has or has not.
+/// Specification, section 3.
+///
+/// As JSON it is an entry of `cni.dev/valid-attachments`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Attachment {
     /// The container.
+    #[serde(rename = "containerID")]
     pub container_id: ContainerId,
     /// The interface inside of it.
     pub ifname: IfName,
@@ -121,6 +144,32 @@ impl fmt::Display for Attachment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_holds_no_attachment_with_an_invalid_name() {
+        let json = r#"{"containerID":"c1","ifname":"eth0"}"#;
+        let attachment: Attachment = serde_json::from_str(json).unwrap();
+        assert_eq!(attachment.to_string(), "c1 eth0");
+        assert_eq!(serde_json::to_string(&attachment).unwrap(), json);
+        for (json, message) in [
+            (
+                r#"{"containerID":"../x","ifname":"eth0"}"#,
+                "\"../x\" is no container ID: it must start with a letter or a digit (ASCII)",
+            ),
+            (
+                r#"{"containerID":"c1","ifname":"a\u002fb"}"#,
+                "\"a/b\" is no interface name: it contains /, : or white space",
+            ),
+            (r#"{"containerID":"c1"}"#, "missing field `ifname`"),
+            (
+                r#"{"containerID":1,"ifname":"eth0"}"#,
+                "invalid type: integer `1`, expected a string",
+            ),
+        ] {
+            let error = serde_json::from_str::<Attachment>(json).unwrap_err();
+            assert!(error.to_string().starts_with(message), "{error}");
+        }
+    }
 
     #[test]
     fn container_ids_follow_the_specification() {

@@ -1,4 +1,4 @@
-//! JSON objects that keep what they don't know.
+//! A JSON object that preserves the order and the text of its members.
 
 use std::fmt;
 
@@ -7,13 +7,12 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::Error;
-use crate::log::OneLine;
+use crate::{Error, Excerpt};
 
-/// A JSON object whose members stay as they came: their order, the spelling of
-/// numbers, keys that nobody here has heard of.
+/// A JSON object that preserves its members: their order, the spelling of numbers,
+/// unknown keys.
 ///
-/// Where a key occurs twice, the last one counts, as with Go's `encoding/json`.
+/// Of a key that occurs twice, the last value counts, as with Go's `encoding/json`.
 ///
 /// ```
 /// # use cni::Object;
@@ -88,14 +87,14 @@ impl Object {
     }
 }
 
-/// Reads a value of which `path` is the name in messages.
+/// Reads a value; `path` is its name in messages.
 ///
 /// # Errors
 ///
 /// Code 7, naming the innermost key that is wrong, and its value.
 pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error> {
     serde_json::from_str(raw.get()).or_else(|_| {
-        // Once more, now with the way to the wrong value kept.
+        // Again, now with the path to the wrong value. Slower, and only on failure.
         let json = &mut serde_json::Deserializer::from_str(raw.get());
         serde_path_to_error::deserialize(json).map_err(|error| {
             let inner = error.path().to_string();
@@ -105,7 +104,8 @@ pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error>
                 join(path, &inner)
             };
             let reason = error.inner().to_string();
-            let reason = reason.split(" at line ").next().unwrap_or_default();
+            // The position within the value helps nobody; the path is there.
+            let reason = reason.rsplit_once(" at line ").map_or(&*reason, |it| it.0);
             Error::config(format!("{at}: {reason}"))
                 .with_details(format!("{path} is {}", Excerpt(raw.get())))
         })
@@ -117,22 +117,6 @@ fn join(path: &str, key: &str) -> String {
         format!("{path}{key}")
     } else {
         format!("{path}.{key}")
-    }
-}
-
-/// Displays as the text, or the start of it if it is long, in one line.
-pub(crate) struct Excerpt<'a>(pub(crate) &'a str);
-
-impl fmt::Display for Excerpt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 200;
-        match self.0.char_indices().nth(MOST) {
-            None => OneLine(self.0.as_bytes()).fmt(f),
-            Some((end, _)) => {
-                OneLine(&self.0.as_bytes()[..end]).fmt(f)?;
-                write!(f, "… ({} bytes)", self.0.len())
-            }
-        }
     }
 }
 

@@ -1,67 +1,87 @@
-//! What a plugin is: five commands and a name.
+//! An IPAM plugin: a name and a function for each command.
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 
 use crate::{
-    Args, Attachment, Environment, Error, Interrupt, IpamResult, NetworkConfig, Printed,
-    SearchPath, TraceContext, call,
+    Args, Attachment, Cancellation, Command, Environment, Error, IpamResult, JsonOutput,
+    NetworkConfig, TraceContext, call,
 };
 
-/// An IPAM plugin. [`main`](crate::main) makes a program of it.
+/// An IPAM plugin. `cni_plugin::main` makes an executable of it.
 ///
-/// VERSION isn't here: every plugin answers it alike.
-pub trait Plugin {
-    /// Who it is.
+/// Only ADD must be written. The defaults do nothing and succeed. VERSION isn't here:
+/// every plugin answers it alike.
+pub trait Plugin: Sync {
+    /// Its name, version and purpose.
     fn about(&self) -> About;
 
     /// ADD: give the attachment what it asks for.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from that; nothing is then left behind.
+    /// Whatever prevents that; the plugin then leaves nothing behind.
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error>;
 
-    /// DEL: take back what ADD gave. What isn't there any more is no error.
+    /// DEL: take back what ADD gave. Something that is gone already is no error.
     ///
     /// # Errors
     ///
     /// Whatever could not be taken back.
-    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error>;
+    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        let _ = (attachment, call);
+        Ok(Reply::Nothing)
+    }
 
     /// CHECK: verify that the attachment has what `prevResult` says.
     ///
     /// # Errors
     ///
-    /// What is not as it should be.
-    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error>;
+    /// The difference.
+    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        let _ = (attachment, call);
+        Ok(Reply::Nothing)
+    }
 
     /// GC: release what belongs to none of the valid attachments.
     ///
     /// # Errors
     ///
     /// Whatever could not be released, after everything else has been.
-    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error>;
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let _ = call;
+        Ok(Reply::Nothing)
+    }
 
     /// STATUS: say whether an ADD would succeed.
     ///
     /// # Errors
     ///
-    /// Why it wouldn't: code 50 or 51.
-    fn status(&self, call: &Call<'_>) -> Result<Reply, Error>;
+    /// Code 50 or 51, with the reason why it wouldn't.
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let _ = call;
+        Ok(Reply::Nothing)
+    }
+
+    /// Whether SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
+    /// of ending the process.
+    fn handles_signals(&self, command: Command) -> bool {
+        let _ = command;
+        false
+    }
 }
 
-/// What a plugin says of itself.
+/// Name, version and purpose of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct About {
     /// The name of its executable.
     pub name: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// What it does, in one line.
+    /// Its purpose, in one line.
     pub summary: &'static str,
 }
 
-/// The [`About`] of the crate that it is written in.
+/// The [`About`] of the crate that calls it.
 #[macro_export]
 macro_rules! about {
     () => {
@@ -73,25 +93,25 @@ macro_rules! about {
     };
 }
 
-/// What a plugin is called with, besides the attachment.
+/// A call of a plugin, besides the command and the attachment.
 pub struct Call<'a> {
     /// The network configuration.
     pub config: NetworkConfig,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
-    /// Tells when the call shall be given up, where that can be told: what waits for
-    /// others then waits for this, too.
-    pub interrupt: Option<&'a dyn Interrupt>,
-    environment: Environment<'a>,
+    /// Cancels the call, where the caller can do so. Every wait must heed it.
+    pub cancellation: Option<&'a dyn Cancellation>,
+    /// All variables of the call. The process's own are not to be read.
+    pub environment: &'a Environment,
 }
 
 impl<'a> Call<'a> {
-    /// A call with this configuration and environment.
-    pub fn new(config: NetworkConfig, trace: TraceContext, environment: Environment<'a>) -> Self {
+    /// A call with this configuration and environment, which nobody cancels.
+    pub fn new(config: NetworkConfig, environment: &'a Environment) -> Self {
         Self {
             config,
-            trace,
-            interrupt: None,
+            trace: TraceContext::of_call(environment),
+            cancellation: None,
             environment,
         }
     }
@@ -105,28 +125,45 @@ impl<'a> Call<'a> {
         call::args(self.environment)
     }
 
-    /// A variable that isn't CNI's.
-    pub fn variable(&self, name: &str) -> Option<OsString> {
-        (self.environment)(name)
-    }
-
-    /// `CNI_PATH`, for a plugin that has delegates.
-    ///
-    /// # Errors
-    ///
-    /// Code 4 if it is missing or empty.
-    pub fn search_path(&self) -> Result<SearchPath, Error> {
-        SearchPath::from_environment(self.environment)
+    /// A variable that is not one of CNI's.
+    pub fn variable(&self, name: &str) -> Option<&'a OsStr> {
+        self.environment.get(name)
     }
 }
 
-/// What a plugin answers when it succeeds.
+/// The answer of a plugin that succeeded.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// Nothing is printed.
     Nothing,
-    /// This, in the shape of the configuration's `cniVersion`.
+    /// A result, printed in the shape of the configuration's `cniVersion`.
     Result(IpamResult),
-    /// What a delegate printed, as it came.
-    Verbatim(Printed),
+    /// A delegate's output, printed as it came.
+    Verbatim(JsonOutput),
+}
+
+/// A plugin that is linked into this process, so that a chain calls it without
+/// executing a file.
+pub trait LinkedPlugin: Sync {
+    /// The name of the plugin.
+    fn name(&self) -> &str;
+
+    /// Answers a call as the plugin's own process would.
+    fn call(
+        &self,
+        environment: &Environment,
+        stdin: &[u8],
+        cancellation: Option<&dyn Cancellation>,
+    ) -> LinkedOutput;
+}
+
+/// The output of a [`LinkedPlugin`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkedOutput {
+    /// Whether its exit status would be 0.
+    pub success: bool,
+    /// Its stdout.
+    pub stdout: Vec<u8>,
+    /// Its stderr.
+    pub stderr: Vec<u8>,
 }

@@ -1,4 +1,4 @@
-//! What an IPAM plugin answers to ADD: addresses, routes, DNS.
+//! The success result of an IPAM plugin: addresses, routes, DNS.
 
 use std::net::IpAddr;
 
@@ -37,11 +37,14 @@ pub struct IpamResult {
     object: Object,
 }
 
+/// The keys that every result of ours has.
+const OWN_KEYS: [&str; 4] = ["cniVersion", "ips", "routes", "dns"];
+
 impl Default for IpamResult {
     /// No addresses, no routes, no DNS.
     fn default() -> Self {
         let mut object = Object::new();
-        for key in ["cniVersion", "ips", "routes", "dns"] {
+        for key in OWN_KEYS {
             object.set(key, &());
         }
         Self {
@@ -54,7 +57,7 @@ impl Default for IpamResult {
 }
 
 impl IpamResult {
-    /// Reads a result of which `path` is the name in messages (`prevResult`).
+    /// Reads a result; `path` is its name in messages (`prevResult`).
     ///
     /// # Errors
     ///
@@ -75,7 +78,7 @@ impl IpamResult {
             object,
         };
         // A result of 1.0.0 need not have them all; ours always do.
-        for key in ["cniVersion", "ips", "routes", "dns"] {
+        for key in OWN_KEYS {
             if result.object.get(key).is_none() {
                 result.object.set(key, &());
             }
@@ -86,6 +89,12 @@ impl IpamResult {
     /// A key other than `ips`, `routes` and `dns`.
     pub fn other(&self, key: &str) -> Option<&RawValue> {
         self.object.get(key)
+    }
+
+    /// The keys other than `cniVersion`, `ips`, `routes` and `dns`, in order.
+    pub fn others(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        let others = self.object.keys().filter(|key| !OWN_KEYS.contains(key));
+        others.filter_map(|key| Some((key, self.object.get(key)?)))
     }
 
     /// Sets a key other than `ips`, `routes` and `dns`.
@@ -110,8 +119,8 @@ impl IpamResult {
     }
 }
 
-/// One entry of a result's `ips`: an address on its subnet, and what else the
-/// entry carried.
+/// One entry of a result's `ips`: an address on its subnet, and the entry's other
+/// keys.
 #[derive(Clone, Debug)]
 pub struct IpConfig {
     ip: IpAddr,
@@ -167,7 +176,7 @@ pub struct Dns {
     pub search: Vec<String>,
     /// Options for the resolver.
     pub options: Vec<String>,
-    /// It as it came, for the keys not named here.
+    /// The object as it came, for the keys not named here.
     object: Object,
 }
 

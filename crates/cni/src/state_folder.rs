@@ -11,16 +11,30 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat,
+    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Mode of a folder: its owner alone.
-const FOLDER_MODE: u32 = 0o700;
+use crate::FileId;
 
-/// Mode of a file: its owner alone.
-const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
+/// Modes of a folder and its files: their owner alone.
+const PRIVATE: Modes = Modes {
+    folder: 0o700,
+    file: Mode::from_raw_mode(0o600),
+};
+
+/// Modes of the log folder and its files: the group may read.
+const LOGS: Modes = Modes {
+    folder: 0o750,
+    file: Mode::from_raw_mode(0o640),
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Modes {
+    folder: u32,
+    file: Mode,
+}
 
 /// Write permission of the group and of all others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -30,6 +44,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct StateFolder {
     path: PathBuf,
     folder: File,
+    file_mode: Mode,
 }
 
 impl StateFolder {
@@ -40,13 +55,26 @@ impl StateFolder {
     /// The system's, and `PermissionDenied` for a folder of another user, or one that
     /// others may write to.
     pub fn create(path: &Path) -> io::Result<Self> {
-        match Self::open(path) {
+        Self::create_with(path, PRIVATE)
+    }
+
+    /// The same for logs: the folder has mode 0750, and its files have 0640.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn create_for_logs(path: &Path) -> io::Result<Self> {
+        Self::create_with(path, LOGS)
+    }
+
+    fn create_with(path: &Path, modes: Modes) -> io::Result<Self> {
+        match Self::open_with(path, modes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 DirBuilder::new()
                     .recursive(true)
-                    .mode(FOLDER_MODE)
+                    .mode(modes.folder)
                     .create(path)?;
-                Self::open(path)
+                Self::open_with(path, modes)
             }
             other => other,
         }
@@ -58,12 +86,17 @@ impl StateFolder {
     ///
     /// `NotFound` if it is missing; else as [`Self::create`].
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_with(path, PRIVATE)
+    }
+
+    fn open_with(path: &Path, modes: Modes) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = File::from(openat(CWD, path, flags, Mode::empty())?);
         must_be_ours(&folder.metadata()?)?;
         Ok(Self {
             path: path.to_owned(),
             folder,
+            file_mode: modes.file,
         })
     }
 
@@ -81,7 +114,7 @@ impl StateFolder {
     pub fn open_file(&self, name: &str, access: OFlags) -> io::Result<File> {
         // With NONBLOCK, which means nothing to a file, opening a pipe doesn't wait.
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = match openat(&self.folder, name, flags, FILE_MODE) {
+        let file = match openat(&self.folder, name, flags, self.file_mode) {
             Err(Errno::LOOP) => return Err(refused("it is a symbolic link")),
             other => File::from(other?),
         };
@@ -93,7 +126,7 @@ impl StateFolder {
         Ok(file)
     }
 
-    /// Opens a file, with these access flags; made with mode 0600 where it is missing.
+    /// Opens a file, with these access flags; made where it is missing.
     ///
     /// # Errors
     ///
@@ -134,6 +167,19 @@ impl StateFolder {
             .inspect_err(|_| {
                 let _ = self.remove(&unfinished);
             })
+    }
+
+    /// The identity of a file, or of a link.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn id_of(&self, name: &str) -> io::Result<FileId> {
+        let stat = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileId {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        })
     }
 
     /// Removes a file. A missing one is no error.
@@ -209,7 +255,11 @@ mod tests {
         let folder = StateFolder::create(&path).unwrap();
         folder.create_file("made", OFlags::WRONLY).unwrap();
         folder.replace("replaced", b"x").unwrap();
+        let logs = StateFolder::create_for_logs(&root.path().join("logs")).unwrap();
+        logs.create_file("log", OFlags::WRONLY).unwrap();
         rustix::process::umask(before);
+        assert_eq!(mode(&root.path().join("logs")), 0o750);
+        assert_eq!(mode(&root.path().join("logs/log")), 0o640);
         assert_eq!(mode(&root.path().join("a")), 0o700);
         assert_eq!(mode(&path), 0o700);
         assert_eq!(mode(&path.join("made")), 0o600);
@@ -254,7 +304,7 @@ mod tests {
         symlink(&victim, folder.path_of("file.tmp")).unwrap();
         let pipe = folder.path_of("pipe");
         let fifo = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(CWD, &pipe, fifo, FILE_MODE, 0).unwrap();
+        rustix::fs::mknodat(CWD, &pipe, fifo, PRIVATE.file, 0).unwrap();
         for name in ["link", "pipe"] {
             assert_eq!(
                 kind(folder.read(name)),

@@ -1,4 +1,4 @@
-//! Waiting for several things at once.
+//! Waits for several descriptors at once.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -6,16 +6,6 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
-
-/// What tells a call to be given up.
-pub trait Interrupt {
-    /// Readable once the call shall be given up, and from then on.
-    ///
-    /// # Errors
-    ///
-    /// The system's, if it can't be made; then there is nothing to wait for.
-    fn fd(&self) -> io::Result<BorrowedFd<'_>>;
-}
 
 /// Waits until this is readable or closed, at most so long; returns whether it is.
 ///
@@ -44,4 +34,17 @@ pub fn wait_for<const N: usize>(
     retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
     let mut answers = polled.iter().map(|fd| !fd.revents().is_empty());
     Ok(fds.map(|fd| fd.is_some() && answers.next().unwrap_or_default()))
+}
+
+/// Waits until this can be written to or is closed, at most so long; returns whether it
+/// can.
+///
+/// # Errors
+///
+/// The system's.
+pub fn wait_writable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(at_most).ok();
+    let mut polled = [PollFd::new(&fd, PollFlags::OUT)];
+    retry_on_intr(|| poll(&mut polled, timeout.as_ref()))?;
+    Ok(!polled[0].revents().is_empty())
 }

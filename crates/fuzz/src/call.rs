@@ -81,8 +81,11 @@ impl Outcome {
 /// Where the answer is none: stdout that is no JSON object and not empty, an error
 /// without a code or a message, or the error that a panic becomes.
 pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome {
-    let environment = |name: &str| variables.0.get(name).cloned();
-    let response = cni::respond(plugin, &environment, &mut || Ok(stdin.to_vec()));
+    let variables = variables.0.iter();
+    let environment = variables
+        .map(|(name, value)| (name.into(), value.clone()))
+        .collect();
+    let response = cni_plugin::respond(plugin, &environment, &mut || Ok(stdin.to_vec()), None);
     let stdout = response.stdout;
     let shown = String::from_utf8_lossy(&stdout);
     if response.success {

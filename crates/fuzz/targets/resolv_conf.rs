@@ -1,10 +1,10 @@
-//! The file that `ipam.resolvConf` names.
+//! Fuzzes the file that `ipam.resolvConf` names.
 
-use std::fs;
+use std::{fs, slice};
 
 use bolero::{TypeGenerator, check};
 use fuzz::{Bytes, Sandbox, Variables, call};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// The content of the file.
 #[derive(Clone, Debug, TypeGenerator)]
@@ -16,41 +16,8 @@ const SEEDS: &[&str] = &[
     "domain a.example\r\noptions ndots:2 rotate\r\n; end\r\nsortlist 10.0.0.0\nnameserver\n",
 ];
 
-/// What the lines say: the words after each keyword.
-fn dns(text: &str) -> Value {
-    let mut dns = json!({});
-    let lines = text
-        .split('\n')
-        .map(|line| line.split_whitespace().collect());
-    for words in lines.collect::<Vec<Vec<&str>>>() {
-        match words.as_slice() {
-            [first, ..] if first.starts_with(['#', ';']) => {}
-            ["domain", domain, ..] => dns["domain"] = json!(domain),
-            ["nameserver", server, ..] => append(&mut dns["nameservers"], &[server]),
-            ["search", domains @ ..] => append(&mut dns["search"], domains),
-            ["options", options @ ..] => append(&mut dns["options"], options),
-            _ => {}
-        }
-    }
-    dns.as_object_mut()
-        .unwrap()
-        .retain(|_, value| !value.is_null());
-    dns
-}
-
-fn append(list: &mut Value, words: &[&str]) {
-    let all = list.as_array().cloned().unwrap_or_default();
-    let more = words.iter().map(|word| json!(word));
-    let all: Vec<Value> = all.into_iter().chain(more).collect();
-    *list = if all.is_empty() {
-        Value::Null
-    } else {
-        all.into()
-    };
-}
-
 #[test]
-fn any_content_is_read_and_the_result_has_what_its_lines_say() {
+fn any_content_is_read_and_the_result_has_only_words_of_it() {
     let sandbox = Sandbox::new();
     let config = json!({"cniVersion": "1.0.0", "name": "n", "ipam": {"resolvConf": "plain"},
         "prevResult": {"pools": [{"subnet": "10.0.0.0/29"}]}});
@@ -67,6 +34,16 @@ fn any_content_is_read_and_the_result_has_what_its_lines_say() {
             call(plugin, &add.clone().with("CNI_COMMAND", "DEL"), &config);
             let outcome = call(plugin, &add, &config);
             let result = outcome.result().unwrap_or_else(|| panic!("{outcome:?}"));
-            assert_eq!(result["dns"], dns(&String::from_utf8_lossy(&content)));
+            // Which words, is the unit tests' to say.
+            let content = String::from_utf8_lossy(&content);
+            for value in result["dns"].as_object().unwrap().values() {
+                let list = value
+                    .as_array()
+                    .map_or(slice::from_ref(value), Vec::as_slice);
+                for word in list {
+                    let word = word.as_str().unwrap();
+                    assert!(content.split_whitespace().any(|it| it == word), "{word:?}");
+                }
+            }
         });
 }

@@ -1,16 +1,16 @@
-//! Results: what delegates print, and what comes as `prevResult`.
+//! Fuzzes results: a delegate's stdout, and `prevResult`.
 
 use std::net::IpAddr;
 
 use bolero::{TypeGenerator, check};
-use cni::{IpamResult, Printed, SpecVersion, code};
+use cni::{IpamResult, JsonOutput, SpecVersion, code};
 use fuzz::{Document, Sandbox, Variables, call, watched};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::seeds;
 
-/// A result, and which version it is written in.
+/// A result, and the version that it is written in.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     result: Document,
@@ -31,7 +31,7 @@ fn what_is_printed_is_an_object_or_refused() {
         .for_each(|document: &Document| {
             let bytes = document.of(&seeds::results());
             let is_object = serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| it.is_object());
-            match Printed::try_from(bytes.clone()) {
+            match JsonOutput::try_from(bytes.clone()) {
                 Ok(printed) => {
                     assert_eq!(bytes.trim_ascii(), printed.json().get().as_bytes());
                     assert!(printed.json().get().starts_with('{'));

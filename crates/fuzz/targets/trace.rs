@@ -1,7 +1,7 @@
 //! `TRACEPARENT`.
 
 use bolero::{TypeGenerator, check};
-use cni::TraceContext;
+use cni::{Environment, TRACEPARENT, TraceContext};
 use fuzz::Text;
 
 /// A value of the variable.
@@ -48,7 +48,8 @@ fn a_valid_one_is_kept_and_any_other_replaced_by_a_valid_one() {
         .with_iterations(4000)
         .for_each(|Input(text): &Input| {
             let text = text.of(SEEDS);
-            let trace = TraceContext::of_call(&|_| Some(text.clone()));
+            let trace =
+                TraceContext::of_call(&Environment::default().with(TRACEPARENT, text.clone()));
             assert!(is_valid(&trace.to_string()), "{trace}");
             assert_eq!(trace.trace_id().len(), 32);
             let kept = text.to_str() == Some(trace.to_string().as_str());

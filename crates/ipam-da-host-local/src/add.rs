@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
-use ipam::{Pool, Range};
+use ipam::{Completion, Pool, Range};
 
 use crate::config::{self, PlacedPool};
 use crate::directory::Directory;
@@ -16,24 +16,16 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let config = &call.config;
     let ipam = config.ipam()?;
     let storage = Storage::read(call, &ipam)?;
-    let routes = config::routes(&ipam)?;
-    let dns = config::dns(&ipam)?;
-    let pools = config::pools(config)?.unwrap_or_default();
+    let completion = Completion::read(config, &ipam)?;
+    let pools = config::pools(config)?;
     if pools.is_empty() {
         return Err(Error::config(
             "prevResult.pools is missing or empty: \
              a selector such as ipam-ds-ranges must stand before this allocator",
         ));
     }
-    let mut result = config.prev_result()?.unwrap_or_default();
     let ips = Directories::open(&storage, &pools)?.give_all(&pools, attachment)?;
-    result.ips.extend(ips);
-    result.routes.extend(routes);
-    if let Some(dns) = dns {
-        result.dns.append(dns);
-    }
-    result.remove_other("pools");
-    Ok(result)
+    Ok(completion.with_ips(ips))
 }
 
 /// The directories of some pools, all of them locked.
@@ -59,22 +51,16 @@ impl<'a> Directories<'a> {
         pools: &[PlacedPool],
         attachment: &Attachment,
     ) -> Result<Vec<IpConfig>, Error> {
-        let mut given: Vec<(usize, IpConfig)> = Vec::with_capacity(pools.len());
-        for (index, placed) in pools.iter().enumerate() {
-            match self.give(index, placed, attachment) {
-                Ok(ip) => given.push((index, ip)),
-                Err(mut error) => {
-                    for (index, ip) in given {
-                        let name = &pools[index].directory;
-                        if let Err(e) = self.directory(name).give_back(ip.ip(), attachment) {
-                            error.details = format!("{}\ncould not undo: {e}", error.details);
-                        }
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(given.into_iter().map(|(_, ip)| ip).collect())
+        ipam::all_or_nothing(
+            &mut self,
+            pools.iter().enumerate(),
+            |it, (index, placed)| Ok((placed, it.give(index, placed, attachment)?)),
+            |it, (placed, ip)| {
+                let directory = it.directory(&placed.directory);
+                directory.give_back(ip.ip(), attachment)
+            },
+        )
+        .map(|given| given.into_iter().map(|(_, ip)| ip).collect())
     }
 
     fn directory(&mut self, name: &NetworkName) -> &mut Directory {

@@ -17,13 +17,13 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
-    let pools = config::pools(config)?.unwrap_or_default();
+    let pools = config::pools(config)?;
     let in_pools: Vec<(IpAddr, &NetworkName)> = prev_result
         .ips
         .iter()
         .filter_map(|config| {
-            let ip = config.ip().to_canonical();
-            let placed = pools.iter().find(|p| p.pool.ranges.contains(ip))?;
+            let placed = pools.iter().find(|p| p.pool.ranges.contains(config.ip()))?;
+            let ip = placed.pool.ranges.in_family(config.ip());
             Some((ip, &placed.directory))
         })
         .collect();

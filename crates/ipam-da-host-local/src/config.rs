@@ -1,58 +1,9 @@
-//! What the allocator reads: the `ipam` section and the pools that a selector
-//! has put into `prevResult`.
+//! The pools that a selector has put into `prevResult`, each with its directory.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use cni::{Dns, Error, NetworkConfig, NetworkName, Object};
-use ipam::{Pool, PoolConfig, ResolvConf, parse_subnet};
-
-/// `ipam.routes`, as they are written.
-///
-/// # Errors
-///
-/// Code 7 for one whose `dst` is no subnet, or whose `gw` is no address.
-pub(crate) fn routes(ipam: &Object) -> Result<Vec<Object>, Error> {
-    let routes: Vec<Object> = ipam.read("ipam", "routes")?.unwrap_or_default();
-    for (i, route) in routes.iter().enumerate() {
-        let path = format!("ipam.routes[{i}]");
-        let dst: String = route
-            .read(&path, "dst")?
-            .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;
-        if parse_subnet(&dst).is_none() {
-            return Err(Error::config(format!(
-                "{path}.dst: {dst:?} is no subnet (such as 0.0.0.0/0)"
-            )));
-        }
-        let gw: Option<String> = route.read(&path, "gw")?;
-        if let Some(gw) = gw.filter(|gw| !gw.is_empty() && gw.parse::<std::net::IpAddr>().is_err())
-        {
-            return Err(Error::config(format!("{path}.gw: {gw:?} is no IP address")));
-        }
-    }
-    Ok(routes)
-}
-
-/// What the file says that `ipam.resolvConf` names.
-///
-/// # Errors
-///
-/// Code 5 if it can't be read.
-pub(crate) fn dns(ipam: &Object) -> Result<Option<Dns>, Error> {
-    let path: Option<String> = ipam.read("ipam", "resolvConf")?;
-    let Some(path) = path.filter(|path| !path.is_empty()) else {
-        return Ok(None);
-    };
-    let content =
-        fs::read(&path).map_err(|e| Error::io(format_args!("ipam.resolvConf: {path}"), e))?;
-    let ResolvConf {
-        nameservers,
-        domain,
-        search,
-        options,
-    } = ResolvConf::parse(&String::from_utf8_lossy(&content));
-    Ok(Some(Dns::new(nameservers, domain, search, options)))
-}
+use cni::{Error, NetworkConfig, NetworkName};
+use ipam::Pool;
 
 /// A pool, and the directory in which its reservations are kept.
 #[derive(Clone, Debug)]
@@ -87,61 +38,26 @@ impl PlacedPool {
 }
 
 /// `prevResult.pools`, each with its directory: of its own name, or of the
-/// network's. `None` if no selector has put any there.
+/// network's. Empty if no selector has put any there.
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value, for a pool that is wrong or has a name
-/// that can't be a directory's, and for two of one directory that overlap.
-pub(crate) fn pools(config: &NetworkConfig) -> Result<Option<Vec<PlacedPool>>, Error> {
-    let Some(configs) = pool_configs(config)? else {
-        return Ok(None);
+/// Code 7, naming the key and the value, for an invalid pool, and for two of one
+/// directory that overlap.
+pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
+    let placed = |pool: Pool| PlacedPool {
+        directory: pool.directory(config.name()).clone(),
+        pool,
     };
-    let mut pools: Vec<PlacedPool> = Vec::with_capacity(configs.len());
-    for (i, pool) in configs.into_iter().enumerate() {
-        let path = format!("prevResult.pools[{i}]");
-        let directory = directory(config, &pool, &path)?;
-        let pool = Pool::try_from(pool).map_err(|e| Error::config(e.within(&path).to_string()))?;
-        for (j, earlier) in pools.iter().enumerate() {
-            if earlier.directory == directory && earlier.pool.ranges.overlaps(&pool.ranges) {
-                return Err(Error::config(format!(
-                    "{path}: {} overlaps {} of prevResult.pools[{j}]",
-                    pool.ranges, earlier.pool.ranges
-                )));
-            }
-        }
-        pools.push(PlacedPool { pool, directory });
-    }
-    Ok(Some(pools))
+    Ok(ipam::pools(config)?.into_iter().map(placed).collect())
 }
 
 /// The directories of `prevResult.pools`, whatever else is wrong with them, and
 /// the network's own: where what is released may lie.
 pub(crate) fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
-    let pools = pool_configs(config).unwrap_or_else(|error| {
-        tracing::warn!(%error, "going on without the pools, so that addresses are released");
-        None
-    });
-    pools
-        .into_iter()
-        .flatten()
-        .filter_map(|pool| pool.name?.parse().ok())
+    ipam::pool_names(config)
+        .iter()
+        .map(|name| name.directory().clone())
         .chain([config.name().clone()])
         .collect()
-}
-
-fn pool_configs(config: &NetworkConfig) -> Result<Option<Vec<PoolConfig>>, Error> {
-    let Some(raw) = config.raw_prev_result() else {
-        return Ok(None);
-    };
-    cni::read::<Object>("prevResult", raw)?.read("prevResult", "pools")
-}
-
-fn directory(config: &NetworkConfig, pool: &PoolConfig, path: &str) -> Result<NetworkName, Error> {
-    match &pool.name {
-        None => Ok(config.name().clone()),
-        Some(name) => name.parse().map_err(|e| {
-            Error::config(format!("{path}.name: {name:?} can't name a directory: {e}"))
-        }),
-    }
 }

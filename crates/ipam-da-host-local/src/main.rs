@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    cni::main(&ipam_da_host_local::IpamDaHostLocal)
+    cni_plugin::main(&ipam_da_host_local::IpamDaHostLocal)
 }

@@ -12,7 +12,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let storage = Storage::read(call, &config.ipam()?)?;
     let mut problems = Vec::new();
-    for (index, placed) in config::pools(config)?.iter().flatten().enumerate() {
+    for (index, placed) in config::pools(config)?.iter().enumerate() {
         match has_room(&storage, placed) {
             Ok(true) => {}
             Ok(false) => problems.push(placed.exhausted(index, code::UNAVAILABLE).msg),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cni::{Call, Error, Interrupt, NetworkName, Object};
+use cni::{Call, Cancellation, Error, NetworkName, Object};
 
 use crate::boot::Boot;
 
@@ -27,7 +27,7 @@ pub(crate) struct Storage<'a> {
     /// With `ipam.reclaim` of `boot`: reservations from before this boot go.
     pub(crate) reclaim: Option<Boot>,
     /// What ends a wait for another process.
-    pub(crate) interrupt: Option<&'a dyn Interrupt>,
+    pub(crate) interrupt: Option<&'a dyn Cancellation>,
 }
 
 impl<'a> Storage<'a> {
@@ -43,7 +43,7 @@ impl<'a> Storage<'a> {
             cache_dir: path("cacheDir", CACHE_DIR)?,
             network: call.config.name().clone(),
             reclaim: reclaim(call, ipam)?,
-            interrupt: call.interrupt,
+            interrupt: call.cancellation,
         })
     }
 }

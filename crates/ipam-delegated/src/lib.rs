@@ -1,35 +1,57 @@
 #![doc = include_str!("../README.md")]
 
-mod add;
-mod ages;
-mod chain;
-mod config;
-mod context;
-mod delegates;
-#[cfg(test)]
-mod example;
-mod executables;
-mod failure;
-mod gc;
-mod interrupt;
-mod merge;
-mod orphans;
-mod record;
-mod records;
-mod recursion;
-mod undo;
+mod narrator;
 
-use cni::{About, Attachment, Call, Command, Error, OneFile, Plugin, Reply};
+use std::path::Path;
 
-use chain::{Chain, OnFailure, Turn};
-use context::Context;
+use chain::{Chain, Executable, Plugins};
+use cni::{About, Attachment, Call, Command, Error, FileId, Plugin, Reply};
+use cni_plugin::{Linked, MultiCall, own_executable};
+
+use narrator::Narrator;
 
 /// The plugin.
 #[derive(Default)]
 pub struct IpamDelegated<'a> {
-    /// The other plugins of this executable, which need not be executed once more to
-    /// be called.
-    pub others: OneFile<'a>,
+    /// The other plugins of this executable, which need not be executed to be called.
+    pub others: &'a [Linked<'a>],
+}
+
+impl IpamDelegated<'_> {
+    /// Makes the chain of a call with `make`, and runs it.
+    fn with_chain<T>(
+        &self,
+        call: &Call<'_>,
+        make: Make,
+        run: impl FnOnce(&Chain<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let own = own_executable().ok();
+        let compare = |path: &Path| self.compare(path, own);
+        let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&compare);
+        let chain = match make {
+            Make::Strictly => Chain::new(&call.config, call.environment, plugins)?,
+            Make::ForDel => Chain::for_del(&call.config, call.environment, plugins)?,
+        };
+        run(&chain.cancelled_by(call.cancellation).observed_by(&Narrator))
+    }
+
+    /// Compares a path with this process's executable.
+    fn compare(&self, path: &Path, own: Option<FileId>) -> Executable<'_> {
+        if own.is_none() || FileId::of(path).ok() != own {
+            return Executable::Other;
+        }
+        match MultiCall::select(self.others, path) {
+            Some(plugin) => Executable::Plugin(plugin),
+            None => Executable::Chain,
+        }
+    }
+}
+
+/// How wrong settings are treated.
+#[derive(Clone, Copy)]
+enum Make {
+    Strictly,
+    ForDel,
 }
 
 impl Plugin for IpamDelegated<'_> {
@@ -38,54 +60,32 @@ impl Plugin for IpamDelegated<'_> {
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        add::add(&Context::new(call, self.others)?, attachment).map(Reply::Verbatim)
+        self.with_chain(call, Make::Strictly, |chain| chain.add(attachment))
+            .map(Reply::Verbatim)
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let context = Context::new(call, self.others)?;
-        // The runtime must say the same as on ADD, but some don't.
-        let args = |record: Option<&record::Record>| match record {
-            Some(record) if context.text("CNI_ARGS").is_empty() && !record.args.is_empty() => {
-                vec![("CNI_ARGS", record.args.as_str().into())]
-            }
-            _ => Vec::new(),
-        };
-        let failures = undo::attachment(&context, attachment, &call.config, args);
-        match failure::of_all(failures) {
-            None => Ok(Reply::Nothing),
-            Some(error) => Err(context.with_record(attachment, error)),
-        }
+        self.with_chain(call, Make::ForDel, |chain| chain.del(attachment))
+            .map(|()| Reply::Nothing)
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        until_error(
-            &Context::new(call, self.others)?,
-            Command::Check,
-            Some(attachment),
-        )
+        self.with_chain(call, Make::Strictly, |chain| chain.check(attachment))
+            .map(|()| Reply::Nothing)
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        gc::gc(&Context::new(call, self.others)?).map(|()| Reply::Nothing)
+        self.with_chain(call, Make::Strictly, |chain| chain.gc())
+            .map(|()| Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        until_error(&Context::new(call, self.others)?, Command::Status, None)
+        self.with_chain(call, Make::Strictly, |chain| chain.status())
+            .map(|()| Reply::Nothing)
     }
-}
 
-/// CHECK and STATUS: every delegate until one fails.
-fn until_error(
-    context: &Context<'_>,
-    command: Command,
-    attachment: Option<&Attachment>,
-) -> Result<Reply, Error> {
-    let names = context.settings.delegates.iter();
-    let turns: Vec<Turn<'_>> = names
-        .map(|name| Turn::new(name, &context.call.config))
-        .collect();
-    let mut delegates = context.delegates(&context.id, Vec::new(), None);
-    let failures =
-        Chain::new(&mut delegates, attachment).run_all(command, &turns, None, OnFailure::Stop);
-    failure::of_all(failures).map_or(Ok(Reply::Nothing), Err)
+    /// An ADD must be undone.
+    fn handles_signals(&self, command: Command) -> bool {
+        command == Command::Add
+    }
 }

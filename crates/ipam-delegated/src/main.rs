@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    cni::main(&ipam_delegated::IpamDelegated::default())
+    cni_plugin::main(&ipam_delegated::IpamDelegated::default())
 }

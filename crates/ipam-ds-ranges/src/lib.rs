@@ -3,10 +3,8 @@
 mod ranges;
 mod requests;
 
-use cni::{About, Attachment, Call, Error, IpamResult, Object, Plugin, Reply};
-use serde_json::value::RawValue;
+use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 
-use ranges::ConfiguredSet;
 use requests::Request;
 
 /// The plugin.
@@ -18,69 +16,88 @@ impl Plugin for IpamDsRanges {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let (pools, left_over) = pools(call)?;
-        if !left_over.is_empty() {
-            return Err(requests::unserved(&left_over));
+        let selection = Selection::read(call)?.not_empty()?;
+        if !selection.unserved.is_empty() {
+            return Err(requests::unserved(&selection.unserved));
         }
-        reply(call.config.prev_result()?, &pools)
+        selection.reply(call)
     }
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let (pools, _) = pools(call)?;
-        let prev_result = call.config.prev_result().unwrap_or_else(|error| {
-            tracing::warn!(%error, "going on without the prevResult, so that addresses are freed");
-            None
-        });
-        reply(prev_result, &pools)
+        let selection = Selection::read(call).and_then(Selection::not_empty);
+        Ok(warn_of_error(selection.and_then(|it| it.reply(call))))
     }
 
     fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let (pools, _) = pools(call)?;
-        reply(call.config.prev_result()?, &pools)
+        if call.config.raw_prev_result().is_none() {
+            return Err(Error::config(
+                "prevResult is missing: CHECK requires the result of ADD",
+            ));
+        }
+        Selection::read(call)?.reply(call)
     }
 
+    // GC and STATUS are called without runtimeConfig: its ranges are no pools then,
+    // and there may be none at all.
+
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let (pools, _) = pools(call)?;
-        reply(call.config.prev_result()?, &pools)
+        Ok(warn_of_error(
+            Selection::read(call).and_then(|it| it.reply(call)),
+        ))
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let (pools, _) = pools(call)?;
-        reply(call.config.prev_result()?, &pools)
+        Selection::read(call)?.reply(call)
     }
 }
 
-/// The configured pools, each with the request that it is to serve, and the
-/// requests that none of them serves.
-fn pools(call: &Call<'_>) -> Result<(Vec<Object>, Vec<Request>), Error> {
-    let ipam = call.config.ipam()?;
-    let sets = ranges::configured(&call.config, &ipam)?;
-    let mut requests = requests::all(call)?;
-    let pools = sets
-        .into_iter()
-        .map(|ConfiguredSet { written, set, .. }| {
-            let mut pool = Object::new();
-            pool.set("ranges", &written);
-            // One request a pool, as a pool yields one address.
-            if let Some(i) = requests.iter().position(|r| set.contains(r.ip)) {
-                let request = requests.remove(i);
-                tracing::debug!(pool = %set, ip = %request.ip, by = request.source, "requested");
-                pool.set("requested-ip", &request.ip.to_string());
-            }
-            pool
-        })
-        .collect();
-    Ok((pools, requests))
+/// The reply to DEL and GC: an allocator finds what to release without the pools, so
+/// an invalid configuration must not keep it from that.
+fn warn_of_error(reply: Result<Reply, Error>) -> Reply {
+    reply.unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without the pools, so that addresses are released");
+        Reply::Nothing
+    })
 }
 
-/// What is in `prevResult`, with these pools after those that it has.
-fn reply(prev_result: Option<IpamResult>, pools: &[Object]) -> Result<Reply, Error> {
-    let mut result = prev_result.unwrap_or_default();
-    let mut all: Vec<Object> = match result.other("pools") {
-        Some(raw) if raw.get() != RawValue::NULL.get() => cni::read("prevResult.pools", raw)?,
-        _ => Vec::new(),
-    };
-    all.extend_from_slice(pools);
-    result.set_other("pools", &all);
-    Ok(Reply::Result(result))
+/// The pools of a call.
+struct Selection {
+    /// The configured pools, each with the request that it serves.
+    pools: Vec<Object>,
+    /// The requests that none of them serves.
+    unserved: Vec<Request>,
+}
+
+impl Selection {
+    fn read(call: &Call<'_>) -> Result<Self, Error> {
+        let ranges = ranges::Configured::read(&call.config, &call.config.ipam()?)?;
+        let mut selection = Self {
+            pools: ranges.sets.iter().map(ranges::pool).collect(),
+            unserved: Vec::new(),
+        };
+        for request in requests::all(call)? {
+            match ranges.set_of(request.ip) {
+                // One request a pool, as a pool yields one address.
+                Some(i) if selection.pools[i].get("requested-ip").is_none() => {
+                    let ip = ranges.sets[i].set.in_family(request.ip);
+                    tracing::debug!(pool = %ranges.sets[i].set, %ip, by = request.source, "requested");
+                    selection.pools[i].set("requested-ip", &ip.to_string());
+                }
+                _ => selection.unserved.push(request),
+            }
+        }
+        Ok(selection)
+    }
+    /// Refuses a configuration without ranges.
+    fn not_empty(self) -> Result<Self, Error> {
+        if self.pools.is_empty() {
+            return Err(ranges::none());
+        }
+        Ok(self)
+    }
+
+    /// `prevResult` with these pools.
+    fn reply(self, call: &Call<'_>) -> Result<Reply, Error> {
+        ipam::append_pools(&call.config, self.pools).map(Reply::Result)
+    }
 }

@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    cni::main(&ipam_ds_ranges::IpamDsRanges)
+    cni_plugin::main(&ipam_ds_ranges::IpamDsRanges)
 }

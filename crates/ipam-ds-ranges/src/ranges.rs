@@ -1,116 +1,99 @@
-//! The range sets that the configuration names, in the order of the addresses
+//! Reads the range sets of the network configuration, in the order of the addresses
 //! that they yield.
 
-use cni::{Error, NetworkConfig, Object};
-use ipam::{Range, RangeConfig, RangeSet};
+use std::net::IpAddr;
 
-/// A range set, as it was written and as it is understood.
+use cni::{Error, NetworkConfig, Object};
+use ipam::{Disjoint, RANGE_KEYS, RangeSet};
+
+/// The range sets of a configuration. No two overlap.
+#[derive(Debug, Default)]
+pub(crate) struct Configured {
+    /// The runtime's, then the one at the top of `ipam`, then those of
+    /// `ipam.ranges`: the order of host-local (`backend/allocator/config.go`).
+    pub(crate) sets: Vec<ConfiguredSet>,
+    disjoint: Disjoint,
+}
+
+/// A range set, as written and as read.
 #[derive(Debug)]
 pub(crate) struct ConfiguredSet {
-    /// Where it stands: `ipam.ranges[0]`.
+    /// Its key: `ipam.ranges[0]`.
     pub(crate) path: String,
     /// Its ranges with every key that they carry.
     pub(crate) written: Vec<Object>,
-    /// Its ranges, checked.
+    /// Its ranges, valid.
     pub(crate) set: RangeSet,
 }
 
-/// The keys of a range.
-const KEYS: [&str; 4] = ["subnet", "rangeStart", "rangeEnd", "gateway"];
-
-/// All range sets: first the runtime's, then the one at the top of `ipam`,
-/// then those of `ipam.ranges`; the order of host-local
-/// (`backend/allocator/config.go`).
-///
-/// # Errors
-///
-/// Code 7, naming the key and the value: no range, a range or a set that is
-/// wrong, sets that overlap.
-pub(crate) fn configured(
-    config: &NetworkConfig,
-    ipam: &Object,
-) -> Result<Vec<ConfiguredSet>, Error> {
-    let mut sets = Vec::new();
-    if let Some(runtime) = config.read::<Object>("runtimeConfig")? {
-        listed(&mut sets, &runtime, "runtimeConfig", "ipRanges")?;
-    }
-    if ipam.get("subnet").is_some_and(|raw| raw.get() != "null") {
-        let mut range = Object::new();
-        for key in KEYS {
-            if let Some(value) = ipam.get(key) {
-                range.set(key, value);
+impl Configured {
+    /// Reads all range sets; there may be none.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value: an invalid range or set, sets that
+    /// overlap.
+    pub(crate) fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
+        let mut all = Self::default();
+        if let Some(runtime) = config.read::<Object>("runtimeConfig")? {
+            all.read_list(&runtime, "runtimeConfig", "ipRanges")?;
+        }
+        if ipam.get("subnet").is_some_and(|raw| raw.get() != "null") {
+            let is_range_key = |key: &&str| RANGE_KEYS.iter().any(|k| k.eq_ignore_ascii_case(key));
+            ipam::refuse_unclear_keys("ipam", ipam.keys().filter(is_range_key))?;
+            let mut range = Object::new();
+            for key in RANGE_KEYS {
+                if let Some(value) = ipam.get(key) {
+                    range.set(key, value);
+                }
             }
+            let set = ipam::Range::read("ipam", &range)?.into();
+            all.add("ipam".to_owned(), vec![range], set)?;
         }
-        let alone = Range::try_from(&range_config("ipam", &range)?)
-            .map_err(|e| Error::config(e.within("ipam").to_string()))?;
-        sets.push(ConfiguredSet {
-            path: "ipam".to_owned(),
-            written: vec![range],
-            set: alone.into(),
-        });
+        all.read_list(ipam, "ipam", "ranges")?;
+        Ok(all)
     }
-    listed(&mut sets, ipam, "ipam", "ranges")?;
-    if sets.is_empty() {
-        return Err(Error::config(
-            "ipam.ranges is missing or empty: no range is configured to give addresses from",
-        ));
+
+    /// The index of the set that the address is in. An IPv4 address that is written
+    /// as IPv6 is in an IPv6 set, if there is one, and else in an IPv4 set.
+    pub(crate) fn set_of(&self, ip: IpAddr) -> Option<usize> {
+        let owner = |ip| self.disjoint.owner(ip);
+        owner(ip).or_else(|| owner(ip.to_canonical()))
     }
-    refuse_overlaps(&sets)?;
-    Ok(sets)
+
+    fn read_list(&mut self, section: &Object, path: &str, key: &str) -> Result<(), Error> {
+        let lists: Vec<Vec<Object>> = section.read(path, key)?.unwrap_or_default();
+        for (i, written) in lists.into_iter().enumerate() {
+            let path = format!("{path}.{key}[{i}]");
+            let set = RangeSet::read(&path, &written, &[])?;
+            self.add(path, written, set)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: String, written: Vec<Object>, set: RangeSet) -> Result<(), Error> {
+        if let Err(earlier) = self.disjoint.add(&set, self.sets.len()) {
+            let earlier = &self.sets[earlier];
+            return Err(Error::config(format!(
+                "{path}: {set} overlaps {} of {}",
+                earlier.set, earlier.path
+            )));
+        }
+        self.sets.push(ConfiguredSet { path, written, set });
+        Ok(())
+    }
 }
 
-fn listed(
-    sets: &mut Vec<ConfiguredSet>,
-    section: &Object,
-    path: &str,
-    key: &str,
-) -> Result<(), Error> {
-    let lists: Vec<Vec<Object>> = section.read(path, key)?.unwrap_or_default();
-    for (i, written) in lists.into_iter().enumerate() {
-        let path = format!("{path}.{key}[{i}]");
-        let configs = written
-            .iter()
-            .enumerate()
-            .map(|(j, range)| range_config(&format!("{path}[{j}]"), range))
-            .collect::<Result<Vec<_>, _>>()?;
-        let set = RangeSet::try_from(configs.as_slice())
-            .map_err(|e| Error::config(e.within(&path).to_string()))?;
-        sets.push(ConfiguredSet { path, written, set });
-    }
-    Ok(())
+/// The set as an entry of a result's `pools`.
+pub(crate) fn pool(set: &ConfiguredSet) -> Object {
+    let mut pool = Object::new();
+    pool.set("ranges", &set.written);
+    pool
 }
 
-fn range_config(path: &str, range: &Object) -> Result<RangeConfig, Error> {
-    // host-local, being written in Go, reads "rangestart", too. Passing over it
-    // would give addresses that the range was meant to leave out.
-    for key in range.keys() {
-        if let Some(meant) = KEYS
-            .iter()
-            .find(|k| **k != key && k.eq_ignore_ascii_case(key))
-        {
-            return Err(Error::config(format!("{path}.{key}: write it as {meant}")));
-        }
-    }
-    Ok(RangeConfig {
-        subnet: range.read(path, "subnet")?,
-        range_start: range.read(path, "rangeStart")?,
-        range_end: range.read(path, "rangeEnd")?,
-        gateway: range.read(path, "gateway")?,
-    })
-}
-
-fn refuse_overlaps(sets: &[ConfiguredSet]) -> Result<(), Error> {
-    for (i, later) in sets.iter().enumerate() {
-        for earlier in &sets[..i] {
-            if earlier.set.overlaps(&later.set) {
-                return Err(Error::config(format!(
-                    "{}: {} overlaps {} of {}",
-                    later.path, later.set, earlier.set, earlier.path
-                )));
-            }
-        }
-    }
-    Ok(())
+/// The error that no range is configured.
+pub(crate) fn none() -> Error {
+    Error::config("ipam.ranges is missing or empty: no range is configured to give addresses from")
 }
 
 #[cfg(test)]
@@ -120,8 +103,9 @@ mod tests {
     fn sets(rest: &str) -> Result<Vec<String>, Error> {
         let json = format!(r#"{{"cniVersion":"1.0.0","name":"n",{rest}}}"#);
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
-        let sets = configured(&config, &config.ipam()?)?;
-        Ok(sets
+        let configured = Configured::read(&config, &config.ipam()?)?;
+        Ok(configured
+            .sets
             .iter()
             .map(|s| format!("{} {}", s.path, s.set))
             .collect())
@@ -144,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_as_good_as_nothing() {
+    fn null_is_a_missing_key() {
         let got = sets(concat!(
             r#""runtimeConfig":{"ipRanges":null},"#,
             r#""ipam":{"ranges":[[{"subnet":"10.1.0.0/24","gateway":null}]],"subnet":null}"#,
@@ -154,11 +138,7 @@ mod tests {
 
     #[test]
     fn each_refusal_names_the_key_and_the_value() {
-        const NONE: &str =
-            "ipam.ranges is missing or empty: no range is configured to give addresses from";
         for (ipam, msg) in [
-            ("{}", NONE),
-            (r#"{"ranges":[]}"#, NONE),
             (
                 r#"{"ranges":[[]]}"#,
                 "ipam.ranges[0]: the range set is empty",
@@ -174,6 +154,18 @@ mod tests {
             (
                 r#"{"ranges":[[{"subnet":"10.0.0.5/24"}]]}"#,
                 "ipam.ranges[0][0].subnet: \"10.0.0.5/24\" has host bits set; its network is 10.0.0.0/24",
+            ),
+            (
+                r#"{"ranges":[[{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}]]}"#,
+                "ipam.ranges[0][0].subnet is there twice",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","gateway":"10.0.0.9","gateway":"10.0.0.8"}"#,
+                "ipam.gateway is there twice",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,
+                "ipam.rangestart: write it as rangeStart",
             ),
             (
                 r#"{"ranges":[[{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}]]}"#,

@@ -1,35 +1,34 @@
-//! Addresses that a call asks for, in the three ways that host-local knows.
+//! Reads the addresses that a call requests, from the three places that host-local
+//! reads.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cni::{Call, Error, NetworkConfig, Object};
 use ipam::parse_address;
 
-/// An address that is asked for.
+/// A requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The address.
     pub(crate) ip: IpAddr,
-    /// Where it stands: `args.cni.ips[0]`.
+    /// Its key, or its variable: `args.cni.ips[0]`.
     pub(crate) source: String,
 }
 
 /// All requests: of `CNI_ARGS`, `args.cni.ips` and `runtimeConfig.ips`; the
 /// order of host-local (`backend/allocator/config.go`). An address that is
-/// asked for twice is asked for once.
+/// requested twice counts once.
 ///
 /// # Errors
 ///
 /// Code 4 for `CNI_ARGS`, code 7 for the configuration, naming what is no
 /// address.
 pub(crate) fn all(call: &Call<'_>) -> Result<Vec<Request>, Error> {
-    let mut requests: Vec<Request> = Vec::new();
-    let all = of_args(call)?.into_iter().chain(of_config(&call.config)?);
-    for request in all {
-        if requests.iter().all(|earlier| earlier.ip != request.ip) {
-            requests.push(request);
-        }
-    }
+    let mut requests: Vec<Request> = of_args(call)?.into_iter().collect();
+    requests.extend(of_config(&call.config)?);
+    let mut seen = HashSet::new();
+    requests.retain(|request| seen.insert(request.ip.to_canonical()));
     Ok(requests)
 }
 

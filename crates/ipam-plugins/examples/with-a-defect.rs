@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use cni::{About, Attachment, Call, Error, OneFile, Plugin, Reply};
+use cni::{About, Attachment, Call, Error, Plugin, Reply};
+use cni_plugin::{Linked, MultiCall};
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_delegated::IpamDelegated;
 
@@ -21,28 +22,10 @@ impl Plugin for IpamDaPanics {
     fn add(&self, attachment: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
         panic!("no room for {attachment}");
     }
-
-    fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
 }
 
 fn main() -> ExitCode {
-    let delegates: [&dyn Plugin; 2] = [&IpamDaHostLocal, &IpamDaPanics];
-    let delegated = IpamDelegated {
-        others: OneFile::new(&delegates),
-    };
-    OneFile::new(&[&delegated, &IpamDaHostLocal, &IpamDaPanics]).main()
+    let delegates = [Linked(&IpamDaHostLocal), Linked(&IpamDaPanics)];
+    let delegated = IpamDelegated { others: &delegates };
+    MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
 }

@@ -2,15 +2,13 @@
 
 use std::process::ExitCode;
 
-use cni::{OneFile, Plugin};
+use cni_plugin::{Linked, MultiCall};
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_delegated::IpamDelegated;
 use ipam_ds_ranges::IpamDsRanges;
 
 fn main() -> ExitCode {
-    let delegates: [&dyn Plugin; 2] = [&IpamDsRanges, &IpamDaHostLocal];
-    let delegated = IpamDelegated {
-        others: OneFile::new(&delegates),
-    };
-    OneFile::new(&[&delegated, &IpamDsRanges, &IpamDaHostLocal]).main()
+    let delegates = [Linked(&IpamDsRanges), Linked(&IpamDaHostLocal)];
+    let delegated = IpamDelegated { others: &delegates };
+    MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
 }

@@ -1,4 +1,4 @@
-//! Runs of consecutive addresses.
+//! An interval of consecutive addresses, and arithmetic on them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -47,28 +47,73 @@ impl Interval {
         (bits(self.first)..=bits(self.last)).map(move |b| address(self.first.is_ipv4(), b))
     }
 
-    /// What comes before the address, and what comes after it.
-    pub(crate) fn around(self, ip: IpAddr) -> (Option<Self>, Option<Self>) {
-        if !self.contains(ip) {
-            return (Some(self), None);
-        }
-        (
-            (ip != self.first).then(|| Self {
-                last: predecessor(ip),
-                ..self
-            }),
-            (ip != self.last).then(|| Self {
-                first: successor(ip),
-                ..self
-            }),
-        )
+    /// The addresses that are in both.
+    pub fn intersection(self, other: Self) -> Option<Self> {
+        Self::new(self.first.max(other.first), self.last.min(other.last))
+            .filter(|_| self.overlaps(other))
     }
+
+    /// The addresses before `ip`, `ip` itself not included.
+    pub(crate) fn before(self, ip: IpAddr) -> Option<Self> {
+        (self.first < ip).then(|| Self {
+            first: self.first,
+            last: self.last.min(predecessor(ip)),
+        })
+    }
+
+    /// The addresses after `ip`, `ip` itself not included.
+    pub(crate) fn after(self, ip: IpAddr) -> Option<Self> {
+        (ip < self.last).then(|| Self {
+            first: self.first.max(successor(ip)),
+            last: self.last,
+        })
+    }
+
+    /// The addresses that are in none of `holes`, which are in ascending order and
+    /// don't overlap.
+    pub(crate) fn without(self, holes: &[Self]) -> Vec<Self> {
+        let mut left = Vec::with_capacity(holes.len() + 1);
+        let mut rest = Some(self);
+        for hole in holes.iter().filter(|hole| hole.overlaps(self)) {
+            left.extend(rest.and_then(|rest| rest.before(hole.first)));
+            rest = rest.and_then(|rest| rest.after(hole.last));
+        }
+        left.extend(rest);
+        left
+    }
+}
+
+/// The same addresses in ascending order, and as few intervals as possible.
+pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_unstable_by_key(|it| it.first);
+    let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for next in intervals {
+        match merged.last_mut() {
+            Some(last) if last.overlaps(next) || adjoin(*last, next) => {
+                last.last = last.last.max(next.last);
+            }
+            _ => merged.push(next),
+        }
+    }
+    merged
+}
+
+/// Whether `next` starts right after `last`.
+fn adjoin(last: Interval, next: Interval) -> bool {
+    last.last < next.first && successor(last.last) == next.first
 }
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
     }
+}
+
+/// The address, read beside addresses of a family: an IPv4 address that is written
+/// as IPv6 (`::ffff:10.0.0.1`) is an IPv4 address beside IPv4, and stays an IPv6
+/// address beside IPv6.
+pub(crate) fn in_family(v4: bool, ip: IpAddr) -> IpAddr {
+    if v4 { ip.to_canonical() } else { ip }
 }
 
 /// The address as a number.
@@ -116,17 +161,14 @@ mod tests {
         ] {
             let (first, last) = all.split_once('-').unwrap();
             let all = Interval::new(first.parse().unwrap(), last.parse().unwrap()).unwrap();
-            let (before, after) = all.around(all.first());
-            assert_eq!(
-                (before, after.unwrap().first()),
-                (None, successor(all.first()))
-            );
-            let (before, after) = all.around(all.last());
-            assert_eq!(
-                (before.unwrap().last(), after),
-                (predecessor(all.last()), None)
-            );
+            assert_eq!(all.before(all.first()), None);
+            assert_eq!(all.after(all.last()), None);
+            let inner = all.after(all.first()).unwrap().before(all.last()).unwrap();
+            assert_eq!(inner.first(), successor(all.first()));
+            assert_eq!(inner.last(), predecessor(all.last()));
             assert_eq!(successor(all.last()), all.first());
+            assert_eq!(all.without(&[all]), []);
+            assert_eq!(merged(vec![all, inner, all]), [all]);
         }
     }
 
@@ -144,20 +186,42 @@ mod tests {
 
     proptest! {
         #[test]
-        fn around_takes_out_one_address(first: u16, len in 0u32..40, at in 0u32..50) {
-            let first = u32::from(first);
+        fn without_holes_the_other_addresses_are_left(
+            (first, len) in (10u32..40, 0u32..30),
+            holes in proptest::collection::vec((0u32..80, 0u32..6), 0..6),
+        ) {
             let it = interval(first, first + len);
-            let ip = IpAddr::from(Ipv4Addr::from(first + at));
-            let (before, after) = it.around(ip);
-            let left: Vec<_> = before.into_iter().chain(after).flat_map(Interval::iter).collect();
-            let expected: Vec<_> = it.iter().filter(|a| *a != ip).collect();
-            prop_assert_eq!(left, expected);
+            let holes: Vec<Interval> = holes.iter().map(|(at, len)| interval(*at, at + len)).collect();
+            let left = it.without(&merged(holes.clone()));
+            let got: Vec<_> = left.iter().flat_map(|part| part.iter()).collect();
+            let expected: Vec<_> = it
+                .iter()
+                .filter(|ip| !holes.iter().any(|hole| hole.contains(*ip)))
+                .collect();
+            prop_assert_eq!(got, expected);
+        }
+
+        #[test]
+        fn merging_keeps_every_address_and_leaves_gaps_between_intervals(
+            all in proptest::collection::vec((0u32..60, 0u32..9), 0..9),
+        ) {
+            let all: Vec<Interval> = all.iter().map(|(at, len)| interval(*at, at + len)).collect();
+            let merged = merged(all.clone());
+            let mut expected: Vec<_> = all.iter().flat_map(|it| it.iter()).collect();
+            expected.sort_unstable();
+            expected.dedup();
+            prop_assert_eq!(merged.iter().flat_map(|it| it.iter()).collect::<Vec<_>>(), expected);
+            for pair in merged.windows(2) {
+                prop_assert!(successor(pair[0].last()) < pair[1].first());
+            }
         }
 
         #[test]
         fn overlapping_is_sharing_an_address(a in 0u32..30, b in 0u32..9, c in 0u32..30, d in 0u32..9) {
             let (x, y) = (interval(a, a + b), interval(c, c + d));
-            prop_assert_eq!(x.overlaps(y), x.iter().any(|ip| y.contains(ip)));
+            let shared: Vec<_> = x.iter().filter(|ip| y.contains(*ip)).collect();
+            prop_assert_eq!(x.overlaps(y), !shared.is_empty());
+            prop_assert_eq!(x.intersection(y).into_iter().flat_map(Interval::iter).collect::<Vec<_>>(), shared);
             prop_assert_eq!(x.size(), x.iter().count() as u128);
         }
     }

@@ -1,8 +1,13 @@
 #![doc = include_str!("../README.md")]
 
+mod all_or_nothing;
+mod completion;
+mod disjoint;
+mod exclude;
 mod interval;
-mod invalid;
 mod pool;
+mod pool_name;
+mod pools;
 mod range;
 mod range_set;
 mod reservation;
@@ -10,10 +15,14 @@ mod resolv_conf;
 mod rotation;
 mod subnet;
 
+pub use all_or_nothing::all_or_nothing;
+pub use completion::Completion;
+pub use disjoint::Disjoint;
 pub use interval::Interval;
-pub use invalid::Invalid;
-pub use pool::{Pool, PoolConfig, parse_address};
-pub use range::{Range, RangeConfig};
+pub use pool::{Pool, parse_address};
+pub use pool_name::{InvalidPoolName, PoolName};
+pub use pools::{append_pools, pool_names, pools};
+pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
 pub use reservation::{Holder, LAST_RESERVED_PREFIX, LOCK_FILE, address_of_file};
 pub use resolv_conf::ResolvConf;

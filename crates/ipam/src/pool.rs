@@ -1,163 +1,209 @@
-//! A pool: a range set as a selector hands it to an allocator. It yields one
-//! address.
+//! A pool: the range set that a selector chose, with its name and requests. It
+//! yields one address.
 
 use std::net::IpAddr;
 
-use serde::Deserialize;
+use cni::{Error, NetworkName, Object};
+use serde_json::value::RawValue;
 
-use crate::{Invalid, Range, RangeConfig, RangeSet, parse_subnet};
+use crate::range::{RANGE_KEYS, refuse_unclear_keys};
+use crate::{PoolName, RangeSet, exclude, parse_subnet};
 
-/// An entry of a result's `pools`, as it is written.
+/// An entry of a result's `pools`, valid.
 ///
-/// Its ranges stand in `ranges`, as in host-local's configuration; a pool of
-/// one range may carry the range's keys itself.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct PoolConfig {
-    /// A pool that is known by name, across networks.
-    pub name: Option<String>,
-    /// The ranges.
-    pub ranges: Option<Vec<RangeConfig>>,
-    /// This address or none.
-    #[serde(rename = "requested-ip")]
-    pub requested_ip: Option<String>,
-    /// The only range's subnet.
-    pub subnet: Option<String>,
-    /// The only range's start.
-    #[serde(rename = "rangeStart")]
-    pub range_start: Option<String>,
-    /// The only range's end.
-    #[serde(rename = "rangeEnd")]
-    pub range_end: Option<String>,
-    /// The only range's gateway.
-    pub gateway: Option<String>,
-}
-
-/// A pool whose values have been checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Its ranges stand in `ranges`, as in host-local's configuration; a pool of one
+/// range may carry the range's keys itself.
+#[derive(Clone, Debug)]
 pub struct Pool {
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// Its ranges.
+    /// Its name, if it has one: networks share a named pool.
+    pub name: Option<PoolName>,
+    /// Its ranges, without what `exclude` says in the pool or in a range.
     pub ranges: RangeSet,
-    /// The address that is asked for: one of the ranges', and no gateway.
+    /// `requested-ip`: this address or none. One of the ranges', and no gateway; it
+    /// may be excluded.
     pub requested: Option<IpAddr>,
+    /// `sticky`: the address that this key was given last is preferred.
+    pub sticky: Option<String>,
+    object: Object,
 }
 
-impl TryFrom<PoolConfig> for Pool {
-    type Error = Invalid;
-
+impl Pool {
+    /// Reads an entry of `pools`; `path` is its name in messages.
+    ///
     /// # Errors
     ///
-    /// No range, or ranges in both places; a range set that is wrong; a
-    /// requested address that is unreadable, in none of the ranges, or a
-    /// gateway.
-    fn try_from(config: PoolConfig) -> Result<Self, Invalid> {
-        let inline = RangeConfig {
-            subnet: config.subnet,
-            range_start: config.range_start,
-            range_end: config.range_end,
-            gateway: config.gateway,
-        };
-        let ranges = match config.ranges {
-            Some(_) if inline != RangeConfig::default() => {
-                return Err(Invalid::new(
-                    "ranges",
-                    "stands beside a range's own keys; a pool has the one or the other",
-                ));
-            }
-            Some(ranges) => {
-                RangeSet::try_from(ranges.as_slice()).map_err(|e| e.within("ranges"))?
-            }
-            None if inline.subnet.is_none() => {
-                return Err(Invalid::new("ranges", "is missing, and subnet is, too"));
-            }
-            None => Range::try_from(&inline)?.into(),
-        };
-        let requested = config
-            .requested_ip
-            .map(|text| requested(&text, &ranges).map_err(|e| Invalid::new("requested-ip", e)))
+    /// Code 7, naming the key and the value: a name that can't be a directory's; no
+    /// range, or ranges in both places; an invalid range set; a requested address
+    /// that is unreadable, in none of the ranges, or a gateway.
+    pub fn read(path: &str, object: Object) -> Result<Self, Error> {
+        refuse_unclear_keys(path, object.keys())?;
+        let ranges = ranges(path, &object)?;
+        let requested: Option<String> = object.read(path, "requested-ip")?;
+        let requested = requested
+            .map(|text| {
+                requested_of(&text, &ranges)
+                    .map_err(|why| Error::config(format!("{path}.requested-ip: {why}")))
+            })
             .transpose()?;
+        let sticky: Option<String> = object.read(path, "sticky")?;
         Ok(Self {
-            name: config.name,
+            name: object.read(path, "name")?,
             ranges,
             requested,
+            sticky: sticky.filter(|key| !key.is_empty()),
+            object,
         })
+    }
+
+    /// The value of any key, as the selector wrote it.
+    pub fn get(&self, key: &str) -> Option<&RawValue> {
+        self.object.get(key)
+    }
+
+    /// The name of the directory of its reservations: the pool's own, or that of the
+    /// network.
+    pub fn directory<'a>(&'a self, network: &'a NetworkName) -> &'a NetworkName {
+        self.name.as_ref().map_or(network, PoolName::directory)
     }
 }
 
-fn requested(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
+fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {
+    // `exclude` may stand beside either.
+    let mut own = RANGE_KEYS.iter().filter(|key| **key != exclude::KEY);
+    let own = own.any(|key| object.get(key).is_some_and(|raw| raw.get() != "null"));
+    match object.read::<Vec<Object>>(path, "ranges")? {
+        Some(_) if own => Err(Error::config(format!(
+            "{path}.ranges stands beside a range's own keys; a pool has the one or the other"
+        ))),
+        Some(ranges) => {
+            let excluded = exclude::read(path, object)?;
+            RangeSet::read(&format!("{path}.ranges"), &ranges, &excluded)
+        }
+        None if !own => Err(Error::config(format!(
+            "{path}.ranges is missing, and subnet is, too"
+        ))),
+        None => RangeSet::of_one(path, object),
+    }
+}
+
+fn requested_of(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
     let ip = parse_address(text).ok_or_else(|| format!("{text:?} is no IP address"))?;
     let range = ranges
         .range_of(ip)
         .ok_or_else(|| format!("{ip} is not in the pool, {ranges}"))?;
+    let ip = ranges.in_family(ip);
     if ip == range.gateway() {
         return Err(format!("{ip} is the gateway of {}", range.subnet()));
     }
     Ok(ip)
 }
 
-/// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses;
-/// the prefix is checked and dropped, as host-local does.
+/// Reads `<ip>[/<prefix>]`, as the CNI conventions write requested addresses; the
+/// prefix is checked and dropped, as host-local does.
 pub fn parse_address(text: &str) -> Option<IpAddr> {
-    let ip: IpAddr = match parse_subnet(text) {
-        Some(net) => net.addr(),
-        None => text.parse().ok()?,
-    };
-    Some(ip.to_canonical())
+    match parse_subnet(text) {
+        Some(net) => Some(net.addr()),
+        None => text.parse().ok(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn pool(json: &str) -> Result<Pool, Invalid> {
-        Pool::try_from(serde_json::from_str::<PoolConfig>(json).unwrap())
+    fn pool(json: &str) -> Result<Pool, String> {
+        Pool::read("it", serde_json::from_str(json).unwrap()).map_err(|error| error.msg)
     }
 
     #[test]
     fn a_pool_has_its_ranges_in_a_list_or_one_in_itself() {
-        let listed = pool(r#"{"ranges":[{"subnet":"10.0.0.0/24"}],"else":1}"#).unwrap();
-        let own = pool(r#"{"subnet":"10.0.0.0/24","else":1}"#).unwrap();
-        assert_eq!(listed, own);
+        let listed = pool(r#"{"ranges":[{"subnet":"10.0.0.0/24","exclude":["10.0.0.5"]}]}"#);
+        let own = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.5"]}"#);
+        let both = pool(r#"{"ranges":[{"subnet":"10.0.0.0/24"}],"exclude":["10.0.0.5"]}"#);
+        let listed = listed.unwrap().ranges;
+        assert_eq!(listed, own.unwrap().ranges);
+        assert_eq!(listed, both.unwrap().ranges);
+        assert_eq!(listed.capacity(), 252);
     }
 
     #[test]
-    fn name_and_request_are_read() {
-        let it =
-            pool(r#"{"name":"blue","subnet":"2001:db8:1::/64","requested-ip":"2001:db8:1::77"}"#)
-                .unwrap();
-        assert_eq!(it.name.as_deref(), Some("blue"));
+    fn each_key_is_read_and_unknown_ones_are_kept() {
+        let json = r#"{"name":"blue","subnet":"2001:db8:1::/64","requested-ip":"2001:db8:1::77","sticky":"prod/db-0","vlan":1.50}"#;
+        let it = pool(json).unwrap();
+        assert_eq!(it.name.as_ref().map(PoolName::as_str), Some("blue"));
         assert_eq!(it.requested, Some("2001:db8:1::77".parse().unwrap()));
+        assert_eq!(it.sticky.as_deref(), Some("prod/db-0"));
+        assert_eq!(it.get("vlan").unwrap().get(), "1.50");
+    }
+
+    #[test]
+    fn a_named_pool_has_a_directory_of_its_own() {
+        let network = "net".parse().unwrap();
+        let directory = |json: &str| pool(json).unwrap().directory(&network).to_string();
+        assert_eq!(directory(r#"{"subnet":"10.0.0.0/24"}"#), "net");
+        assert_eq!(
+            directory(r#"{"subnet":"10.0.0.0/24","name":"blue"}"#),
+            "blue"
+        );
+    }
+
+    #[test]
+    fn an_excluded_address_may_be_requested() {
+        let json =
+            r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.5"],"requested-ip":"10.0.0.5/24"}"#;
+        let it = pool(json).unwrap();
+        assert_eq!(it.requested, Some("10.0.0.5".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_requested_address_is_of_its_pools_family() {
+        let requested = |subnet: &str, ip: &str| {
+            let json = format!(r#"{{"subnet":"{subnet}","requested-ip":"{ip}"}}"#);
+            pool(&json).unwrap().requested.unwrap().to_string()
+        };
+        assert_eq!(requested("10.0.0.0/24", "::ffff:10.0.0.5"), "10.0.0.5");
+        assert_eq!(requested("::/64", "::ffff:10.0.0.5"), "::ffff:10.0.0.5");
     }
 
     #[test]
     fn each_refusal_names_the_key_and_the_value() {
         for (json, message) in [
-            ("{}", "ranges: is missing, and subnet is, too"),
+            ("{}", "it.ranges is missing, and subnet is, too"),
             (
                 r#"{"ranges":[],"subnet":"10.0.0.0/24"}"#,
-                "ranges: stands beside a range's own keys; a pool has the one or the other",
+                "it.ranges stands beside a range's own keys; a pool has the one or the other",
             ),
-            (r#"{"ranges":[]}"#, "ranges: the range set is empty"),
+            (r#"{"ranges":[]}"#, "it.ranges: the range set is empty"),
             (
                 r#"{"ranges":[{"subnet":"x"}]}"#,
-                "ranges[0].subnet: \"x\" is no subnet (such as 10.1.0.0/16)",
+                "it.ranges[0].subnet: \"x\" is no subnet (such as 10.1.0.0/16)",
+            ),
+            (
+                r#"{"ranges":[{"subnet":"10.0.0.0/24"}],"exclude":["x"]}"#,
+                "it.exclude[0]: \"x\" is no address, no subnet and no interval of addresses",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","requested-ip":"x"}"#,
-                "requested-ip: \"x\" is no IP address",
+                "it.requested-ip: \"x\" is no IP address",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","requested-ip":"10.0.1.1"}"#,
-                "requested-ip: 10.0.1.1 is not in the pool, 10.0.0.1-10.0.0.254",
+                "it.requested-ip: 10.0.1.1 is not in the pool, 10.0.0.1-10.0.0.254",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","requested-ip":"10.0.0.1"}"#,
-                "requested-ip: 10.0.0.1 is the gateway of 10.0.0.0/24",
+                "it.requested-ip: 10.0.0.1 is the gateway of 10.0.0.0/24",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","name":"a/b"}"#,
+                "it.name: \"a/b\" can't name a pool: only letters, digits (ASCII), underscores, dots and hyphens are allowed",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","name":"a","name":"b"}"#,
+                "it.name is there twice",
             ),
         ] {
-            assert_eq!(pool(json).unwrap_err().to_string(), message);
+            assert_eq!(pool(json).unwrap_err(), message);
         }
     }
 
@@ -165,7 +211,6 @@ mod tests {
     fn requested_addresses_may_carry_a_prefix() {
         let ip = |text: &str| parse_address(text).map(|ip| ip.to_string());
         assert_eq!(ip("10.0.0.5/24").as_deref(), Some("10.0.0.5"));
-        assert_eq!(ip("::ffff:10.0.0.5").as_deref(), Some("10.0.0.5"));
         assert_eq!(ip("fd00::5").as_deref(), Some("fd00::5"));
         for bad in [
             "",

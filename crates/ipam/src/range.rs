@@ -1,80 +1,103 @@
-//! One range: a subnet, the part of it that addresses are given from, and the
-//! gateway.
+//! One range: a subnet, the part of it that addresses are given from, the gateway
+//! and what is excluded.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
+use cni::{Error, Object};
 use ipnet::IpNet;
-use serde::Deserialize;
 
-use crate::interval::{predecessor, successor};
-use crate::{Interval, Invalid, parse_subnet};
+use crate::interval::{in_family, merged, predecessor, successor};
+use crate::{Interval, exclude, parse_subnet};
 
-/// A range as the configuration writes it. An empty text is the same as none,
-/// except for the subnet.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct RangeConfig {
-    /// CIDR, `10.1.0.0/16`; required.
-    pub subnet: Option<String>,
-    /// The first address to give; the subnet's second by default.
-    pub range_start: Option<String>,
-    /// The last address to give; by default the subnet's last, less IPv4's
-    /// broadcast address.
-    pub range_end: Option<String>,
-    /// The gateway, which isn't given; the subnet's second address by default.
-    pub gateway: Option<String>,
-}
+/// The keys of a range, as the network configuration and a result's `pools` have
+/// them. An empty text counts as missing, except for the subnet.
+pub const RANGE_KEYS: [&str; 5] = ["subnet", "rangeStart", "rangeEnd", "gateway", exclude::KEY];
 
-/// A range whose values have been checked, by the rules of host-local
-/// (`backend/allocator/range.go`, `Canonicalize`).
+/// A range, valid by the rules of host-local (`backend/allocator/range.go`,
+/// `Canonicalize`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     subnet: IpNet,
     addresses: Interval,
     gateway: IpAddr,
-}
-
-impl TryFrom<&RangeConfig> for Range {
-    type Error = Invalid;
-
-    /// # Errors
-    ///
-    /// A subnet that is missing, unreadable, with host bits set or too small;
-    /// a start, an end or a gateway that is unreadable; a start or an end
-    /// outside of the subnet; a start after the end.
-    fn try_from(config: &RangeConfig) -> Result<Self, Invalid> {
-        let subnet = subnet(config.subnet.as_deref())?;
-        let second = successor(subnet.network());
-        let start = address("rangeStart", config.range_start.as_deref())?;
-        let end = address("rangeEnd", config.range_end.as_deref())?;
-        for (key, ip) in [("rangeStart", start), ("rangeEnd", end)] {
-            if let Some(ip) = ip.filter(|ip| !subnet.contains(ip)) {
-                return Err(Invalid::new(
-                    key,
-                    format!("{ip} is not in the subnet {subnet}"),
-                ));
-            }
-        }
-        let (start, end) = (start.unwrap_or(second), end.unwrap_or(last_to_give(subnet)));
-        let addresses = Interval::new(start, end).ok_or_else(|| {
-            Invalid::new("rangeStart", format!("{start} is after rangeEnd, {end}"))
-        })?;
-        Ok(Self {
-            subnet,
-            addresses,
-            gateway: address("gateway", config.gateway.as_deref())?.unwrap_or(second),
-        })
-    }
+    excluded: Vec<Interval>,
+    given: Vec<Interval>,
 }
 
 impl Range {
+    /// Reads an object with [`RANGE_KEYS`]; `path` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value: a key that occurs twice, or is one of
+    /// a range's in another case; a subnet that is missing, unreadable, with host
+    /// bits set or too small; a start, an end or a gateway that is unreadable; a
+    /// start or an end outside of the subnet; a start after the end.
+    pub fn read(path: &str, object: &Object) -> Result<Self, Error> {
+        refuse_unclear_keys(path, object.keys())?;
+        Self::read_keys(path, object, &[])
+    }
+
+    /// Reads [`RANGE_KEYS`] alone. What `exclude` of the pool says is excluded, too.
+    pub(crate) fn read_keys(
+        path: &str,
+        object: &Object,
+        exclude: &[Interval],
+    ) -> Result<Self, Error> {
+        let text = |key| object.read::<String>(path, key);
+        let invalid = |key: &str, why: String| Error::config(format!("{path}.{key}: {why}"));
+        let subnet =
+            text("subnet")?.ok_or_else(|| Error::config(format!("{path}.subnet is missing")))?;
+        let subnet = read_subnet(&subnet).map_err(|why| invalid("subnet", why))?;
+        let v4 = subnet.addr().is_ipv4();
+        let address = |key| -> Result<Option<IpAddr>, Error> {
+            text(key)?
+                .filter(|text| !text.is_empty())
+                .map(|text| match text.parse() {
+                    Ok(ip) => Ok(in_family(v4, ip)),
+                    Err(_) => Err(invalid(key, format!("{text:?} is no IP address"))),
+                })
+                .transpose()
+        };
+        let second = successor(subnet.network());
+        let start = address("rangeStart")?;
+        let end = address("rangeEnd")?;
+        for (key, ip) in [("rangeStart", start), ("rangeEnd", end)] {
+            if let Some(ip) = ip.filter(|ip| !subnet.contains(ip)) {
+                return Err(invalid(key, format!("{ip} is not in the subnet {subnet}")));
+            }
+        }
+        let (start, end) = (start.unwrap_or(second), end.unwrap_or(last_to_give(subnet)));
+        let addresses = Interval::new(start, end)
+            .ok_or_else(|| invalid("rangeStart", format!("{start} is after rangeEnd, {end}")))?;
+        let gateway = address("gateway")?.unwrap_or(second);
+        let own = exclude::read(path, object)?;
+        let excluded = own
+            .iter()
+            .chain(exclude)
+            .filter_map(|it| Interval::new(in_family(v4, it.first()), in_family(v4, it.last())))
+            .filter_map(|it| it.intersection(addresses));
+        let excluded = merged(excluded.collect());
+        let mut never = excluded.clone();
+        never.extend(Interval::new(gateway, gateway));
+        Ok(Self {
+            subnet,
+            addresses,
+            gateway,
+            given: addresses.without(&merged(never)),
+            excluded,
+        })
+    }
+
     /// The subnet that the addresses are of.
     pub fn subnet(&self) -> IpNet {
         self.subnet
     }
 
-    /// The addresses, the gateway among them if it lies there.
+    /// The addresses, with those that are excluded, and with the gateway if it lies
+    /// there.
     pub fn addresses(&self) -> Interval {
         self.addresses
     }
@@ -84,9 +107,22 @@ impl Range {
         self.gateway
     }
 
-    /// How many addresses can be given.
+    /// The addresses that are given on request only, in ascending order.
+    pub fn excluded(&self) -> &[Interval] {
+        &self.excluded
+    }
+
+    /// The addresses that are given without request, in ascending order: neither
+    /// excluded nor the gateway.
+    pub fn given(&self) -> &[Interval] {
+        &self.given
+    }
+
+    /// How many addresses are given without request.
     pub fn capacity(&self) -> u128 {
-        self.addresses.size() - u128::from(self.addresses.contains(self.gateway))
+        self.given
+            .iter()
+            .fold(0, |sum, part| sum.saturating_add(part.size()))
     }
 }
 
@@ -96,39 +132,51 @@ impl fmt::Display for Range {
     }
 }
 
-fn subnet(text: Option<&str>) -> Result<IpNet, Invalid> {
-    let invalid = |reason| Invalid::new("subnet", reason);
-    let text = text.ok_or_else(|| invalid("is missing".to_owned()))?;
-    let subnet = parse_subnet(text)
-        .ok_or_else(|| invalid(format!("{text:?} is no subnet (such as 10.1.0.0/16)")))?;
-    if matches!(subnet.addr(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
-        return Err(invalid(format!(
-            "{text:?} is an IPv4 subnet written as IPv6; write it as IPv4"
-        )));
+/// Refuses keys that two readers would understand differently: one that occurs
+/// twice, and one of a range's in another case, such as `rangestart`. host-local,
+/// being written in Go, reads the latter; not to read it would give addresses that
+/// the range was meant to leave out.
+///
+/// # Errors
+///
+/// Code 7, naming the key.
+pub fn refuse_unclear_keys<'a>(
+    path: &str,
+    keys: impl Iterator<Item = &'a str>,
+) -> Result<(), Error> {
+    let mut seen = BTreeSet::new();
+    for key in keys {
+        if let Some(meant) = RANGE_KEYS
+            .iter()
+            .find(|k| **k != key && k.eq_ignore_ascii_case(key))
+        {
+            return Err(Error::config(format!("{path}.{key}: write it as {meant}")));
+        }
+        if !seen.insert(key) {
+            return Err(Error::config(format!("{path}.{key} is there twice")));
+        }
     }
-    if subnet.prefix_len() > subnet.max_prefix_len() - 2 {
-        return Err(invalid(format!(
-            "{text:?} is too small to give addresses from"
-        )));
-    }
-    if subnet.addr() != subnet.network() {
-        return Err(invalid(format!(
-            "{text:?} has host bits set; its network is {}",
-            subnet.trunc()
-        )));
-    }
-    Ok(subnet)
+    Ok(())
 }
 
-fn address(key: &str, text: Option<&str>) -> Result<Option<IpAddr>, Invalid> {
-    text.filter(|text| !text.is_empty())
-        .map(|text| {
-            let ip: IpAddr = text
-                .parse()
-                .map_err(|_| Invalid::new(key, format!("{text:?} is no IP address")))?;
-            Ok(ip.to_canonical())
-        })
-        .transpose()
+fn read_subnet(text: &str) -> Result<IpNet, String> {
+    let subnet =
+        parse_subnet(text).ok_or_else(|| format!("{text:?} is no subnet (such as 10.1.0.0/16)"))?;
+    if matches!(subnet.addr(), IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
+        return Err(format!(
+            "{text:?} is an IPv4 subnet written as IPv6; write it as IPv4"
+        ));
+    }
+    if subnet.prefix_len() > subnet.max_prefix_len() - 2 {
+        return Err(format!("{text:?} is too small to give addresses from"));
+    }
+    if subnet.addr() != subnet.network() {
+        return Err(format!(
+            "{text:?} has host bits set; its network is {}",
+            subnet.trunc()
+        ));
+    }
+    Ok(subnet)
 }
 
 fn last_to_give(subnet: IpNet) -> IpAddr {
@@ -142,22 +190,23 @@ fn last_to_give(subnet: IpNet) -> IpAddr {
 pub(crate) mod tests {
     use super::*;
 
-    /// `subnet start end gateway`, of which the last ones may be missing, and
-    /// `-` stands for none.
-    pub(crate) fn config(text: &str) -> RangeConfig {
-        let mut words = text
-            .split(' ')
-            .map(|word| (word != "-").then(|| word.to_owned()));
-        RangeConfig {
-            subnet: words.next().flatten(),
-            range_start: words.next().flatten(),
-            range_end: words.next().flatten(),
-            gateway: words.next().flatten(),
+    /// A range's object: `subnet start end gateway exclude…`, of which the last ones
+    /// may be missing, and `-` stands for none.
+    pub(crate) fn object(text: &str) -> Object {
+        let mut object = Object::new();
+        let words: Vec<&str> = text.split(' ').collect();
+        for (key, word) in RANGE_KEYS.into_iter().zip(&words) {
+            match key {
+                exclude::KEY => object.set(key, &words[4..]),
+                _ if *word == "-" => {}
+                _ => object.set(key, word),
+            }
         }
+        object
     }
 
-    fn range(text: &str) -> Result<Range, Invalid> {
-        Range::try_from(&config(text))
+    fn range(text: &str) -> Result<Range, String> {
+        Range::read("it", &object(text)).map_err(|error| error.msg)
     }
 
     #[test]
@@ -181,25 +230,73 @@ pub(crate) mod tests {
 
     #[test]
     fn an_empty_text_is_none_as_in_host_local() {
-        let config = RangeConfig {
-            subnet: Some("10.0.0.0/24".into()),
-            range_start: Some(String::new()),
-            range_end: Some(String::new()),
-            gateway: Some(String::new()),
-        };
-        assert_eq!(Range::try_from(&config), range("10.0.0.0/24"));
+        let json = r#"{"subnet":"10.0.0.0/24","rangeStart":"","rangeEnd":"","gateway":""}"#;
+        let empty: Object = serde_json::from_str(json).unwrap();
+        assert_eq!(
+            Range::read("it", &empty).map_err(|e| e.msg),
+            range("10.0.0.0/24")
+        );
     }
 
     #[test]
-    fn a_mapped_address_counts_as_ipv4() {
-        let it = range("10.0.0.0/24 ::ffff:10.0.0.7").unwrap();
-        assert_eq!(it.to_string(), "10.0.0.7-10.0.0.254");
+    fn a_mapped_address_is_ipv4_in_ipv4_and_ipv6_in_ipv6() {
+        let v4 = range("10.0.0.0/24 ::ffff:10.0.0.7 - - ::ffff:10.0.0.8").unwrap();
+        assert_eq!(v4.to_string(), "10.0.0.7-10.0.0.254");
+        assert_eq!(v4.capacity(), 247);
+        let v6 = range("::/64 ::ffff:10.0.0.7 ::ffff:10.0.0.9 - ::ffff:10.0.0.8").unwrap();
+        assert_eq!(v6.to_string(), "::ffff:10.0.0.7-::ffff:10.0.0.9");
+        assert_eq!(v6.capacity(), 2);
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_given() {
+        let it =
+            range("10.0.0.0/24 - - - 10.0.0.128/25 10.0.0.5 10.0.0.1-10.0.0.3 10.9.0.0/16 fd00::1")
+                .unwrap();
+        let texts = |list: &[Interval]| list.iter().map(Interval::to_string).collect::<Vec<_>>();
+        assert_eq!(
+            texts(it.excluded()),
+            [
+                "10.0.0.1-10.0.0.3",
+                "10.0.0.5-10.0.0.5",
+                "10.0.0.128-10.0.0.254"
+            ]
+        );
+        assert_eq!(
+            texts(it.given()),
+            ["10.0.0.4-10.0.0.4", "10.0.0.6-10.0.0.127"]
+        );
+        assert_eq!(it.capacity(), 123);
+        assert_eq!(it.to_string(), "10.0.0.1-10.0.0.254");
+        let none = range("10.0.0.0/24 - - - 10.0.0.0/8").unwrap();
+        assert_eq!(none.capacity(), 0);
+    }
+
+    #[test]
+    fn a_key_that_two_readers_understand_differently_is_refused() {
+        for (json, message) in [
+            (
+                r#"{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}"#,
+                "it.subnet is there twice",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,
+                "it.rangestart: write it as rangeStart",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","Exclude":[]}"#,
+                "it.Exclude: write it as exclude",
+            ),
+        ] {
+            let object: Object = serde_json::from_str(json).unwrap();
+            assert_eq!(Range::read("it", &object).unwrap_err().msg, message);
+        }
     }
 
     #[test]
     fn each_refusal_names_the_key_and_the_value() {
         for (text, message) in [
-            ("-", "subnet: is missing"),
+            ("-", "subnet is missing"),
             (
                 "10.0.0/24",
                 "subnet: \"10.0.0/24\" is no subnet (such as 10.1.0.0/16)",
@@ -252,7 +349,7 @@ pub(crate) mod tests {
                 "rangeStart: 10.0.0.9 is after rangeEnd, 10.0.0.5",
             ),
         ] {
-            assert_eq!(range(text).unwrap_err().to_string(), message);
+            assert_eq!(range(text).unwrap_err(), format!("it.{message}"));
         }
     }
 }

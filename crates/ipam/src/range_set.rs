@@ -1,10 +1,14 @@
-//! A range set: ranges of one family that share no address. It yields one
-//! address.
+//! A range set: ranges of one family that share no address. It yields one address.
 
 use std::fmt;
 use std::net::IpAddr;
 
-use crate::{Invalid, Range, RangeConfig};
+use cni::{Error, Object};
+
+use crate::disjoint::Disjoint;
+use crate::interval::in_family;
+use crate::range::refuse_unclear_keys;
+use crate::{Interval, Range};
 
 /// At least one range; all of one family, none overlapping another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,50 +20,63 @@ impl From<Range> for RangeSet {
     }
 }
 
-impl TryFrom<&[RangeConfig]> for RangeSet {
-    type Error = Invalid;
+impl RangeSet {
+    /// Reads the only range of a set or a pool out of an object with other keys, too.
+    pub(crate) fn of_one(path: &str, object: &Object) -> Result<Self, Error> {
+        Range::read_keys(path, object, &[]).map(Self::from)
+    }
 
+    /// Reads an array of ranges; `path` is its name in messages. `exclude` is what
+    /// their pool excludes.
+    ///
     /// # Errors
     ///
-    /// A range that is wrong in itself, no range, ranges of both families, or
-    /// two that overlap; as host-local has it (`backend/allocator/range_set.go`,
-    /// `Canonicalize`).
-    fn try_from(configs: &[RangeConfig]) -> Result<Self, Invalid> {
-        let ranges = configs
-            .iter()
-            .enumerate()
-            .map(|(i, config)| Range::try_from(config).map_err(|e| e.within(&format!("[{i}]"))))
-            .collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = ranges.first() else {
-            return Err(Invalid::new("", "the range set is empty"));
-        };
-        for (i, range) in ranges.iter().enumerate() {
-            let invalid = |reason| Err(Invalid::new("subnet", reason).within(&format!("[{i}]")));
+    /// Code 7, naming the key and the value: no range, a range that is invalid in
+    /// itself, ranges of both families, or two that overlap; as host-local has it
+    /// (`backend/allocator/range_set.go`, `Canonicalize`).
+    pub fn read(path: &str, objects: &[Object], exclude: &[Interval]) -> Result<Self, Error> {
+        let mut ranges: Vec<Range> = Vec::with_capacity(objects.len());
+        let mut disjoint = Disjoint::default();
+        for (i, object) in objects.iter().enumerate() {
+            let path = format!("{path}[{i}]");
+            let invalid = |why| Err(Error::config(format!("{path}.subnet: {why}")));
+            refuse_unclear_keys(&path, object.keys())?;
+            let range = Range::read_keys(&path, object, exclude)?;
             let subnet = range.subnet();
-            if subnet.addr().is_ipv4() != first.subnet().addr().is_ipv4() {
+            if let Some(first) = ranges.first().map(Range::subnet)
+                && subnet.addr().is_ipv4() != first.addr().is_ipv4()
+            {
                 return invalid(format!(
-                    "{subnet} and {} are of different address families",
-                    first.subnet()
+                    "{subnet} and {first} are of different address families"
                 ));
             }
-            for earlier in &ranges[..i] {
-                if earlier.addresses().overlaps(range.addresses()) {
-                    return invalid(format!("{range} overlaps {earlier} in the same set"));
-                }
+            if let Some(earlier) = disjoint.overlapping(range.addresses()) {
+                let earlier = &ranges[earlier];
+                return invalid(format!("{range} overlaps {earlier} in the same set"));
             }
+            disjoint.insert(range.addresses(), i);
+            ranges.push(range);
+        }
+        if ranges.is_empty() {
+            return Err(Error::config(format!("{path}: the range set is empty")));
         }
         Ok(Self(ranges))
     }
-}
 
-impl RangeSet {
     /// The ranges, in order.
     pub fn ranges(&self) -> &[Range] {
         &self.0
     }
 
+    /// The address, as one of this set's family: `::ffff:10.0.0.1` is 10.0.0.1 where
+    /// the ranges are of IPv4, and itself where they are of IPv6.
+    pub fn in_family(&self, ip: IpAddr) -> IpAddr {
+        in_family(self.0[0].subnet().addr().is_ipv4(), ip)
+    }
+
     /// The range that the address lies in.
     pub fn range_of(&self, ip: IpAddr) -> Option<&Range> {
+        let ip = self.in_family(ip);
         self.0.iter().find(|range| range.addresses().contains(ip))
     }
 
@@ -68,17 +85,7 @@ impl RangeSet {
         self.range_of(ip).is_some()
     }
 
-    /// Whether some address is in both.
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.0.iter().any(|a| {
-            other
-                .0
-                .iter()
-                .any(|b| a.addresses().overlaps(b.addresses()))
-        })
-    }
-
-    /// How many addresses can be given.
+    /// How many addresses are given without request.
     pub fn capacity(&self) -> u128 {
         self.0
             .iter()
@@ -99,12 +106,12 @@ impl fmt::Display for RangeSet {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::range::tests::config;
+    use crate::range::tests::object;
 
-    /// Ranges as `range::tests::config` reads them, separated by `, `.
-    pub(crate) fn set(text: &str) -> Result<RangeSet, Invalid> {
-        let configs: Vec<RangeConfig> = text.split_terminator(", ").map(config).collect();
-        RangeSet::try_from(configs.as_slice())
+    /// Ranges as `range::tests::object` reads them, separated by `, `.
+    pub(crate) fn set(text: &str) -> Result<RangeSet, String> {
+        let objects: Vec<Object> = text.split_terminator(", ").map(object).collect();
+        RangeSet::read("set", &objects, &[]).map_err(|error| error.msg)
     }
 
     #[test]
@@ -137,15 +144,19 @@ pub(crate) mod tests {
                 "[1].subnet: 10.0.5.1-10.0.5.254 overlaps 10.0.0.1-10.0.255.254 in the same set",
             ),
         ] {
-            assert_eq!(set(text).unwrap_err().to_string(), message);
+            assert_eq!(set(text).unwrap_err(), format!("set{message}"));
         }
     }
 
     #[test]
-    fn sets_overlap_where_some_ranges_do() {
-        let a = set("10.0.0.0/24 10.0.0.10 10.0.0.19, 10.1.0.0/24").unwrap();
-        assert!(a.overlaps(&set("10.1.0.0/16").unwrap()));
-        assert!(!a.overlaps(&set("10.0.0.0/24 10.0.0.20 10.0.0.29").unwrap()));
-        assert!(!a.overlaps(&set("fd00::/64").unwrap()));
+    fn what_a_pool_excludes_is_excluded_from_each_range() {
+        let objects = [object("10.0.0.0/29"), object("10.0.1.0/29 - - - 10.0.1.2")];
+        let exclude = ["10.0.0.3-10.0.1.3".split_once('-').unwrap()]
+            .map(|(a, b)| Interval::new(a.parse().unwrap(), b.parse().unwrap()).unwrap());
+        let set = RangeSet::read("set", &objects, &exclude).unwrap();
+        let given = set.ranges().iter().flat_map(Range::given);
+        let given: Vec<String> = given.map(Interval::to_string).collect();
+        assert_eq!(given, ["10.0.0.2-10.0.0.2", "10.0.1.4-10.0.1.6"]);
+        assert_eq!(set.capacity(), 4);
     }
 }

@@ -1,6 +1,6 @@
-//! `resolv.conf`, as far as a CNI result has a place for it.
+//! The lines of `resolv.conf` that a CNI result has a place for.
 
-/// What host-local takes from the file (`dns.go`, `parseResolvConf`).
+/// The content of the file, as host-local reads it (`dns.go`, `parseResolvConf`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResolvConf {
     /// `nameserver` lines.
@@ -14,8 +14,7 @@ pub struct ResolvConf {
 }
 
 impl ResolvConf {
-    /// Reads the file's content. What isn't understood is passed over, as every
-    /// resolver does.
+    /// Reads the file's content. Unknown lines are skipped, as every resolver does.
     pub fn parse(content: &str) -> Self {
         let mut it = Self::default();
         for line in content.lines().map(str::trim) {
@@ -43,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_four_keywords_are_read_and_the_rest_is_passed_over() {
+    fn four_keywords_are_read_and_other_lines_are_skipped() {
         let content = "# comment\n ; another\nnameserver 10.0.0.1 more\n\tnameserver fd00::1\n\
                        domain a.example\ndomain b.example\nsearch x.example y.example\nsearch z\n\
                        options ndots:2 rotate\nsortlist 10.0.0.0\nnameserver\n\n";

@@ -1,4 +1,4 @@
-//! In which order a range set's addresses are tried: round robin from the one
+//! The order in which a range set's addresses are tried: round robin from the one
 //! given last.
 
 use std::net::IpAddr;
@@ -8,17 +8,17 @@ use crate::{Interval, Range, RangeSet};
 /// Addresses to try, lowest first, and the range that they are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// The addresses, without the gateway.
+    /// The addresses: neither the gateway nor excluded ones.
     pub addresses: Interval,
-    /// What they belong to.
+    /// The range that they are of.
     pub range: &'a Range,
 }
 
 impl RangeSet {
-    /// Every address of the set once, gateways excepted: from the one after
-    /// `last` to the end of its range, through the other ranges, and from the
-    /// start of that range to `last` itself. From the start of the first range,
-    /// if `last` is none of the set's.
+    /// Every address of the set once, without gateways and what is excluded: from
+    /// the one after `last` to the end of its range, through the other ranges, and
+    /// from the start of that range to `last` itself. From the start of the first
+    /// range, if `last` is none of the set's.
     ///
     /// The order is host-local's (`backend/allocator/allocator.go`, `RangeIter`),
     /// so that a container that is restarted over and over gets another address
@@ -29,33 +29,34 @@ impl RangeSet {
             let index = ranges.iter().position(|r| r.addresses().contains(ip))?;
             Some((index, ip))
         });
-        let whole = |range| (range, None);
-        let parts: Vec<(&Range, Option<Interval>)> = match start {
-            None => ranges.iter().map(whole).collect(),
-            Some((index, ip)) => {
-                let range = &ranges[index];
-                let (before, after) = range.addresses().around(ip);
-                let up_to_last = before.map_or(ip, Interval::first);
-                let mut parts = Vec::with_capacity(ranges.len() + 1);
-                parts.extend(after.map(|part| (range, Some(part))));
-                parts.extend(ranges[index + 1..].iter().map(whole));
-                parts.extend(ranges[..index].iter().map(whole));
-                parts.push((range, Interval::new(up_to_last, ip)));
-                parts
-            }
+        let Some((index, ip)) = start else {
+            return ranges.iter().flat_map(whole).collect();
         };
-        parts
-            .into_iter()
-            .flat_map(|(range, part)| {
-                let part = part.unwrap_or(range.addresses());
-                let (before, after) = part.around(range.gateway());
-                before
-                    .into_iter()
-                    .chain(after)
-                    .map(move |addresses| Candidate { addresses, range })
-            })
+        let range = &ranges[index];
+        let after_last = range.given().iter().filter_map(|part| part.after(ip));
+        let up_to_last = range.given().iter().filter_map(|part| up_to(*part, ip));
+        let candidate = |addresses| Candidate { addresses, range };
+        after_last
+            .map(candidate)
+            .chain(ranges[index + 1..].iter().flat_map(whole))
+            .chain(ranges[..index].iter().flat_map(whole))
+            .chain(up_to_last.map(candidate))
             .collect()
     }
+}
+
+/// All that a range gives.
+fn whole(range: &Range) -> impl Iterator<Item = Candidate<'_>> {
+    let candidate = move |addresses: &Interval| Candidate {
+        addresses: *addresses,
+        range,
+    };
+    range.given().iter().map(candidate)
+}
+
+/// The addresses that aren't after `ip`.
+fn up_to(part: Interval, ip: IpAddr) -> Option<Interval> {
+    Interval::new(part.first(), part.last().min(ip))
 }
 
 #[cfg(test)]
@@ -121,31 +122,50 @@ mod tests {
         assert_eq!(rotation[0].addresses.first().to_string(), "::6");
     }
 
+    #[test]
+    fn what_is_excluded_is_passed_over_even_after_it_was_requested() {
+        let set = set("10.0.0.0/29 - - - 10.0.0.3 10.0.0.5-10.0.0.6").unwrap();
+        assert_eq!(order(&set, None), ["10.0.0.2", "10.0.0.4"]);
+        assert_eq!(order(&set, Some("10.0.0.3")), ["10.0.0.4", "10.0.0.2"]);
+        assert_eq!(order(&set, Some("10.0.0.6")), ["10.0.0.2", "10.0.0.4"]);
+    }
+
     proptest! {
+        /// The order is said as host-local's iterator has it, one address at a time:
+        /// the next one of the range or the first one of the next range, until it
+        /// has come round.
         #[test]
-        fn every_address_is_tried_once_and_no_gateway(
-            sizes in proptest::collection::vec((1u8..20, 0u8..25), 1..5),
+        fn each_address_is_followed_by_the_next_one_in_a_circle(
+            sizes in proptest::collection::vec((1u8..20, 0u8..25, 0u8..25), 1..5),
             last in (0u8..5, 0u8..30),
         ) {
             let text: Vec<String> = sizes
                 .iter()
                 .enumerate()
-                .map(|(i, (size, gateway))| format!("10.0.{i}.0/24 10.0.{i}.3 10.0.{i}.{} 10.0.{i}.{gateway}", 3 + size))
+                .map(|(i, (size, gateway, excluded))| {
+                    format!("10.0.{i}.0/24 10.0.{i}.3 10.0.{i}.{} 10.0.{i}.{gateway} 10.0.{i}.{excluded}", 3 + size)
+                })
                 .collect();
             let set = set(&text.join(", ")).unwrap();
-            let last = format!("10.0.{}.{}", last.0, last.1);
-            let tried = order(&set, Some(&last));
-            let mut sorted = tried.clone();
-            sorted.sort_unstable();
-            let mut expected: Vec<String> = set
+            let all: Vec<(IpAddr, bool)> = set
                 .ranges()
                 .iter()
-                .flat_map(|r| r.addresses().iter().filter(|ip| *ip != r.gateway()))
-                .map(|ip| ip.to_string())
+                .flat_map(|range| {
+                    let never = move |ip| ip == range.gateway() || range.excluded()[..].iter().any(|it| it.contains(ip));
+                    range.addresses().iter().map(move |ip| (ip, !never(ip)))
+                })
                 .collect();
-            expected.sort_unstable();
-            prop_assert_eq!(sorted, expected);
-            prop_assert_eq!(tried.len() as u128, set.capacity());
+            let last = format!("10.0.{}.{}", last.0, last.1);
+            let at = all.iter().position(|(ip, _)| ip.to_string() == last);
+            let turned = at.map_or(0, |at| at + 1);
+            let expected: Vec<String> = all[turned..]
+                .iter()
+                .chain(&all[..turned])
+                .filter(|(_, given)| *given)
+                .map(|(ip, _)| ip.to_string())
+                .collect();
+            prop_assert_eq!(&order(&set, Some(&last)), &expected);
+            prop_assert_eq!(expected.len() as u128, set.capacity());
         }
     }
 }

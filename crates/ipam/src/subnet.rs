@@ -1,4 +1,4 @@
-//! Reading subnets.
+//! Reads a subnet, `<ip>/<prefix>`.
 
 use std::net::IpAddr;
 
@@ -6,10 +6,9 @@ use ipnet::IpNet;
 
 /// Reads `<ip>/<prefix>`; `None` if it is none.
 ///
-/// The address is read as a lone one is. `ipnet`'s own reading also takes leading
-/// zeros, which some programs take for octal numbers: `010.0.0.0` would be another
-/// address to them. Neither Go, hence no reference plugin, nor the standard library
-/// takes any.
+/// The address is read by the standard library, which refuses leading zeros, as Go
+/// does: some programs take `010.0.0.0` for an octal number, hence for another
+/// address. `ipnet`'s own parser accepts them.
 pub fn parse_subnet(text: &str) -> Option<IpNet> {
     let (ip, prefix) = text.split_once('/')?;
     let ip: IpAddr = ip.parse().ok()?;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use cni::Interrupt;
+use cni::Cancellation;
 use ipam::LOCK_FILE;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::{Errno, retry_on_intr};
@@ -22,7 +22,10 @@ pub(crate) struct Lock {
 
 impl Lock {
     /// Waits until nobody else holds it, or until the interrupt comes.
-    pub(crate) fn acquire(directory: &Path, interrupt: Option<&dyn Interrupt>) -> io::Result<Self> {
+    pub(crate) fn acquire(
+        directory: &Path,
+        interrupt: Option<&dyn Cancellation>,
+    ) -> io::Result<Self> {
         let path = directory.join(LOCK_FILE);
         loop {
             // As host-local's library creates it.
@@ -42,7 +45,7 @@ impl Lock {
     }
 }
 
-fn lock(file: &File, path: &Path, interrupt: Option<&dyn Interrupt>) -> io::Result<()> {
+fn lock(file: &File, path: &Path, interrupt: Option<&dyn Cancellation>) -> io::Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => {}
         other => return Ok(other?),
@@ -89,7 +92,11 @@ mod tests {
 
     struct Pipe(PipeReader);
 
-    impl Interrupt for Pipe {
+    impl Cancellation for Pipe {
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+
         fn fd(&self) -> io::Result<BorrowedFd<'_>> {
             Ok(self.0.as_fd())
         }
@@ -100,7 +107,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (receiver, sender) = io::pipe().unwrap();
         let pipe = Pipe(receiver);
-        let interrupt = || Some(&pipe as &dyn Interrupt);
+        let interrupt = || Some(&pipe as &dyn Cancellation);
         let first = Lock::acquire(folder.path(), interrupt()).unwrap();
         thread::scope(|scope| {
             let second = scope.spawn(|| Lock::acquire(folder.path(), interrupt()));

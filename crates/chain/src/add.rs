@@ -1,0 +1,95 @@
+//! ADD of an attachment: runs the chain and records how far it has got.
+
+use cni::{Attachment, Error, JsonOutput, TraceContext};
+
+use crate::chain::Chain;
+use crate::delegates::InstalledDelegates;
+use crate::earlier_add::{self, Cleared};
+use crate::failure::{FailedAdd, after_undoing};
+use crate::journal::Journal;
+use crate::record::{Intent, Line, Record};
+use crate::steps::Steps;
+use crate::version_negotiation::VersionNegotiation;
+
+/// Runs the delegates with ADD.
+pub(crate) fn add(chain: &Chain<'_>, attachment: &Attachment) -> Result<JsonOutput, Error> {
+    let Cleared {
+        journal,
+        has_undone,
+    } = earlier_add::clear(chain, attachment)?;
+    let mut record = Record::new(intent(chain, attachment));
+    // Before the first delegate runs, so that a DEL or a GC finds what was done, whatever
+    // happens to this process.
+    if let Some(journal) = &journal {
+        journal.append(&[Line::Adding(Box::new(record.intent.clone()))]);
+    }
+    let delegates = InstalledDelegates::new(chain, chain.environment.clone())
+        .holding(journal.as_ref().and_then(Journal::lock_fd))
+        .cancellable();
+    let mut delegates = VersionNegotiation::new(delegates);
+    let result = Steps::new(&mut delegates, Some(attachment)).add(
+        chain.config,
+        &chain.settings.delegates,
+        chain.settings.answer,
+        |result, is_last| {
+            let mut new = vec![Line::result(result)];
+            if is_last {
+                new.push(Line::Added {});
+            }
+            if let Some(journal) = &journal {
+                journal.append(&new);
+            }
+            for line in new {
+                let noted = record.note(line);
+                debug_assert_eq!(noted, Ok(()));
+            }
+        },
+    );
+    drop(delegates);
+    result.map_err(|failed| {
+        if !is_anything_held(&record, &failed)
+            && let Some(journal) = journal
+        {
+            journal.remove();
+        }
+        let error = chain.with_record(attachment, failed.into_error());
+        if has_undone {
+            after_undoing(error, attachment)
+        } else {
+            error
+        }
+    })
+}
+
+/// The first line of the record.
+fn intent(chain: &Chain<'_>, attachment: &Attachment) -> Intent {
+    let delegates = &chain.settings.delegates;
+    let mut intent = Intent::new(
+        chain.config,
+        attachment,
+        delegates,
+        chain.recorded_call(delegates.iter()),
+    );
+    intent.trace = TraceContext::of_call(chain.environment)
+        .trace_id()
+        .to_owned();
+    intent.boot = chain.boot().map(str::to_owned);
+    intent.netns = chain.environment.text("CNI_NETNS");
+    intent.args = chain.environment.text("CNI_ARGS");
+    intent
+}
+
+/// Whether a delegate that could not be undone may hold something.
+fn is_anything_held(record: &Record, failed: &FailedAdd) -> bool {
+    let recorded = record.delegates();
+    let finds_only = |name| {
+        recorded
+            .iter()
+            .any(|it| it.name == name && it.holds_nothing)
+    };
+    failed.has_unended
+        || failed.not_undone.iter().any(|not_undone| {
+            let name = &not_undone.delegate;
+            !finds_only(name) && (*name != failed.failed.delegate || failed.may_hold)
+        })
+}

@@ -1,0 +1,234 @@
+//! ADD in order, and the rollback of an ADD that has failed.
+
+use cni::{Command, DelegateName, JsonOutput, NetworkConfig, code};
+use serde_json::value::RawValue;
+
+use crate::delegates::Delegates;
+use crate::failure::FailedAdd;
+use crate::merge::merge;
+use crate::settings::AnswerMode;
+use crate::steps::{OnFailure, Step, Steps};
+use crate::{Failure, Outcome};
+
+impl<D: Delegates> Steps<'_, D> {
+    /// ADD: each delegate is given the result of the one before it, or the merged results
+    /// of all before it. The last result is the answer. `on_result` is told each result
+    /// as it is handed on, and whether it is the last one. If a delegate fails, all up to
+    /// and including it are undone.
+    pub(crate) fn add(
+        &mut self,
+        config: &NetworkConfig,
+        names: &[DelegateName],
+        mode: AnswerMode,
+        mut on_result: impl FnMut(&RawValue, bool),
+    ) -> Result<JsonOutput, Box<FailedAdd>> {
+        let mut result: Option<JsonOutput> = None;
+        for (i, name) in names.iter().enumerate() {
+            let is_last = i + 1 == names.len();
+            match self.add_one(config, name, result.as_ref(), mode, is_last) {
+                Ok(output) => {
+                    on_result(output.json(), is_last);
+                    result = Some(output);
+                }
+                Err(failure) => {
+                    return Err(self.roll_back(config, names, i, result.as_ref(), failure));
+                }
+            }
+        }
+        let result = result.expect("a chain has at least one delegate");
+        if self.delegates.is_cancelled() {
+            // Nobody may be waiting for the answer any more.
+            let failure = Failure::Cancelled {
+                unended: Vec::new(),
+            };
+            let last = names.len() - 1;
+            return Err(self.roll_back(config, names, last, Some(&result), failure));
+        }
+        Ok(result)
+    }
+
+    fn add_one(
+        &mut self,
+        config: &NetworkConfig,
+        name: &DelegateName,
+        earlier: Option<&JsonOutput>,
+        mode: AnswerMode,
+        is_last: bool,
+    ) -> Result<JsonOutput, Failure> {
+        let prev_result = earlier.map(JsonOutput::json);
+        match self.run_one(name, Command::Add, config, prev_result) {
+            Outcome::Result(output) => match earlier {
+                Some(earlier) if mode == AnswerMode::Merged => {
+                    merge(earlier, &output, config.version(), is_last)
+                }
+                _ => Ok(output),
+            },
+            Outcome::Nothing => Err(Failure::Silent),
+            Outcome::Failed(failure) => Err(failure),
+        }
+    }
+
+    /// Runs all delegates up to the failed one with DEL. The first is given what the
+    /// failed one was given.
+    fn roll_back(
+        &mut self,
+        config: &NetworkConfig,
+        names: &[DelegateName],
+        failed: usize,
+        given: Option<&JsonOutput>,
+        failure: Failure,
+    ) -> Box<FailedAdd> {
+        let may_hold = may_hold(&failure, failed + 1 == names.len());
+        let has_run = !failure.is_not_run();
+        let mut has_unended = failure.has_unended();
+        let error = failure.into_error();
+        // A delegate that has never run has nothing to undo. One that refuses with 110
+        // holds what an earlier ADD was given.
+        let undoes_failed = has_run && error.code != code::ALREADY_ALLOCATED;
+        let undone = &names[..failed + usize::from(undoes_failed)];
+        let failed = self.failed(&names[failed], Command::Add, config, error);
+
+        has_unended |= !self.delegates.begin_rollback().is_empty();
+        let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
+        let given = given.map(|output| output.json().to_owned());
+        let not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
+        let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);
+        Box::new(FailedAdd {
+            failed,
+            may_hold,
+            has_unended,
+            undone: undone.iter().filter(is_undone).cloned().collect(),
+            not_undone,
+        })
+    }
+}
+
+/// Whether a delegate that has failed with ADD may hold something. One that was not
+/// started doesn't. Neither does a selector that was able to report its failure; of one
+/// that died, nothing is known.
+fn may_hold(failure: &Failure, is_last: bool) -> bool {
+    match failure {
+        Failure::Error { .. } => is_last,
+        failure => !failure.is_not_run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, config, names};
+    use cni::code;
+
+    fn add(
+        script: &mut Script,
+        delegates: &[&str],
+        prev: &str,
+    ) -> Result<JsonOutput, Box<FailedAdd>> {
+        let (config, names) = (config(prev), names(delegates));
+        Steps::new(script, None).add(&config, &names, AnswerMode::Last, |_, _| {})
+    }
+
+    #[test]
+    fn each_delegate_gets_the_result_of_the_one_before_it() {
+        let mut script = Script::new(&[
+            ("a", Command::Add, Some(r#"{"a": 1}"#)),
+            ("b", Command::Add, Some("{\"b\":2}\n")),
+        ]);
+        let result = add(&mut script, &["a", "b"], "").unwrap();
+        assert_eq!(script.log(), ["ADD a -", r#"ADD b {"a": 1}"#]);
+        assert_eq!(result.into_bytes(), b"{\"b\":2}\n");
+    }
+
+    #[test]
+    fn each_result_is_told_as_it_is_handed_on() {
+        let first = r#"{"ips":[{"address":"10.0.0.2/24"}]}"#;
+        let mut script = Script::new(&[
+            ("a", Command::Add, Some(first)),
+            (
+                "b",
+                Command::Add,
+                Some(r#"{"ips":[{"address":"fd00::2/64"}],"b":1}"#),
+            ),
+        ]);
+        let (config, names) = (config(""), names(&["a", "b"]));
+        let mut told = Vec::new();
+        let result = Steps::new(&mut script, None)
+            .add(&config, &names, AnswerMode::Merged, |raw, is_last| {
+                told.push((raw.get().to_owned(), is_last));
+            })
+            .unwrap();
+        assert_eq!(told[0], (first.to_owned(), false));
+        assert_eq!(told[1], (result.json().get().to_owned(), true));
+        assert!(told[1].0.contains("10.0.0.2/24") && told[1].0.contains("fd00::2/64"));
+    }
+
+    #[test]
+    fn a_failed_add_is_undone_with_what_the_failed_delegate_was_given() {
+        let mut script = Script::new(&[
+            ("a", Command::Add, Some(r#"{"a":1}"#)),
+            ("b", Command::Add, Some(r#"{"b":2}"#)),
+            ("c", Command::Add, None),
+            ("a", Command::Del, None),
+            ("b", Command::Del, Some(r#"{"b":3}"#)),
+        ]);
+        let failed = add(&mut script, &["a", "b", "c", "d"], "").unwrap_err();
+        assert_eq!(
+            script.log()[2..],
+            [
+                r#"ADD c {"b":2}"#,
+                r#"DEL a {"b":2}"#,
+                r#"DEL b {"b":2}"#,
+                r#"DEL c {"b":3}"#
+            ]
+        );
+        assert_eq!(failed.failed.delegate.as_str(), "c");
+        assert_eq!(failed.undone, names(&["b", "c"]));
+        assert_eq!(failed.not_undone[0].delegate.as_str(), "a");
+    }
+
+    #[test]
+    fn a_delegate_that_refuses_with_110_is_not_undone() {
+        let mut script = Script::new(&[("a", Command::Add, Some("{}")), ("b", Command::Add, None)]);
+        script.error_code = code::ALREADY_ALLOCATED;
+        let failed = add(&mut script, &["a", "b"], "").unwrap_err();
+        assert_eq!(script.log(), ["ADD a -", "ADD b {}", "DEL a {}"]);
+        assert_eq!(failed.undone, names(&["a"]));
+    }
+
+    #[test]
+    fn a_delegate_that_is_not_installed_is_not_undone() {
+        let mut script = Script::new(&[("a", Command::Add, Some("{}"))]);
+        script.missing = Some("b");
+        let failed = add(&mut script, &["a", "b"], "").unwrap_err();
+        assert_eq!(script.log(), ["ADD a -", "DEL a {}"]);
+        assert_eq!(failed.undone, names(&["a"]));
+        assert!(failed.not_undone.is_empty());
+    }
+
+    #[test]
+    fn the_rollback_of_the_first_gets_what_the_first_was_given() {
+        for (prev, given) in [("", "-"), (r#","prevResult":{"x":0}"#, r#"{"x":0}"#)] {
+            let mut script = Script::new(&[("a", Command::Add, None)]);
+            add(&mut script, &["a", "b"], prev).unwrap_err();
+            let log = [format!("ADD a {given}"), format!("DEL a {given}")];
+            assert_eq!(script.log(), log);
+        }
+    }
+
+    #[test]
+    fn an_add_without_a_result_is_a_failure() {
+        let mut script = Script::default();
+        let failed = add(&mut script, &["a"], "").unwrap_err();
+        assert_eq!(failed.failed.error.code, code::DELEGATE_SILENT);
+        assert_eq!(script.log(), ["ADD a -", "DEL a -"]);
+    }
+
+    #[test]
+    fn an_add_that_is_cancelled_at_its_end_is_undone() {
+        let mut script = Script::new(&[("a", Command::Add, Some(r#"{"a":1}"#))]);
+        script.cancelled_after = Some(1);
+        let failed = add(&mut script, &["a"], "").unwrap_err();
+        assert_eq!(failed.failed.error.code, code::INTERRUPTED);
+        assert_eq!(script.log(), ["ADD a -", r#"DEL a {"a":1}"#]);
+    }
+}

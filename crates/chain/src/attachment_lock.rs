@@ -1,0 +1,167 @@
+//! Waits for an attachment's lock, and terminates what holds it for too long.
+
+use std::io;
+use std::time::Duration;
+
+use cni::{Attachment, Error, code};
+use rustix::process::Pid;
+
+use crate::chain::Chain;
+use crate::journal::Journal;
+use crate::leftover_processes::{making_call, terminate, terminate_call};
+use crate::record::Record;
+
+/// How long others may go on: a killed call's delegates need milliseconds to end.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A locked journal, and the record in it.
+pub(crate) struct Locked {
+    pub(crate) journal: Journal,
+    /// `None` if nothing has been written yet; else the record, or the reason why it
+    /// can't be used.
+    pub(crate) record: Option<Result<Record, String>>,
+}
+
+/// What happens to a call of the same attachment that is still running.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunningCall {
+    /// It is left alone, and the lock is not acquired.
+    Respected,
+    /// It is terminated: the runtime has given it up.
+    Terminated,
+}
+
+/// Opens an attachment's journal and locks it; `None` if there is none, and `create` is
+/// not set.
+///
+/// # Errors
+///
+/// Code 11 if another call holds the lock and is not to be terminated, or can't be; code
+/// 5 for the system's errors.
+pub(crate) fn acquire(
+    chain: &Chain<'_>,
+    attachment: &Attachment,
+    create: bool,
+    running: RunningCall,
+) -> Result<Option<Locked>, Error> {
+    let failed = |error: io::Error| {
+        Error::io(
+            format_args!("record {}", chain.journals.file(attachment).display()),
+            error,
+        )
+    };
+    loop {
+        let opened = if create {
+            chain.journals.create(attachment).map(Some)
+        } else {
+            chain.journals.open(attachment)
+        };
+        let Some(mut journal) = opened.map_err(failed)? else {
+            return Ok(None);
+        };
+        match lock(chain, attachment, &mut journal, running) {
+            Ok(()) => {
+                let record = chain.journals.read(&journal, attachment).transpose();
+                return Ok(Some(Locked { journal, record }));
+            }
+            // Its holder has removed it.
+            Err(Problem::System(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(Problem::System(error)) => return Err(failed(error)),
+            Err(Problem::Held(error)) => return Err(error),
+        }
+    }
+}
+
+enum Problem {
+    System(io::Error),
+    Held(Error),
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+fn lock(
+    chain: &Chain<'_>,
+    attachment: &Attachment,
+    journal: &mut Journal,
+    running: RunningCall,
+) -> Result<(), Problem> {
+    if journal.lock(Duration::ZERO)? {
+        return Ok(());
+    }
+    tracing::debug!("waiting for the attachment's lock");
+    if chain
+        .overtime
+        .spend(|most| journal.lock(most.min(PATIENCE)))?
+    {
+        return Ok(());
+    }
+    let record = match chain.journals.read(journal, attachment) {
+        Ok(Some(record)) => record,
+        _ if running == RunningCall::Respected => return Err(held(attachment, &[])),
+        // Nobody can be told from others by it.
+        _ => return go_on(journal),
+    };
+    let makers: Vec<Pid> = record
+        .calls()
+        .filter_map(|call| making_call(&call.id, attachment))
+        .collect();
+    if running == RunningCall::Respected && !makers.is_empty() {
+        return Err(held(attachment, &makers));
+    }
+    let unended = chain
+        .overtime
+        .spend(|most| terminate_holders(&record, attachment, makers, most));
+    if chain.overtime.spend(|most| journal.lock(most))? {
+        return Ok(());
+    }
+    if unended.is_empty() {
+        // A daemon, which has inherited it.
+        return go_on(journal);
+    }
+    Err(held(attachment, &unended))
+}
+
+fn terminate_holders(
+    record: &Record,
+    attachment: &Attachment,
+    makers: Vec<Pid>,
+    at_most: Duration,
+) -> Vec<Pid> {
+    let is_still = |pid| {
+        let mut calls = record.calls();
+        calls.any(|call| making_call(&call.id, attachment) == Some(pid))
+    };
+    let mut unended = terminate(makers, at_most / 2, is_still);
+    for call in record.calls() {
+        if let Some(session) = call.session {
+            unended.extend(terminate_call(&call.id, session, at_most / 4));
+        }
+    }
+    unended
+}
+
+/// Goes on without the lock.
+fn go_on(journal: &mut Journal) -> Result<(), Problem> {
+    tracing::warn!(
+        "another process holds the attachment's lock, and is none that an earlier call has to end; going on"
+    );
+    // A file that was removed meanwhile is no record.
+    journal.must_be_named()?;
+    Ok(())
+}
+
+fn held(attachment: &Attachment, processes: &[Pid]) -> Problem {
+    let pids: Vec<String> = processes.iter().map(ToString::to_string).collect();
+    let who = match pids.as_slice() {
+        [] => String::new(),
+        pids => format!(" (process {})", pids.join(", ")),
+    };
+    Problem::Held(Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("an earlier call for {attachment} is still running{who}"),
+    ))
+}

@@ -1,0 +1,193 @@
+//! DEL of an attachment: by its record, or by today's configuration.
+
+use std::os::fd::BorrowedFd;
+
+use cni::{
+    Attachment, Command, DelegateName, Environment, Error, IpamResult, NetworkConfig, Object, code,
+};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::attachment_lock::{self, Locked, RunningCall};
+use crate::chain::Chain;
+use crate::delegates::InstalledDelegates;
+use crate::failure::FailedDelegate;
+use crate::journal::Journal;
+use crate::record::{Line, Record};
+use crate::steps::{OnFailure, Step, Steps, completed};
+use crate::version_negotiation::VersionNegotiation;
+
+/// Runs DEL for an attachment: the delegates of its record, and those that only `today`'s
+/// configuration names. Returns what failed. `environment` makes the delegates'
+/// environment, from the record if there is one.
+pub(crate) fn attachment(
+    chain: &Chain<'_>,
+    attachment: &Attachment,
+    today: &NetworkConfig,
+    environment: impl FnOnce(Option<&Record>) -> Environment,
+) -> Vec<Error> {
+    let locked = match attachment_lock::acquire(chain, attachment, false, RunningCall::Terminated) {
+        Err(error) if error.code == code::IO => {
+            tracing::warn!(%error, "{WITHOUT_A_RECORD}");
+            None
+        }
+        Err(error) => return vec![error],
+        Ok(locked) => locked,
+    };
+    let (mut journal, record) = match locked {
+        None => (None, None),
+        Some(Locked { journal, record }) => (Some(journal), record),
+    };
+    let failed = match (&mut journal, record) {
+        (Some(journal), Some(Ok(record))) => {
+            let environment = environment(Some(&record));
+            by_record(chain, attachment, &record, journal, today, environment)
+        }
+        (journal, record) => {
+            if let Some(Err(reason)) = record {
+                let path = chain.journals.file(attachment);
+                tracing::warn!(path = %path.display(), reason, "{WITHOUT_A_RECORD}");
+            }
+            let lock = journal.as_ref().and_then(|it| it.lock_fd());
+            let names = chain.settings.delegates.iter();
+            let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, today)).collect();
+            run(chain, attachment, environment(None), lock, &steps, None)
+        }
+    };
+    if failed.is_empty()
+        && let Some(journal) = journal
+    {
+        journal.remove();
+    }
+    failed
+}
+
+const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";
+
+/// Runs DEL for an attachment by its record, which stays.
+pub(crate) fn by_record(
+    chain: &Chain<'_>,
+    attachment: &Attachment,
+    record: &Record,
+    journal: &Journal,
+    today: &NetworkConfig,
+    environment: Environment,
+) -> Vec<Error> {
+    tracing::debug!(
+        added_by_trace = record.intent.trace,
+        "undoing what is recorded"
+    );
+    // The configuration of the ADD, unless today's says the same.
+    let then = record.config().filter(|then| !are_the_same(then, today));
+    let recorded = record.delegates();
+    let today_names = &chain.settings.delegates;
+    let mut steps: Vec<Step<'_>> = recorded
+        .iter()
+        .map(|recorded| {
+            let is_named_today = today_names.contains(recorded.name);
+            Step {
+                name: recorded.name,
+                config: then.as_ref().unwrap_or(today),
+                // What made it fail then may have been corrected since.
+                fallback: Some(today).filter(|_| then.is_some() && is_named_today),
+                recorded: Some(*recorded),
+                may_be_gone: !is_named_today,
+            }
+        })
+        .collect();
+    let is_recorded = |name: &DelegateName| recorded.iter().any(|it| it.name == name);
+    let only_today = today_names.iter().filter(|name| !is_recorded(name));
+    steps.extend(only_today.map(|name| Step::new(name, today)));
+
+    journal.mend();
+    let names = steps.iter().map(|step| step.name);
+    journal.append(&[Line::Deleting(chain.recorded_call(names))]);
+    let start = match (today.raw_prev_result(), record.answer()) {
+        (Some(given), Some(answer)) if !has_addresses(given) => {
+            Some(completed(Some(&without_ips(given)), answer))
+        }
+        // As it came.
+        (Some(_), _) if then.is_none() => None,
+        (given, answer) => given.or(answer).map(ToOwned::to_owned),
+    };
+    run(
+        chain,
+        attachment,
+        environment,
+        journal.lock_fd(),
+        &steps,
+        start,
+    )
+}
+
+fn run(
+    chain: &Chain<'_>,
+    attachment: &Attachment,
+    environment: Environment,
+    lock: Option<BorrowedFd<'_>>,
+    steps: &[Step<'_>],
+    start: Option<Box<RawValue>>,
+) -> Vec<Error> {
+    let delegates = InstalledDelegates::new(chain, environment).holding(lock);
+    let mut delegates = VersionNegotiation::new(delegates);
+    Steps::new(&mut delegates, Some(attachment))
+        .run(Command::Del, steps, start, OnFailure::Continue)
+        .into_iter()
+        .map(FailedDelegate::into_error)
+        .collect()
+}
+
+/// Whether a `prevResult` says which addresses the attachment has. The allocator looks at
+/// the files of these, whatever its index says.
+fn has_addresses(prev_result: &RawValue) -> bool {
+    let result = IpamResult::read("prevResult", prev_result);
+    result.is_ok_and(|result| !result.ips.is_empty())
+}
+
+/// A `prevResult` without `ips`, which are to be taken from the record.
+fn without_ips(prev_result: &RawValue) -> Box<RawValue> {
+    let Ok(mut object) = serde_json::from_str::<Object>(prev_result.get()) else {
+        return prev_result.to_owned();
+    };
+    object.remove("ips");
+    to_raw_value(&object).expect("an object is JSON")
+}
+
+/// Whether two configurations say the same, but for the keys of one call.
+fn are_the_same(one: &NetworkConfig, other: &NetworkConfig) -> bool {
+    // A number may be too large for a `Value`; of two such configurations nothing is known.
+    let value = |config: &NetworkConfig| {
+        serde_json::from_slice::<Value>(config.without_call().as_bytes()).ok()
+    };
+    one.as_bytes() == other.as_bytes() || value(one).is_some_and(|one| value(other) == Some(one))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::config;
+
+    #[test]
+    fn configurations_are_the_same_if_they_say_the_same_beside_the_call() {
+        let same = |one: &str, other: &str| are_the_same(&config(one), &config(other));
+        assert!(same(
+            r#","a":1,"b":2"#,
+            r#", "b":2, "a":1, "prevResult":{}"#
+        ));
+        assert!(!same(r#","a":1"#, r#","a":2"#));
+        assert!(same(r#","a":1e400"#, r#","a":1e400"#));
+        assert!(!same(r#","a":1e400,"b":1"#, r#","a":1e400,"b":2"#));
+    }
+
+    #[test]
+    fn a_prev_result_without_addresses_is_completed_from_the_record() {
+        let raw = |json: &str| RawValue::from_string(json.to_owned()).unwrap();
+        let given = raw(r#"{"ips":[],"x":1}"#);
+        let answer = raw(r#"{"ips":[{"address":"10.0.0.2/24"}],"x":2}"#);
+        assert!(!has_addresses(&given) && has_addresses(&answer));
+        assert_eq!(
+            completed(Some(&without_ips(&given)), &answer).get(),
+            r#"{"x":1,"ips":[{"address":"10.0.0.2/24"}]}"#
+        );
+    }
+}

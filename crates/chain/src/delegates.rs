@@ -1,0 +1,268 @@
+//! Runs one delegate: finds it, gives it its input, and takes its output.
+
+use std::borrow::Cow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Instant;
+
+use cni::{
+    Cancellation, Command, DelegateName, Environment, LinkedPlugin, NetworkConfig, SpecVersion,
+};
+use serde_json::value::RawValue;
+
+use crate::chain::Chain;
+use crate::event::Event;
+use crate::leftover_processes::{self, CallId};
+use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
+use crate::plugins::Found;
+use crate::process::Run;
+use crate::spawn::Lifeline;
+use crate::{Failure, Outcome, proc};
+
+/// A call of a delegate.
+#[derive(Clone, Copy)]
+pub(crate) struct DelegateCall<'a> {
+    pub(crate) name: &'a DelegateName,
+    pub(crate) command: Command,
+    pub(crate) config: &'a NetworkConfig,
+    /// `prevResult`, if it isn't the configuration's own.
+    pub(crate) prev_result: Option<&'a RawValue>,
+    /// The version to be called with, if it isn't the configuration's.
+    pub(crate) version: Option<SpecVersion>,
+}
+
+impl DelegateCall<'_> {
+    /// The delegate's stdin.
+    pub(crate) fn stdin(&self) -> Cow<'_, [u8]> {
+        match (self.version, self.prev_result) {
+            (Some(version), prev_result) => self.config.in_version(version, prev_result).into(),
+            (None, Some(prev_result)) => self.config.with_prev_result(prev_result).into(),
+            (None, None) => self.config.as_bytes().into(),
+        }
+    }
+}
+
+/// Delegates that can be run.
+pub(crate) trait Delegates {
+    /// Runs one.
+    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome;
+
+    /// Asks one for VERSION, with this `cniVersion`.
+    fn ask_version(&mut self, name: &DelegateName, version: SpecVersion) -> Outcome;
+
+    /// Whether the call is cancelled.
+    fn is_cancelled(&self) -> bool;
+
+    /// Terminates what the delegates have left behind, and stops heeding the
+    /// cancellation: what was done is about to be undone. Returns processes that could
+    /// not be terminated.
+    fn begin_rollback(&mut self) -> Vec<u32>;
+}
+
+/// The delegates of a chain, as they are installed on the node.
+pub(crate) struct InstalledDelegates<'a, 'b> {
+    chain: &'a Chain<'b>,
+    id: CallId,
+    /// The environment of the delegates, without `CNI_COMMAND`.
+    environment: Environment,
+    cancellation: Option<&'b dyn Cancellation>,
+    /// The attachment's lock, which they inherit.
+    lock: Option<BorrowedFd<'a>>,
+    lifeline: Option<Lifeline>,
+}
+
+impl<'a, 'b> InstalledDelegates<'a, 'b> {
+    pub(crate) fn new(chain: &'a Chain<'b>, environment: Environment) -> Self {
+        Self {
+            chain,
+            environment: chain.id.mark(environment),
+            id: chain.id.clone(),
+            cancellation: None,
+            lock: None,
+            lifeline: None,
+        }
+    }
+
+    /// The same delegates, which inherit this lock.
+    pub(crate) fn holding(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
+        self.lock = lock;
+        self
+    }
+
+    /// The same delegates, which are terminated if the chain is cancelled.
+    pub(crate) fn cancellable(mut self) -> Self {
+        self.cancellation = self.chain.cancellation;
+        self
+    }
+
+    fn start(
+        &mut self,
+        name: &DelegateName,
+        command: Command,
+        stdin: &[u8],
+        prev_result: Option<&RawValue>,
+    ) -> Outcome {
+        if self.is_cancelled() {
+            let unended = Vec::new();
+            return Outcome::Failed(Failure::Cancelled { unended });
+        }
+        let found = match self.chain.plugins.find(name) {
+            Ok(found) => found,
+            Err(failure) => return Outcome::Failed(failure),
+        };
+        let (executable, linked) = match &found {
+            Found::File(path) | Found::Chain(path) => (Some(path), None),
+            Found::Linked(plugin, None) => (None, Some(*plugin)),
+            Found::Linked(plugin, path) => {
+                let is_called = self.chain.settings.calls_linked_plugins;
+                (path.as_ref(), is_called.then_some(*plugin))
+            }
+        };
+        self.tell(&Event::Started {
+            delegate: name,
+            command,
+            executable: executable.map(PathBuf::as_path),
+            is_executed: linked.is_none(),
+            prev_result,
+        });
+        let started = Instant::now();
+        let environment = self
+            .environment
+            .clone()
+            .with("CNI_COMMAND", command.as_str());
+        let outcome = match (linked, executable) {
+            (Some(plugin), _) => self.call(plugin, name, &environment, stdin),
+            (None, Some(path)) => self.execute(path, name, &environment, stdin),
+            (None, None) => unreachable!("a plugin is linked, or has an executable"),
+        };
+        let outcome = match outcome {
+            // Whatever it says: it has not been left to its end.
+            Outcome::Failed(Failure::Cancelled { unended }) => {
+                Outcome::Failed(Failure::Cancelled { unended })
+            }
+            Outcome::Failed(_) if self.is_cancelled() => {
+                let unended = self.terminate_leftovers();
+                Outcome::Failed(Failure::Cancelled { unended })
+            }
+            other => other,
+        };
+        self.tell(&Event::Ended {
+            delegate: name,
+            command,
+            outcome: &outcome,
+            took: started.elapsed(),
+        });
+        outcome
+    }
+
+    /// Calls a linked plugin.
+    fn call(
+        &self,
+        plugin: &dyn LinkedPlugin,
+        name: &DelegateName,
+        environment: &Environment,
+        stdin: &[u8],
+    ) -> Outcome {
+        let output = plugin.call(environment, stdin, self.cancellation);
+        let mut tail = StderrTail::default();
+        if !output.stderr.is_empty() {
+            self.tell_of_stderr(name, &output.stderr);
+            tail.add(&output.stderr);
+        }
+        let terminated = (output.stdout.len() > MOST_OUTPUT).then_some(Terminated {
+            reason: Reason::PrintedTooMuch,
+            unended: Vec::new(),
+        });
+        // The wait statuses of exit(0) and exit(1).
+        let status = if output.success { 0 } else { 1 << 8 };
+        Outcome::from(Output {
+            terminated,
+            status: Some(ExitStatus::from_raw(status)),
+            stdout: output.stdout,
+            stderr: tail.into_text(),
+        })
+    }
+
+    /// Executes a file.
+    fn execute(
+        &mut self,
+        executable: &Path,
+        name: &DelegateName,
+        environment: &Environment,
+        stdin: &[u8],
+    ) -> Outcome {
+        if self.lifeline.is_none() {
+            self.lifeline = Lifeline::new().ok();
+        }
+        let run = Run {
+            executable,
+            environment,
+            stdin,
+            timeout: self.chain.settings.timeout,
+            cancellation: self.cancellation,
+            overtime: &self.chain.overtime,
+            inherited: [self.lock, self.lifeline.as_ref().map(AsFd::as_fd)],
+        };
+        let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(name, bytes));
+        match output {
+            Err(error) => Outcome::Failed(Failure::NotStarted {
+                executable: executable.to_owned(),
+                error,
+            }),
+            Ok(mut output) => {
+                if let Some(terminated) = &mut output.terminated {
+                    terminated.unended.extend(self.terminate_leftovers());
+                    terminated.unended.sort_unstable();
+                    terminated.unended.dedup();
+                }
+                Outcome::from(output)
+            }
+        }
+    }
+
+    /// Terminates what delegates of this call have left behind. Nothing is looked for
+    /// unless a process still holds the lifeline.
+    fn terminate_leftovers(&mut self) -> Vec<u32> {
+        let is_held = self.lifeline.take().is_some_and(Lifeline::has_holder);
+        let Some(session) = is_held.then(proc::own_session).flatten() else {
+            return Vec::new();
+        };
+        let terminate = |most| leftover_processes::terminate_call(&self.id, session, most);
+        let left = self.chain.overtime.spend(terminate);
+        left.into_iter()
+            .map(|pid| pid.as_raw_pid().unsigned_abs())
+            .collect()
+    }
+
+    fn tell_of_stderr(&self, delegate: &DelegateName, bytes: &[u8]) {
+        self.tell(&Event::Stderr { delegate, bytes });
+    }
+
+    fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = self.chain.observer {
+            observer.event(event);
+        }
+    }
+}
+
+impl Delegates for InstalledDelegates<'_, '_> {
+    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+        self.start(call.name, call.command, &call.stdin(), call.prev_result)
+    }
+
+    fn ask_version(&mut self, name: &DelegateName, version: SpecVersion) -> Outcome {
+        let stdin = serde_json::json!({ "cniVersion": version.as_str() }).to_string();
+        self.start(name, Command::Version, stdin.as_bytes(), None)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancellation.is_some_and(Cancellation::is_cancelled)
+    }
+
+    fn begin_rollback(&mut self) -> Vec<u32> {
+        self.cancellation = None;
+        self.terminate_leftovers()
+    }
+}

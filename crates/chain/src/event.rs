@@ -1,0 +1,51 @@
+//! Events of a chain: which delegate runs, what it is given, what it answers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Command, DelegateName};
+use serde_json::value::RawValue;
+
+use crate::Outcome;
+
+/// Is told what happens in a chain: a log, a demo, a tool.
+pub trait Observer {
+    /// Takes note of an event.
+    fn event(&self, event: &Event<'_>);
+}
+
+/// An event of a chain.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A delegate is about to run.
+    Started {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// What it is asked for.
+        command: Command,
+        /// Its executable; `None` for a plugin that is only linked into this process.
+        executable: Option<&'a Path>,
+        /// Whether a process is started for it.
+        is_executed: bool,
+        /// Its `prevResult`, if the chain gives it one.
+        prev_result: Option<&'a RawValue>,
+    },
+    /// A delegate has written to stderr.
+    Stderr {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// The bytes, as they came.
+        bytes: &'a [u8],
+    },
+    /// A delegate has ended.
+    Ended {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// What it was asked for.
+        command: Command,
+        /// Its result, or its failure.
+        outcome: &'a Outcome,
+        /// How long it ran.
+        took: Duration,
+    },
+}

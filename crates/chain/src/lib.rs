@@ -1,0 +1,38 @@
+#![doc = include_str!("../README.md")]
+
+mod add;
+mod add_steps;
+mod attachment_lock;
+mod chain;
+mod check;
+mod del;
+mod delegates;
+mod earlier_add;
+mod event;
+mod failure;
+mod gc;
+mod journal;
+mod leftover_processes;
+mod merge;
+mod outcome;
+mod output;
+mod overtime;
+mod plugins;
+mod proc;
+mod process;
+mod process_group;
+mod record;
+mod recursion;
+mod search_path;
+mod settings;
+mod spawn;
+mod steps;
+#[cfg(test)]
+mod testing;
+mod version_negotiation;
+
+pub use chain::Chain;
+pub use event::{Event, Observer};
+pub use outcome::{Failure, Outcome};
+pub use plugins::{Executable, Plugins};
+pub use search_path::SearchPath;

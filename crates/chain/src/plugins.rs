@@ -1,0 +1,136 @@
+//! The plugins of a chain: executables in `CNI_PATH`, and plugins that are linked into
+//! the process.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use cni::{DelegateName, Environment, Error, LinkedPlugin};
+
+use crate::{Failure, SearchPath};
+
+/// Tells what a path is, if it is the process's own executable.
+type OwnExecutable<'a> = &'a (dyn Fn(&Path) -> Executable<'a> + Sync);
+
+/// A path, compared with the process's own executable.
+#[derive(Clone, Copy)]
+pub enum Executable<'a> {
+    /// Another file.
+    Other,
+    /// The executable, by the name of this plugin.
+    Plugin(&'a dyn LinkedPlugin),
+    /// The executable, by the name of the chain itself, or by an unknown one.
+    Chain,
+}
+
+/// Finds the plugins of a chain.
+pub struct Plugins<'a> {
+    search_path: SearchPath,
+    by_name: &'a [&'a dyn LinkedPlugin],
+    own_executable: Option<OwnExecutable<'a>>,
+    /// Nothing is looked up twice within a call.
+    found: RefCell<HashMap<DelegateName, Found<'a>>>,
+}
+
+/// A plugin that was found.
+#[derive(Clone)]
+pub(crate) enum Found<'a> {
+    /// An executable.
+    File(PathBuf),
+    /// A linked plugin, with its executable if it has one.
+    Linked(&'a dyn LinkedPlugin, Option<PathBuf>),
+    /// The executable of the chain itself.
+    Chain(PathBuf),
+}
+
+impl<'a> Plugins<'a> {
+    /// The executables in `CNI_PATH`.
+    ///
+    /// # Errors
+    ///
+    /// Code 4 if `CNI_PATH` is missing or empty.
+    pub fn in_cni_path(environment: &Environment) -> Result<Self, Error> {
+        Ok(Self {
+            search_path: SearchPath::from_environment(environment)?,
+            by_name: &[],
+            own_executable: None,
+            found: RefCell::default(),
+        })
+    }
+
+    /// The same plugins, and these, which take precedence over executables of their
+    /// names.
+    #[must_use]
+    pub fn and_linked(mut self, plugins: &'a [&'a dyn LinkedPlugin]) -> Self {
+        self.by_name = plugins;
+        self
+    }
+
+    /// The same plugins. An executable in `CNI_PATH` that is this process's own need not
+    /// be executed: it is called as the plugin that `own` says.
+    #[must_use]
+    pub fn and_own_executable(mut self, own: OwnExecutable<'a>) -> Self {
+        self.own_executable = Some(own);
+        self
+    }
+
+    /// Finds a plugin.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::NotFound`].
+    pub(crate) fn find(&self, name: &DelegateName) -> Result<Found<'a>, Failure> {
+        if let Some(found) = self.found.borrow().get(name) {
+            return Ok(found.clone());
+        }
+        let found = self.look_up(name)?;
+        self.found.borrow_mut().insert(name.clone(), found.clone());
+        Ok(found)
+    }
+
+    fn look_up(&self, name: &DelegateName) -> Result<Found<'a>, Failure> {
+        let linked = self.by_name.iter().find(|it| it.name() == name.as_str());
+        if let Some(plugin) = linked {
+            return Ok(Found::Linked(*plugin, None));
+        }
+        let path = self.search_path.find(name)?;
+        Ok(match self.own_executable.map(|own| own(&path)) {
+            None | Some(Executable::Other) => Found::File(path),
+            Some(Executable::Plugin(plugin)) => Found::Linked(plugin, Some(path)),
+            Some(Executable::Chain) => Found::Chain(path),
+        })
+    }
+
+    /// The executable of a delegate, if it is the chain itself. A missing delegate fails
+    /// when it is to run.
+    pub(crate) fn chain_itself(&self, name: &DelegateName) -> Option<PathBuf> {
+        match self.find(name) {
+            Ok(Found::Chain(path)) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::LinkedExample;
+
+    #[test]
+    fn a_linked_plugin_takes_precedence_over_an_executable_of_its_name() {
+        let environment = Environment::default().with("CNI_PATH", "/bin");
+        let linked: [&dyn LinkedPlugin; 1] = [&LinkedExample("sh")];
+        let plugins = Plugins::in_cni_path(&environment).unwrap();
+        assert!(matches!(
+            plugins.find(&"sh".parse().unwrap()),
+            Ok(Found::File(_))
+        ));
+        let plugins = Plugins::in_cni_path(&environment)
+            .unwrap()
+            .and_linked(&linked);
+        assert!(matches!(
+            plugins.find(&"sh".parse().unwrap()),
+            Ok(Found::Linked(_, None))
+        ));
+    }
+}

@@ -1,0 +1,111 @@
+//! Processes of this PID namespace, as `/proc` shows them.
+//!
+//! Nothing here blocks on what a process has open: only its environment and its status
+//! are read. `/proc/PID/exe` leads to the file system of the executable, which may be a
+//! dead server.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rustix::process::{Pid, getpid};
+
+/// All processes but this one; none if `/proc` shows another PID namespace, whose
+/// numbers mean other processes here.
+pub(crate) fn others() -> Vec<Pid> {
+    let own = getpid();
+    if pid_in_namespaces("self") != Some(vec![own.as_raw_nonzero().get()]) {
+        tracing::warn!("/proc is not of this PID namespace: no process is looked for");
+        return Vec::new();
+    }
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries
+        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .filter(|pid| *pid != own)
+        .collect()
+}
+
+/// The variables of a process; `None` if they can't be read.
+pub(crate) fn environment(pid: Pid) -> Option<Vec<Vec<u8>>> {
+    let environ = fs::read(folder(pid).join("environ")).ok()?;
+    Some(
+        environ
+            .split(|byte| *byte == 0)
+            .map(<[u8]>::to_vec)
+            .collect(),
+    )
+}
+
+/// The session of a process, if the process is of this PID namespace alone.
+pub(crate) fn session(pid: Pid) -> Option<i32> {
+    if pid_in_namespaces(&pid.to_string())?.len() != 1 {
+        return None;
+    }
+    session_in_stat(&pid.to_string())
+}
+
+/// The session of this process: 0 if it was made outside of the PID namespace.
+pub(crate) fn own_session() -> Option<i32> {
+    session_in_stat("self")
+}
+
+/// The sixth field of `/proc/PID/stat`, proc(5). The second one, a name in parentheses,
+/// may hold anything.
+fn session_in_stat(process: &str) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (_, behind_the_name) = stat.rsplit_once(')')?;
+    behind_the_name.split_whitespace().nth(6 - 3)?.parse().ok()
+}
+
+/// Whether a process has ended and only waits for its parent to notice.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    let status = fs::read_to_string(folder(pid).join("status"));
+    status.is_ok_and(|it| it.contains("\nState:\tZ") || it.contains("\nState:\tX"))
+}
+
+/// The numbers that a process has in the namespace of `/proc` and in those below it.
+fn pid_in_namespaces(process: &str) -> Option<Vec<i32>> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace()
+        .map(|pid| pid.parse().ok())
+        .collect()
+}
+
+fn folder(pid: Pid) -> PathBuf {
+    PathBuf::from(format!("/proc/{pid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_child_is_found_with_its_environment_and_its_session() {
+        let mut child = Command::new("sleep")
+            .arg("100")
+            .env("A", "one")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(others().contains(&pid));
+        let has = |text: &[u8]| environment(pid).unwrap().iter().any(|it| it == text);
+        while !has(b"A=one") {}
+        assert_eq!(session(pid), own_session());
+        assert!(!has_ended(pid));
+        child.kill().unwrap();
+        while !has_ended(pid) {}
+        child.wait().unwrap();
+        assert!(!others().contains(&pid));
+    }
+
+    #[test]
+    fn a_kernel_thread_has_no_environment() {
+        let init = Pid::from_raw(2).unwrap();
+        let environment = environment(init).unwrap_or_default();
+        assert!(environment.iter().all(Vec::is_empty));
+    }
+}

@@ -1,0 +1,403 @@
+//! The record of an attachment: which delegates ran, and what each answered.
+//!
+//! A record is a list of events, one JSON object a line. It is never needed: without one,
+//! DEL runs the delegates of today's configuration. It holds what came with the ADD, so
+//! only its owner may read it.
+
+use cni::{Attachment, ContainerId, DelegateName, IfName, IpamResult, NetworkConfig, NetworkName};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::leftover_processes::CallId;
+
+/// The version of the format.
+const FORMAT: u32 = 2;
+
+/// The largest configuration or result that is recorded, in bytes.
+const MOST: usize = 256 << 10;
+
+/// An event in the life of an attachment: a line of the record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Line {
+    /// ADD is about to run the first delegate.
+    Adding(Box<Intent>),
+    /// A delegate has succeeded with ADD: its result, or the merged one; `null` if it is
+    /// too large.
+    Result(Box<RawValue>),
+    /// All delegates have succeeded with ADD.
+    Added {},
+    /// DEL is about to run the first delegate.
+    Deleting(RecordedCall),
+}
+
+/// The first line of a record.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Intent {
+    /// [`FORMAT`].
+    pub(crate) format: u32,
+    pub(crate) network: NetworkName,
+    pub(crate) container_id: ContainerId,
+    pub(crate) ifname: IfName,
+    /// The call of the ADD.
+    pub(crate) call: RecordedCall,
+    /// The trace ID of the ADD.
+    pub(crate) trace: String,
+    /// The boot of the ADD, if it is known.
+    pub(crate) boot: Option<String>,
+    /// `CNI_NETNS` of the ADD.
+    pub(crate) netns: String,
+    /// `CNI_ARGS` of the ADD.
+    pub(crate) args: String,
+    /// The delegates, in order.
+    pub(crate) delegates: Vec<DelegateName>,
+    /// The configuration of the ADD, unless it is too large.
+    pub(crate) config: Option<Box<RawValue>>,
+}
+
+/// The call that wrote a line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RecordedCall {
+    /// Its ID, which the processes of its delegates have in their environment.
+    pub(crate) id: CallId,
+    /// Its session, if it executes delegates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<i32>,
+}
+
+/// A record.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    pub(crate) intent: Intent,
+    results: Vec<Box<RawValue>>,
+    /// Whether ADD has succeeded.
+    is_added: bool,
+    /// The last call that began a DEL.
+    deleting: Option<RecordedCall>,
+}
+
+impl Intent {
+    /// The intent of an ADD with this configuration.
+    pub(crate) fn new(
+        config: &NetworkConfig,
+        attachment: &Attachment,
+        delegates: &[DelegateName],
+        call: RecordedCall,
+    ) -> Self {
+        let is_kept = config.as_bytes().len() <= MOST;
+        Self {
+            format: FORMAT,
+            network: config.name().clone(),
+            container_id: attachment.container_id.clone(),
+            ifname: attachment.ifname.clone(),
+            call,
+            trace: String::new(),
+            boot: None,
+            netns: String::new(),
+            args: String::new(),
+            delegates: delegates.to_vec(),
+            config: is_kept.then(|| config.to_raw()),
+        }
+    }
+}
+
+impl Line {
+    /// The line of a delegate's result.
+    pub(crate) fn result(result: &RawValue) -> Self {
+        let is_kept = result.get().len() <= MOST;
+        let result = if is_kept { result } else { RawValue::NULL };
+        Self::Result(result.to_owned())
+    }
+
+    /// The line as it is written.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut json = serde_json::to_vec(self).expect("a line is JSON");
+        // A delegate's output may have several lines. In JSON, a line feed is white space.
+        for byte in &mut json {
+            if *byte == b'\n' {
+                *byte = b' ';
+            }
+        }
+        json.push(b'\n');
+        json
+    }
+}
+
+impl Record {
+    /// The record that begins with this line.
+    pub(crate) fn new(intent: Intent) -> Self {
+        Self {
+            intent,
+            results: Vec::new(),
+            is_added: false,
+            deleting: None,
+        }
+    }
+
+    /// Reads a record. A last line without a line feed was not written.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it can't be used: damage, another format, another attachment.
+    pub(crate) fn parse(
+        content: &[u8],
+        network: &NetworkName,
+        attachment: &Attachment,
+    ) -> Result<Self, String> {
+        let mut lines = whole_lines(content)
+            .split_inclusive(|byte| *byte == b'\n')
+            .map(|line| serde_json::from_slice(line).map_err(|e| e.to_string()));
+        let intent = match lines.next() {
+            None => return Err("its first line was not written".to_owned()),
+            Some(Ok(Line::Adding(intent))) => *intent,
+            Some(Ok(_)) => return Err("its first line is no intent".to_owned()),
+            Some(Err(reason)) => return Err(reason),
+        };
+        if intent.format != FORMAT {
+            return Err(format!("its format is {}, not {FORMAT}", intent.format));
+        }
+        let Attachment {
+            container_id,
+            ifname,
+        } = attachment;
+        if (&intent.network, &intent.container_id, &intent.ifname)
+            != (network, container_id, ifname)
+        {
+            return Err(format!(
+                "it is of {} {} on network {}",
+                intent.container_id, intent.ifname, intent.network
+            ));
+        }
+        // No delegate can be started with them.
+        if let Some(text) = [&intent.netns, &intent.args]
+            .into_iter()
+            .find(|text| text.contains('\0'))
+        {
+            return Err(format!("{text:?} can't have been a variable's value"));
+        }
+        let mut it = Self::new(intent);
+        for line in lines {
+            it.note(line?)?;
+        }
+        Ok(it)
+    }
+
+    /// Takes note of a further line.
+    pub(crate) fn note(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Adding(_) => return Err("it has two intents".to_owned()),
+            Line::Result(result) => self.results.push(result),
+            Line::Added {} => self.is_added = true,
+            Line::Deleting(call) => self.deleting = Some(call),
+        }
+        if self.results.len() > self.intent.delegates.len() {
+            return Err("it has more results than delegates".to_owned());
+        }
+        Ok(())
+    }
+
+    /// Whether ADD has succeeded, and no DEL has begun.
+    pub(crate) fn stands(&self) -> bool {
+        self.is_added && self.deleting.is_none()
+    }
+
+    /// The calls whose processes may still be at work.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &RecordedCall> {
+        [Some(&self.intent.call), self.deleting.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+
+    /// The delegates of the ADD, in order.
+    pub(crate) fn delegates(&self) -> Vec<RecordedDelegate<'_>> {
+        let mut earlier: Option<&RawValue> = None;
+        let last = self.intent.delegates.len().saturating_sub(1);
+        let names = self.intent.delegates.iter().enumerate();
+        names
+            .map(|(i, name)| {
+                let result = self.result(i);
+                let delegate = RecordedDelegate {
+                    name,
+                    holds_nothing: i != last && result.is_some_and(|it| added_none(earlier, it)),
+                    handed_on: result.filter(|_| i != last),
+                    result,
+                };
+                earlier = result;
+                delegate
+            })
+            .collect()
+    }
+
+    fn result(&self, delegate: usize) -> Option<&RawValue> {
+        let result = self.results.get(delegate)?;
+        Some(&**result).filter(|raw| raw.get() != RawValue::NULL.get())
+    }
+
+    /// The chain's result, if ADD has got that far.
+    pub(crate) fn answer(&self) -> Option<&RawValue> {
+        self.result(self.intent.delegates.len().checked_sub(1)?)
+    }
+
+    /// The configuration of the ADD.
+    pub(crate) fn config(&self) -> Option<NetworkConfig> {
+        let json = self.intent.config.as_ref()?.get().as_bytes().to_vec();
+        NetworkConfig::parse(json).ok()
+    }
+}
+
+/// The part of a record that was written: all but a last line that is cut off.
+pub(crate) fn whole_lines(content: &[u8]) -> &[u8] {
+    let end = content.iter().rposition(|byte| *byte == b'\n');
+    &content[..end.map_or(0, |end| end + 1)]
+}
+
+/// A delegate of a recorded ADD.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RecordedDelegate<'a> {
+    pub(crate) name: &'a DelegateName,
+    /// Its result, if it is recorded.
+    pub(crate) result: Option<&'a RawValue>,
+    /// Its result, if a delegate came after it.
+    pub(crate) handed_on: Option<&'a RawValue>,
+    /// Whether it added no address: a selector.
+    pub(crate) holds_nothing: bool,
+}
+
+/// Whether a result has no address that the earlier one doesn't have.
+fn added_none(earlier: Option<&RawValue>, result: &RawValue) -> bool {
+    let ips = |raw: &RawValue| -> Option<Vec<_>> {
+        let result = IpamResult::read("result", raw).ok()?;
+        Some(result.ips.iter().map(cni::IpConfig::ip).collect())
+    };
+    let earlier = earlier.and_then(ips).unwrap_or_default();
+    ips(result).is_some_and(|ips| ips.iter().all(|ip| earlier.contains(ip)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::attachment;
+
+    const RESULTS: [&str; 3] = [
+        r#"{"ips":[],"pools":[1]}"#,
+        r#"{"ips":[{"address":"10.0.0.2/24"}]}"#,
+        r#"{"ips":[{"address":"10.0.0.2/24"},{"address":"fd00::2/64"}]}"#,
+    ];
+
+    /// The bytes of a record with so many results.
+    fn written(results: &[&str]) -> Vec<u8> {
+        let json = r#"{"cniVersion":"1.0.0","name":"net","ipam":{"x":1.50}}"#;
+        let config = NetworkConfig::parse(json.as_bytes().to_vec()).unwrap();
+        let delegates = ["s", "a", "b"].map(|name| name.parse().unwrap());
+        let call = RecordedCall {
+            id: CallId::new(),
+            session: Some(1),
+        };
+        let mut intent = Intent::new(&config, &attachment(), &delegates, call);
+        intent.args = "A=1".into();
+        intent.netns = "/run/netns/c1".into();
+        let mut bytes = Line::Adding(Box::new(intent)).to_bytes();
+        for result in results {
+            let raw = RawValue::from_string((*result).to_owned()).unwrap();
+            bytes.extend(Line::result(&raw).to_bytes());
+        }
+        if results.len() == 3 {
+            bytes.extend(Line::Added {}.to_bytes());
+        }
+        bytes
+    }
+
+    fn parse(content: &[u8]) -> Result<Record, String> {
+        Record::parse(content, &"net".parse().unwrap(), &attachment())
+    }
+
+    #[test]
+    fn a_record_reads_back_as_it_was() {
+        for n in 0..=3 {
+            let record = parse(&written(&RESULTS[..n])).unwrap();
+            assert_eq!(record.stands(), n == 3);
+            assert_eq!(
+                record.config().unwrap().as_bytes(),
+                br#"{"cniVersion":"1.0.0","name":"net","ipam":{"x":1.50}}"#
+            );
+            let answer = record.answer().map(RawValue::get);
+            assert_eq!(answer, (n == 3).then_some(RESULTS[2]));
+            assert_eq!(record.intent.args, "A=1");
+            assert_eq!(record.intent.call.session, Some(1));
+        }
+    }
+
+    #[test]
+    fn a_selector_is_told_from_an_allocator_by_its_result() {
+        let of = |n: usize| -> Vec<(bool, bool)> {
+            let record = parse(&written(&RESULTS[..n])).unwrap();
+            let delegates = record.delegates();
+            delegates
+                .iter()
+                .map(|it| (it.holds_nothing, it.handed_on.is_some()))
+                .collect()
+        };
+        assert_eq!(of(3), [(true, true), (false, true), (false, false)]);
+        // Nothing is known of a delegate without a result.
+        assert_eq!(of(1), [(true, true), (false, false), (false, false)]);
+        assert_eq!(of(0), [(false, false); 3]);
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_was_not_written() {
+        let whole = written(&RESULTS);
+        let ends: Vec<usize> = (0..=whole.len())
+            .filter(|end| *end == 0 || whole[end - 1] == b'\n')
+            .collect();
+        for end in 0..=whole.len() {
+            let lines = ends.iter().filter(|it| (1..=end).contains(*it)).count();
+            let record = parse(&whole[..end]);
+            assert_eq!(record.is_err(), lines == 0, "cut off at {end}");
+            if let Ok(record) = record {
+                assert_eq!(record.results.len(), (lines - 1).min(3));
+                assert_eq!(record.stands(), lines == 5);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_and_foreign_records_are_refused() {
+        let text = String::from_utf8(written(&RESULTS)).unwrap();
+        for (from, to) in [
+            (r#""format":2"#, r#""format":3"#),
+            (r#""containerId":"c1""#, r#""containerId":"c2""#),
+            (r#""network":"net""#, r#""network":"other""#),
+            (r#"["s","a","b"]"#, r#"["s","a"]"#),
+            (r#"["s","a","b"]"#, r#"["s","../a","b"]"#),
+            (r#"{"added":{}}"#, r#"{"unknown":{}}"#),
+            (r#""args":"A=1""#, r#""args":"A=1\u0000""#),
+            (r#""id":""#, r#""id":"x"#),
+            (r#""netns":"/run"#, r#""netns":"\u0000"#),
+        ] {
+            assert!(text.contains(from), "{from} in {text}");
+            let damaged = text.replacen(from, to, 1);
+            assert!(parse(damaged.as_bytes()).is_err(), "{to}");
+        }
+        let twice = format!("{text}{text}");
+        assert!(parse(twice.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_result_of_several_lines_is_one_line() {
+        let pretty = "{\n  \"ips\": [],\n  \"x\": \"a\\nb\"\n}";
+        let record = parse(&written(&[pretty])).unwrap();
+        let result = record.delegates()[0].result.unwrap().get().to_owned();
+        assert_eq!(result, pretty.replace('\n', " "));
+    }
+
+    #[test]
+    fn a_very_large_result_is_left_out() {
+        let large = format!(r#"{{"x":"{}"}}"#, "y".repeat(MOST));
+        let bytes = written(&[RESULTS[0], &large, RESULTS[2]]);
+        assert!(bytes.len() < 2_000);
+        let record = parse(&bytes).unwrap();
+        assert!(record.delegates()[1].handed_on.is_none());
+        assert!(!record.delegates()[1].holds_nothing);
+    }
+}

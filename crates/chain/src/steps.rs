@@ -1,0 +1,316 @@
+//! Runs delegates in order and threads `prevResult` through them.
+
+use cni::{Attachment, Command, DelegateName, Error, NetworkConfig, Object};
+use serde_json::value::RawValue;
+
+use crate::delegates::{DelegateCall, Delegates};
+use crate::failure::{Asked, FailedDelegate};
+use crate::record::RecordedDelegate;
+use crate::{Failure, Outcome};
+
+/// The step of one delegate, in any command but ADD.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a DelegateName,
+    /// Its configuration, but for `prevResult`.
+    pub(crate) config: &'a NetworkConfig,
+    /// The configuration of a second attempt, if the first fails.
+    pub(crate) fallback: Option<&'a NetworkConfig>,
+    /// Its part in the recorded ADD. The recorded result replaces a missing one.
+    pub(crate) recorded: Option<RecordedDelegate<'a>>,
+    /// Whether it may be gone from the node, since today's configuration doesn't name it.
+    pub(crate) may_be_gone: bool,
+}
+
+impl<'a> Step<'a> {
+    /// A step of which nothing is recorded.
+    pub(crate) fn new(name: &'a DelegateName, config: &'a NetworkConfig) -> Self {
+        Self {
+            name,
+            config,
+            fallback: None,
+            recorded: None,
+            may_be_gone: false,
+        }
+    }
+}
+
+/// Runs the delegates of one call.
+pub(crate) struct Steps<'a, D> {
+    pub(crate) delegates: &'a mut D,
+    attachment: Option<&'a Attachment>,
+}
+
+/// What happens after a delegate has failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    /// The next one runs.
+    Continue,
+    /// No other runs.
+    Stop,
+}
+
+impl<'a, D: Delegates> Steps<'a, D> {
+    pub(crate) fn new(delegates: &'a mut D, attachment: Option<&'a Attachment>) -> Self {
+        Self {
+            delegates,
+            attachment,
+        }
+    }
+
+    /// Runs the steps with a command other than ADD; returns the failed delegates.
+    ///
+    /// The first delegate is given `prev_result`, or the `prevResult` of its
+    /// configuration. A result that a delegate prints is the next one's `prevResult`.
+    /// Where it prints nothing, as the specification asks for, `prevResult` stays, with
+    /// the keys that its recorded result has besides.
+    pub(crate) fn run(
+        &mut self,
+        command: Command,
+        steps: &[Step<'_>],
+        mut prev_result: Option<Box<RawValue>>,
+        on_failure: OnFailure,
+    ) -> Vec<FailedDelegate> {
+        let mut failed = Vec::new();
+        for step in steps {
+            match self.attempt(step, command, prev_result.as_deref()) {
+                Outcome::Result(output) => {
+                    prev_result = Some(output.json().to_owned());
+                    continue;
+                }
+                Outcome::Nothing => {}
+                Outcome::Failed(failure) => {
+                    if let Some(error) = self.fatal(step, command, failure) {
+                        failed.push(self.failed(step.name, command, step.config, error));
+                        if on_failure == OnFailure::Stop {
+                            break;
+                        }
+                    }
+                }
+            }
+            if let Some(recorded) = step.recorded.and_then(|it| it.handed_on) {
+                let given = prev_result
+                    .as_deref()
+                    .or_else(|| step.config.raw_prev_result());
+                prev_result = Some(completed(given, recorded));
+            }
+        }
+        failed
+    }
+
+    /// The error of a failed step; `None` if the failure may be passed over, which is
+    /// logged.
+    fn fatal(&self, step: &Step<'_>, command: Command, failure: Failure) -> Option<Error> {
+        let Step { name, recorded, .. } = step;
+        match &failure {
+            Failure::Garbled { stdout, .. } => {
+                // It has done what it was asked for, and nothing was to be printed.
+                tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
+                return None;
+            }
+            Failure::NotFound { .. } if step.may_be_gone => {
+                let result = recorded.and_then(|it| it.result).map(RawValue::get);
+                tracing::warn!(
+                    delegate = %name,
+                    %command,
+                    result = result.unwrap_or("unknown"),
+                    "neither configured nor installed any more: what it answered on ADD can't be undone"
+                );
+                return None;
+            }
+            _ => {}
+        }
+        let error = failure.into_error();
+        if recorded.is_some_and(|it| it.holds_nothing) {
+            tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
+            return None;
+        }
+        Some(error)
+    }
+
+    /// Runs a delegate, and, if it fails, once more with the fallback.
+    fn attempt(
+        &mut self,
+        step: &Step<'_>,
+        command: Command,
+        prev_result: Option<&RawValue>,
+    ) -> Outcome {
+        let outcome = self.run_one(step.name, command, step.config, prev_result);
+        match (&outcome, step.fallback) {
+            (Outcome::Failed(failure), Some(fallback))
+                if !matches!(failure, Failure::Garbled { .. }) =>
+            {
+                match self.run_one(step.name, command, fallback, prev_result) {
+                    Outcome::Failed(_) => outcome,
+                    succeeded => succeeded,
+                }
+            }
+            _ => outcome,
+        }
+    }
+
+    /// Runs one delegate.
+    pub(crate) fn run_one(
+        &mut self,
+        name: &DelegateName,
+        command: Command,
+        config: &NetworkConfig,
+        prev_result: Option<&RawValue>,
+    ) -> Outcome {
+        self.delegates.run(&DelegateCall {
+            name,
+            command,
+            config,
+            prev_result,
+            version: None,
+        })
+    }
+
+    /// A failed delegate, with what it was asked for.
+    pub(crate) fn failed(
+        &self,
+        delegate: &DelegateName,
+        command: Command,
+        config: &NetworkConfig,
+        error: Error,
+    ) -> FailedDelegate {
+        FailedDelegate {
+            delegate: delegate.clone(),
+            asked: Asked {
+                command,
+                attachment: self.attachment.cloned(),
+                network: config.name().clone(),
+            },
+            error,
+        }
+    }
+}
+
+/// Adds the keys to `prevResult` that only the recorded result has: the runtime's has the
+/// addresses, a selector's has the pools.
+pub(crate) fn completed(given: Option<&RawValue>, recorded: &RawValue) -> Box<RawValue> {
+    let object = |raw: &RawValue| serde_json::from_str::<Object>(raw.get()).ok();
+    let (Some(mut all), Some(more)) = (given.and_then(object), object(recorded)) else {
+        return recorded.to_owned();
+    };
+    for key in more.keys() {
+        if let (None, Some(value)) = (all.get(key), more.get(key)) {
+            let value = value.to_owned();
+            all.set_raw(key, value);
+        }
+    }
+    serde_json::value::to_raw_value(&all).expect("an object is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Script, config, names};
+    use proptest::prelude::*;
+
+    fn run(
+        script: &mut Script,
+        command: Command,
+        delegates: &[&str],
+        prev: &str,
+        on_failure: OnFailure,
+    ) -> Vec<String> {
+        let (config, names) = (config(prev), names(delegates));
+        let steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
+        Steps::new(script, None)
+            .run(command, &steps, None, on_failure)
+            .into_iter()
+            .map(|failed| failed.delegate.to_string())
+            .collect()
+    }
+
+    #[test]
+    fn del_and_gc_go_on_and_report_all_failures() {
+        for command in [Command::Del, Command::Gc] {
+            let mut script = Script::new(&[("a", command, None), ("c", command, None)]);
+            let failed = run(
+                &mut script,
+                command,
+                &["a", "b", "c"],
+                "",
+                OnFailure::Continue,
+            );
+            assert_eq!(script.log().len(), 3);
+            assert_eq!(failed, ["a", "c"]);
+        }
+    }
+
+    #[test]
+    fn check_and_status_stop_at_the_first_failure() {
+        for command in [Command::Check, Command::Status] {
+            let mut script = Script::new(&[("b", command, None)]);
+            let failed = run(&mut script, command, &["a", "b", "c"], "", OnFailure::Stop);
+            assert_eq!(script.log().len(), 2);
+            assert_eq!(failed, ["b"]);
+        }
+    }
+
+    #[test]
+    fn a_recorded_result_replaces_a_missing_one() {
+        let config = config(r#","prevResult":{"ips":["rt"]}"#);
+        let names = names(&["fails", "silent", "last"]);
+        let results = [
+            r#"{"ips":[],"pools":[1]}"#,
+            r#"{"ips":[],"pools":[1,2],"job":7}"#,
+        ]
+        .map(|json| RawValue::from_string(json.to_owned()).unwrap());
+        let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
+        for (step, result) in steps.iter_mut().zip(&results) {
+            step.recorded = Some(RecordedDelegate {
+                name: step.name,
+                result: Some(result),
+                handed_on: Some(result),
+                holds_nothing: true,
+            });
+        }
+        let mut script = Script::new(&[("fails", Command::Del, None)]);
+        let failed =
+            Steps::new(&mut script, None).run(Command::Del, &steps, None, OnFailure::Continue);
+        assert!(failed.is_empty());
+        assert_eq!(
+            script.log(),
+            [
+                r#"DEL fails {"ips":["rt"]}"#,
+                r#"DEL silent {"ips":["rt"],"pools":[1]}"#,
+                // What is there already stays.
+                r#"DEL last {"ips":["rt"],"pools":[1],"job":7}"#,
+            ]
+        );
+    }
+
+    proptest! {
+        /// Whichever delegates print a result: each is given the last one that was
+        /// printed before it, or the runtime's `prevResult`.
+        #[test]
+        fn prev_result_is_the_last_that_was_printed(prints: [Option<bool>; 5]) {
+            const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+            const PRINTED: [&str; 5] =
+                [r#"{"r":0}"#, r#"{"r":1}"#, r#"{"r":2}"#, r#"{"r":3}"#, r#"{"r":4}"#];
+            // None: nothing. Some(true): a result. Some(false): an error.
+            let answers: Vec<_> = (0..5)
+                .filter_map(|i| {
+                    prints[i].map(|ok| (NAMES[i], Command::Del, ok.then_some(PRINTED[i])))
+                })
+                .collect();
+            let mut script = Script::new(&answers);
+            let prev = r#","prevResult":{"r":"rt"}"#;
+            let failed = run(&mut script, Command::Del, &NAMES, prev, OnFailure::Continue);
+            let mut expected = r#"{"r":"rt"}"#;
+            let log = script.log();
+            for (i, line) in log.iter().enumerate() {
+                prop_assert_eq!(line, &format!("DEL {} {}", NAMES[i], expected));
+                if prints[i] == Some(true) {
+                    expected = PRINTED[i];
+                }
+            }
+            prop_assert_eq!(log.len(), 5);
+            let failing = prints.iter().filter(|p| **p == Some(false)).count();
+            prop_assert_eq!(failed.len(), failing);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Calls a delegate that doesn't support the network's version with the highest version
+//! that both support.
+
+use std::collections::HashMap;
+
+use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
+use serde::Deserialize;
+
+use crate::delegates::{DelegateCall, Delegates};
+use crate::{Failure, Outcome};
+
+/// Delegates, and the versions that they have been found to support.
+pub(crate) struct VersionNegotiation<D> {
+    delegates: D,
+    /// The version of each delegate that is called with another than the network's. No
+    /// delegate is asked twice within a call.
+    negotiated: HashMap<DelegateName, SpecVersion>,
+}
+
+impl<D: Delegates> VersionNegotiation<D> {
+    pub(crate) fn new(delegates: D) -> Self {
+        Self {
+            delegates,
+            negotiated: HashMap::new(),
+        }
+    }
+
+    fn run_in(&mut self, version: SpecVersion, call: &DelegateCall<'_>) -> Outcome {
+        if call.command.since() > version {
+            tracing::debug!(delegate = %call.name, command = %call.command, %version, "skipped: its version has no such command");
+            return Outcome::Nothing;
+        }
+        let older = DelegateCall {
+            version: Some(version),
+            ..*call
+        };
+        match self.delegates.run(&older) {
+            Outcome::Result(output) => in_version(&output, call.config.version()),
+            other => other,
+        }
+    }
+
+    /// Asks for the highest version that the delegate supports and the network allows.
+    fn ask(&mut self, name: &DelegateName, network: SpecVersion) -> Option<SpecVersion> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Versions {
+            supported_versions: Vec<String>,
+        }
+        let Outcome::Result(output) = self.delegates.ask_version(name, network) else {
+            return None;
+        };
+        let versions: Versions = serde_json::from_str(output.json().get()).ok()?;
+        versions
+            .supported_versions
+            .iter()
+            .filter_map(|text| text.parse().ok())
+            .filter(|version| *version <= network)
+            .max()
+    }
+}
+
+impl<D: Delegates> Delegates for VersionNegotiation<D> {
+    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+        let network = call.config.version();
+        if let Some(version) = self.negotiated.get(call.name).copied()
+            && version < network
+        {
+            return self.run_in(version, call);
+        }
+        let outcome = self.delegates.run(call);
+        let Outcome::Failed(failure) = &outcome else {
+            return outcome;
+        };
+        if !may_be_too_old(failure, call.command) {
+            return outcome;
+        }
+        match self.ask(call.name, network) {
+            Some(version) if version < network => {
+                self.negotiated.insert(call.name.clone(), version);
+                self.run_in(version, call)
+            }
+            // It supports the version, or none in common: the failure stands.
+            _ => outcome,
+        }
+    }
+
+    fn ask_version(&mut self, name: &DelegateName, version: SpecVersion) -> Outcome {
+        self.delegates.ask_version(name, version)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.delegates.is_cancelled()
+    }
+
+    fn begin_rollback(&mut self) -> Vec<u32> {
+        self.delegates.begin_rollback()
+    }
+}
+
+/// Whether a delegate may have failed because it is too old: it says so, or the command
+/// is one of the newest. Old delegates answer those in many ways: that the command is
+/// unknown, that the container ID is missing. But one that answers that it is
+/// unavailable has understood.
+fn may_be_too_old(failure: &Failure, command: Command) -> bool {
+    const UNDERSTOOD: [u64; 3] = [
+        code::TRY_AGAIN_LATER,
+        code::UNAVAILABLE,
+        code::LIMITED_CONNECTIVITY,
+    ];
+    let is_new = matches!(command, Command::Gc | Command::Status);
+    match failure {
+        Failure::Error { error, .. } => {
+            error.code == code::INCOMPATIBLE_VERSION || is_new && !UNDERSTOOD.contains(&error.code)
+        }
+        Failure::Died { .. } => is_new,
+        _ => false,
+    }
+}
+
+/// The result in the network's version.
+fn in_version(output: &JsonOutput, version: SpecVersion) -> Outcome {
+    let converted = IpamResult::read("result", output.json())
+        .map_err(|error| error.msg)
+        .and_then(|result| JsonOutput::try_from(result.to_json(version)));
+    match converted {
+        Ok(output) => Outcome::Result(output),
+        Err(reason) => Outcome::Failed(Failure::Garbled {
+            reason,
+            stdout: output.json().get().to_owned(),
+            stderr: String::new(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::{Error, NetworkConfig};
+    use serde_json::json;
+
+    /// A delegate that supports versions up to one. It answers as Debian's plugins do:
+    /// code 1 for other versions, code 4 for commands that it doesn't know.
+    struct Old {
+        supported: Vec<&'static str>,
+        log: Vec<String>,
+    }
+
+    impl Old {
+        fn up_to(newest: SpecVersion) -> Self {
+            let supported = SpecVersion::ALL.into_iter().filter(|it| *it <= newest);
+            Self {
+                supported: supported.map(SpecVersion::as_str).collect(),
+                log: Vec::new(),
+            }
+        }
+    }
+
+    fn failed(code: u64) -> Outcome {
+        Outcome::Failed(Failure::Error {
+            error: Error::new(code, "no"),
+            stderr: String::new(),
+        })
+    }
+
+    fn printed(json: &str) -> Outcome {
+        Outcome::Result(JsonOutput::try_from(json.as_bytes().to_vec()).unwrap())
+    }
+
+    impl Delegates for &mut Old {
+        fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+            let stdin = String::from_utf8(call.stdin().into_owned()).unwrap();
+            self.log.push(format!("{} {stdin}", call.command));
+            let config = NetworkConfig::parse(stdin.into_bytes()).unwrap();
+            let newest = self.supported.last().and_then(|it| it.parse().ok());
+            if newest.is_none_or(|newest| config.version() > newest) {
+                failed(code::INCOMPATIBLE_VERSION)
+            } else if newest.is_some_and(|newest| call.command.since() > newest) {
+                failed(code::INVALID_ENVIRONMENT)
+            } else if call.command == Command::Add {
+                printed(
+                    r#"{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"x":1}"#,
+                )
+            } else {
+                failed(code::INVALID_ENVIRONMENT)
+            }
+        }
+
+        fn ask_version(&mut self, _: &DelegateName, version: SpecVersion) -> Outcome {
+            self.log.push(format!("VERSION {version}"));
+            let answer = json!({"cniVersion": "1.0.0", "supportedVersions": self.supported});
+            printed(&answer.to_string())
+        }
+
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+
+        fn begin_rollback(&mut self) -> Vec<u32> {
+            Vec::new()
+        }
+    }
+
+    fn run(old: &mut Old, commands: &[Command], prev_result: Option<&str>) -> Vec<Outcome> {
+        let stdin = br#"{"cniVersion":"1.1.0","name":"n"}"#;
+        let config = NetworkConfig::parse(stdin.to_vec()).unwrap();
+        let raw: Option<&serde_json::value::RawValue> =
+            prev_result.map(|json| serde_json::from_str(json).unwrap());
+        let name: DelegateName = "old".parse().unwrap();
+        let mut delegates = VersionNegotiation::new(old);
+        commands
+            .iter()
+            .map(|command| {
+                delegates.run(&DelegateCall {
+                    name: &name,
+                    command: *command,
+                    config: &config,
+                    prev_result: raw,
+                    version: None,
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_highest_common_version_is_used_and_asked_for_once() {
+        let mut old = Old::up_to(SpecVersion::V0_4_0);
+        let prev_result = r#"{"ips":[{"address":"fd00::2/64"}]}"#;
+        let outcomes = run(&mut old, &[Command::Add, Command::Add], Some(prev_result));
+        for outcome in outcomes {
+            let Outcome::Result(result) = outcome else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!(
+                result.json().get(),
+                r#"{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}],"x":1,"routes":[],"dns":{}}"#
+            );
+        }
+        let calls: Vec<&str> = old
+            .log
+            .iter()
+            .map(|l| l.split(' ').next().unwrap())
+            .collect();
+        assert_eq!(calls, ["ADD", "VERSION", "ADD", "ADD"]);
+        assert_eq!(old.log[1], "VERSION 1.1.0");
+        for call in &old.log[2..] {
+            assert!(call.contains(r#""cniVersion":"0.4.0","name""#), "{call}");
+            let prev_result = r#""address":"fd00::2/64","version":"6""#;
+            assert!(call.contains(prev_result), "{call}");
+        }
+    }
+
+    #[test]
+    fn commands_that_are_too_new_are_skipped() {
+        let mut old = Old::up_to(SpecVersion::V1_0_0);
+        let outcomes = run(&mut old, &[Command::Gc, Command::Status], None);
+        let skipped = |outcome: &Outcome| matches!(outcome, Outcome::Nothing);
+        assert!(outcomes.iter().all(skipped), "{outcomes:?}");
+        assert_eq!(old.log.len(), 2);
+    }
+
+    #[test]
+    fn a_failure_with_a_supported_version_is_a_failure() {
+        for command in [Command::Gc, Command::Del] {
+            let mut new = Old::up_to(SpecVersion::V1_1_0);
+            let outcomes = run(&mut new, &[command], None);
+            assert!(matches!(outcomes[0], Outcome::Failed(_)), "{command}");
+        }
+    }
+
+    #[test]
+    fn without_a_common_version_the_refusal_stands() {
+        let mut ancient = Old {
+            supported: vec!["0.1.0", "0.2.0"],
+            log: Vec::new(),
+        };
+        let outcome = run(&mut ancient, &[Command::Add], None).remove(0);
+        let Outcome::Failed(failure) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(failure.into_error().code, code::INCOMPATIBLE_VERSION);
+    }
+}

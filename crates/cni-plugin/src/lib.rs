@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+
+mod command_line;
+mod entry;
+#[cfg(test)]
+mod example;
+mod linked;
+mod log;
+mod multi_call;
+mod respond;
+mod signals;
+mod stderr;
+
+pub use entry::main;
+pub use linked::Linked;
+pub use multi_call::{MultiCall, own_executable};
+pub use respond::{Output, respond};
+pub use stderr::write_to_stderr;

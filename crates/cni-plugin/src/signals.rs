@@ -1,0 +1,124 @@
+//! SIGTERM and SIGINT as a cancellation.
+
+use std::io::{self, PipeReader, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use cni::Cancellation;
+use signal_hook::SigId;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::low_level::{pipe, unregister};
+
+const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
+
+/// Handlers of the two signals. From its making on, they don't end the process any more.
+pub(crate) struct Signals {
+    /// Set by a signal.
+    came: Arc<AtomicBool>,
+    /// Readable after a signal. It is made for the first waiter: a chain in one file
+    /// seldom waits.
+    pipe: OnceLock<PipeReader>,
+    /// The registered actions, removed on drop.
+    actions: Mutex<Vec<SigId>>,
+}
+
+impl Signals {
+    /// Installs the handlers.
+    pub(crate) fn install() -> io::Result<Self> {
+        let it = Self {
+            came: Arc::default(),
+            pipe: OnceLock::new(),
+            actions: Mutex::default(),
+        };
+        for signal in SIGNALS {
+            it.keep(flag::register(signal, Arc::clone(&it.came))?);
+        }
+        Ok(it)
+    }
+
+    fn keep(&self, action: SigId) {
+        self.actions
+            .lock()
+            .expect("nobody panics with the lock")
+            .push(action);
+    }
+
+    fn make_pipe(&self) -> io::Result<PipeReader> {
+        let (reader, mut writer) = io::pipe()?;
+        for signal in SIGNALS {
+            self.keep(pipe::register(signal, writer.try_clone()?)?);
+        }
+        // An earlier signal has set only the flag.
+        if self.is_cancelled() {
+            writer.write_all(b"!")?;
+        }
+        Ok(reader)
+    }
+}
+
+impl Cancellation for Signals {
+    fn is_cancelled(&self) -> bool {
+        self.came.load(Ordering::SeqCst)
+    }
+
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.pipe.get().is_none() {
+            let _ = self.pipe.set(self.make_pipe()?);
+        }
+        self.pipe
+            .get()
+            .map(AsFd::as_fd)
+            .ok_or_else(|| io::Error::other("there is no pipe"))
+    }
+}
+
+impl Drop for Signals {
+    /// Closes the writing ends of the pipes.
+    fn drop(&mut self) {
+        let mut actions = self.actions.lock().expect("nobody panics with the lock");
+        for action in actions.drain(..) {
+            unregister(action);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::low_level::raise;
+    use std::fs::read_dir;
+    use std::time::Duration;
+
+    #[test]
+    fn a_signal_is_known_of_before_and_after_somebody_waits_for_it() {
+        for waits_first in [true, false] {
+            let signals = Signals::install().unwrap();
+            let readable = || {
+                let fd = signals.fd().unwrap();
+                cni::wait_readable(fd, Duration::ZERO).unwrap()
+            };
+            assert!(!signals.is_cancelled());
+            if waits_first {
+                assert!(!readable());
+            }
+            raise(SIGTERM).unwrap();
+            assert!(signals.is_cancelled());
+            assert!(readable());
+            assert!(readable());
+        }
+    }
+
+    #[test]
+    fn nothing_stays_open_of_those_that_are_dropped() {
+        let open = || read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        for _ in 0..200 {
+            let signals = Signals::install().unwrap();
+            signals.fd().unwrap();
+        }
+        // Other tests open files meanwhile, but not hundreds.
+        assert!(open() < before + 200);
+    }
+}

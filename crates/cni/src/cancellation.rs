@@ -1,0 +1,20 @@
+//! Cancellation of a running call.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Tells a call to give up.
+///
+/// Whoever makes the call provides it: `main` from SIGTERM and SIGINT, a daemon from
+/// the connection that asked.
+pub trait Cancellation: Sync {
+    /// Whether the call is to give up.
+    fn is_cancelled(&self) -> bool;
+
+    /// A descriptor that is readable from the cancellation on.
+    ///
+    /// # Errors
+    ///
+    /// The system's, if there can't be one. A call then isn't woken up while it waits.
+    fn fd(&self) -> io::Result<BorrowedFd<'_>>;
+}

@@ -1,0 +1,35 @@
+//! The identity of a file, whatever name leads to it.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The identity of a file or folder: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId {
+    /// The device.
+    pub device: u64,
+    /// The inode on the device.
+    pub inode: u64,
+}
+
+impl FileId {
+    /// The identity of the file that a path leads to.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self::from(&fs::metadata(path)?))
+    }
+}
+
+impl From<&Metadata> for FileId {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes the events of a chain to the log, and the delegates' stderr to stderr.
+
+use chain::{Event, Observer, Outcome};
+use cni::OneLine;
+use cni_plugin::write_to_stderr;
+
+/// Tells the events of a chain.
+pub(crate) struct Narrator;
+
+impl Observer for Narrator {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Started {
+                delegate,
+                command,
+                executable,
+                prev_result,
+                ..
+            } => tracing::debug!(
+                %delegate,
+                asked = %command,
+                executable = executable.map(|it| tracing::field::display(it.display())),
+                prev_result = prev_result.map(|it| tracing::field::display(it.get())),
+                "running the delegate"
+            ),
+            Event::Stderr { delegate, bytes } => {
+                tracing::debug!(%delegate, stderr = %OneLine(bytes), "the delegate writes to stderr");
+                write_to_stderr(bytes);
+            }
+            Event::Ended {
+                delegate,
+                command,
+                outcome,
+                took,
+            } => {
+                let milliseconds = format!("{:.3}", took.as_secs_f64() * 1e3);
+                match outcome {
+                    Outcome::Failed(failure) => {
+                        tracing::debug!(%delegate, asked = %command, milliseconds, failure = ?failure, "the delegate has failed");
+                    }
+                    Outcome::Nothing => {
+                        tracing::debug!(%delegate, asked = %command, milliseconds, "the delegate has succeeded without output");
+                    }
+                    // The next delegate's prevResult, or the answer, is this output.
+                    Outcome::Result(_) => {
+                        tracing::debug!(%delegate, asked = %command, milliseconds, "the delegate has succeeded");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! An allocator's answer: `prevResult` completed with addresses, `ipam.routes` and
+//! `ipam.resolvConf`.
+
+use std::fs;
+use std::net::IpAddr;
+
+use cni::{Dns, Error, IpConfig, IpamResult, NetworkConfig, Object};
+
+use crate::{ResolvConf, parse_subnet};
+
+/// An allocator's answer before its addresses are known.
+///
+/// Everything that can be wrong with it is found when it is read, hence before an
+/// address is reserved.
+#[derive(Clone, Debug)]
+pub struct Completion {
+    result: IpamResult,
+}
+
+impl Completion {
+    /// Reads `prevResult`, `ipam.routes` and the file that `ipam.resolvConf` names.
+    /// Routes and DNS are put after those of `prevResult`; `pools` is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, for a `prevResult` or a route that is
+    /// invalid; code 5 if the file can't be read.
+    pub fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
+        let mut result = config.prev_result()?.unwrap_or_default();
+        result.routes.extend(routes(ipam)?);
+        if let Some(dns) = dns(ipam)? {
+            result.dns.append(dns);
+        }
+        result.remove_other("pools");
+        Ok(Self { result })
+    }
+
+    /// The answer, with these addresses after those of `prevResult`.
+    #[must_use]
+    pub fn with_ips(mut self, ips: impl IntoIterator<Item = IpConfig>) -> IpamResult {
+        self.result.ips.extend(ips);
+        self.result
+    }
+}
+
+/// `ipam.routes`, as they are written.
+fn routes(ipam: &Object) -> Result<Vec<Object>, Error> {
+    let routes: Vec<Object> = ipam.read("ipam", "routes")?.unwrap_or_default();
+    for (i, route) in routes.iter().enumerate() {
+        let path = format!("ipam.routes[{i}]");
+        let dst: String = route
+            .read(&path, "dst")?
+            .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;
+        if parse_subnet(&dst).is_none() {
+            return Err(Error::config(format!(
+                "{path}.dst: {dst:?} is no subnet (such as 0.0.0.0/0)"
+            )));
+        }
+        let gw: Option<String> = route.read(&path, "gw")?;
+        if let Some(gw) = gw.filter(|gw| !gw.is_empty() && gw.parse::<IpAddr>().is_err()) {
+            return Err(Error::config(format!("{path}.gw: {gw:?} is no IP address")));
+        }
+    }
+    Ok(routes)
+}
+
+/// The content of the file that `ipam.resolvConf` names.
+fn dns(ipam: &Object) -> Result<Option<Dns>, Error> {
+    let path: Option<String> = ipam.read("ipam", "resolvConf")?;
+    let Some(path) = path.filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    let content =
+        fs::read(&path).map_err(|e| Error::io(format_args!("ipam.resolvConf: {path}"), e))?;
+    let ResolvConf {
+        nameservers,
+        domain,
+        search,
+        options,
+    } = ResolvConf::parse(&String::from_utf8_lossy(&content));
+    Ok(Some(Dns::new(nameservers, domain, search, options)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::SpecVersion;
+
+    fn completed(ipam: &str, prev_result: &str) -> Result<String, Error> {
+        let json = format!(
+            r#"{{"cniVersion":"1.0.0","name":"net","ipam":{ipam},"prevResult":{prev_result}}}"#
+        );
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        let completion = Completion::read(&config, &config.ipam()?)?;
+        let ip = IpConfig::new("10.0.0.3".parse().unwrap(), 24, None);
+        let json = completion.with_ips([ip]).to_json(SpecVersion::V1_0_0);
+        Ok(String::from_utf8(json).unwrap())
+    }
+
+    #[test]
+    fn prev_result_comes_first_and_the_pools_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("resolv.conf");
+        fs::write(&file, "nameserver 10.0.0.9\nsearch b\n").unwrap();
+        let ipam =
+            format!(r#"{{"routes":[{{"dst":"0.0.0.0/0","mtu":1e3}}],"resolvConf":{file:?}}}"#);
+        let prev_result = concat!(
+            r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"}],"routes":[{"dst":"10.0.0.0/8"}],"#,
+            r#""dns":{"nameservers":["10.0.0.1"],"domain":"a"},"pools":[{}],"x":1.50}"#
+        );
+        assert_eq!(
+            completed(&ipam, prev_result).unwrap(),
+            concat!(
+                r#"{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.2/24"},{"address":"10.0.0.3/24"}],"#,
+                r#""routes":[{"dst":"10.0.0.0/8"},{"dst":"0.0.0.0/0","mtu":1e3}],"#,
+                r#""dns":{"nameservers":["10.0.0.1","10.0.0.9"],"domain":"a","search":["b"]},"x":1.50}"#
+            )
+        );
+    }
+
+    #[test]
+    fn each_refusal_names_the_key_and_the_value() {
+        for (ipam, message) in [
+            (r#"{"routes":[{}]}"#, "ipam.routes[0].dst is missing"),
+            (
+                r#"{"routes":[{"dst":"x"}]}"#,
+                "ipam.routes[0].dst: \"x\" is no subnet (such as 0.0.0.0/0)",
+            ),
+            (
+                r#"{"routes":[{"dst":"0.0.0.0/0","gw":"x"}]}"#,
+                "ipam.routes[0].gw: \"x\" is no IP address",
+            ),
+        ] {
+            assert_eq!(completed(ipam, "null").unwrap_err().msg, message);
+        }
+        let error = completed(r#"{"resolvConf":"/nowhere/resolv.conf"}"#, "null").unwrap_err();
+        assert_eq!(error.code, cni::code::IO);
+        assert!(
+            error
+                .msg
+                .starts_with("ipam.resolvConf: /nowhere/resolv.conf: ")
+        );
+    }
+}

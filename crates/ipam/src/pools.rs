@@ -1,0 +1,179 @@
+//! The contract between selectors and allocators: `prevResult.pools`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use cni::{Error, IpamResult, NetworkConfig, NetworkName, Object};
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::disjoint::Disjoint;
+use crate::{Pool, PoolName};
+
+/// The key of a result.
+const KEY: &str = "pools";
+
+/// The result of a selector: everything in `prevResult`, with `pools` after those
+/// that are there. Each of `pools` is a JSON object.
+///
+/// # Errors
+///
+/// Code 7 if `prevResult` is invalid, naming the key.
+///
+/// # Panics
+///
+/// If a pool can't be written as JSON.
+pub fn append_pools<P: Serialize>(
+    config: &NetworkConfig,
+    pools: impl IntoIterator<Item = P>,
+) -> Result<IpamResult, Error> {
+    let mut result = config.prev_result()?.unwrap_or_default();
+    let mut all: Vec<Box<RawValue>> = match result.other(KEY) {
+        Some(raw) if raw.get() != "null" => cni::read("prevResult.pools", raw)?,
+        _ => Vec::new(),
+    };
+    all.extend(
+        pools
+            .into_iter()
+            .map(|pool| to_raw_value(&pool).expect("a pool is JSON")),
+    );
+    result.set_other(KEY, &all);
+    Ok(result)
+}
+
+/// `prevResult.pools`, for an allocator. Empty if no selector has put any there.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value, for an invalid pool, and for two of one
+/// directory that overlap.
+pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
+    let objects = objects(config)?;
+    let mut pools: Vec<Pool> = Vec::with_capacity(objects.len());
+    let mut by_directory: HashMap<NetworkName, Disjoint> = HashMap::new();
+    for (i, object) in objects.into_iter().enumerate() {
+        let path = path(i);
+        let pool = Pool::read(&path, object)?;
+        let directory = pool.directory(config.name()).clone();
+        if let Err(earlier) = by_directory
+            .entry(directory)
+            .or_default()
+            .add(&pool.ranges, i)
+        {
+            return Err(Error::config(format!(
+                "{path}: {} overlaps {} of {}",
+                pool.ranges,
+                pools[earlier].ranges,
+                self::path(earlier)
+            )));
+        }
+        pools.push(pool);
+    }
+    Ok(pools)
+}
+
+/// The names of `prevResult.pools`, for DEL and GC, which release what they can:
+/// what is unreadable is warned of and skipped.
+pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
+    let skip = |error: &Error| {
+        tracing::warn!(%error, "going on without this pool, so that addresses are released");
+    };
+    let objects = objects(config).inspect_err(skip).unwrap_or_default();
+    let names = objects
+        .iter()
+        .enumerate()
+        .map(|(i, pool)| pool.read(&path(i), "name"));
+    names
+        .filter_map(|name| name.inspect_err(skip).ok().flatten())
+        .collect()
+}
+
+fn objects(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
+    let Some(raw) = config.raw_prev_result() else {
+        return Ok(Vec::new());
+    };
+    let pools = cni::read::<Object>("prevResult", raw)?.read("prevResult", KEY)?;
+    Ok(pools.unwrap_or_default())
+}
+
+fn path(index: usize) -> String {
+    format!("prevResult.{KEY}[{index}]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::SpecVersion;
+
+    fn config(prev_result: &str) -> NetworkConfig {
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"net","prevResult":{prev_result}}}"#);
+        NetworkConfig::parse(json.into_bytes()).unwrap()
+    }
+
+    fn appended(prev_result: &str) -> String {
+        let result = append_pools(&config(prev_result), [serde_json::json!({"vlan": 7})]).unwrap();
+        String::from_utf8(result.to_json(SpecVersion::V1_0_0)).unwrap()
+    }
+
+    #[test]
+    fn a_selectors_pools_come_after_those_that_are_there() {
+        assert_eq!(
+            appended(
+                r#"{"x":1.50,"pools":[{"name":"blue", "vlan":1e3}],"ips":[{"address":"10.0.0.2/24"}]}"#
+            ),
+            concat!(
+                r#"{"x":1.50,"pools":[{"name":"blue", "vlan":1e3},{"vlan":7}],"#,
+                r#""ips":[{"address":"10.0.0.2/24"}],"cniVersion":"1.0.0","routes":[],"dns":{}}"#
+            )
+        );
+        for none in ["null", "{}", r#"{"pools":null}"#, r#"{"pools":[]}"#] {
+            assert!(appended(none).contains(r#""pools":[{"vlan":7}]"#), "{none}");
+        }
+        let error = append_pools(&config(r#"{"pools":{}}"#), [Object::new()]).unwrap_err();
+        assert_eq!(
+            error.msg,
+            "prevResult.pools: invalid type: map, expected a sequence"
+        );
+    }
+
+    #[test]
+    fn pools_of_one_directory_that_overlap_are_refused() {
+        let pools = |list: &str| {
+            pools(&config(&format!(r#"{{"pools":[{list}]}}"#)))
+                .map(|pools| pools.len())
+                .map_err(|error| error.msg)
+        };
+        let (a, b) = (r#""subnet":"10.0.0.0/24""#, r#""subnet":"10.0.0.0/25""#);
+        let overlap = "prevResult.pools[1]: 10.0.0.1-10.0.0.126 overlaps 10.0.0.1-10.0.0.254 of prevResult.pools[0]";
+        assert_eq!(pools(&format!("{{{a}}},{{{b}}}")), Err(overlap.to_owned()));
+        assert_eq!(
+            pools(&format!(r#"{{"name":"net",{a}}},{{{b}}}"#)),
+            Err(overlap.to_owned())
+        );
+        assert_eq!(pools(&format!(r#"{{"name":"blue",{a}}},{{{b}}}"#)), Ok(2));
+        assert_eq!(
+            pools("{}"),
+            Err("prevResult.pools[0].ranges is missing, and subnet is, too".to_owned())
+        );
+        assert_eq!(pools(""), Ok(0));
+    }
+
+    #[test]
+    fn an_unreadable_pool_hides_no_other_pools_name() {
+        let names = |prev_result: &str| {
+            let names = pool_names(&config(prev_result));
+            names
+                .iter()
+                .map(PoolName::to_string)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(
+            names(
+                r#"{"pools":[{"name":"b","ranges":7},{"name":"../x"},{"name":5},{},{"name":"a"}]}"#
+            ),
+            "a b"
+        );
+        assert_eq!(names(r#"{"pools":7}"#), "");
+        assert_eq!(names("7"), "");
+    }
+}

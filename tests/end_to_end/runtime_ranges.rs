@@ -1,0 +1,78 @@
+//! A network whose ranges come from the runtime, by the capability `ipRanges`. GC and
+//! STATUS are called without `runtimeConfig` (specification, section 3).
+
+use harness::{Call, Sandbox};
+use serde_json::{Value, json};
+
+/// A call of the chain with the runtime's ranges, or without.
+fn call(sandbox: &Sandbox, command: &str, ranges: Option<Value>) -> Call {
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &delegates, &json!({}));
+    if let Some(ranges) = ranges {
+        config["runtimeConfig"] = json!({ "ipRanges": ranges });
+    }
+    if command == "GC" {
+        config["cni.dev/valid-attachments"] = json!([{"containerID": "c1", "ifname": "eth0"}]);
+    }
+    sandbox.call("ipam-delegated", command, &config)
+}
+
+fn ranges() -> Option<Value> {
+    Some(json!([[{"subnet": "10.7.0.0/24"}]]))
+}
+
+#[test]
+fn gc_and_status_without_them_succeed() {
+    let sandbox = Sandbox::default();
+    call(&sandbox, "STATUS", None).run().nothing();
+    call(&sandbox, "GC", None).run().nothing();
+    for container in ["c1", "c2"] {
+        let add = call(&sandbox, "ADD", ranges());
+        add.container(container).run().result();
+    }
+    call(&sandbox, "STATUS", None).run().nothing();
+    let gc = call(&sandbox, "GC", None).run();
+    gc.nothing();
+    assert_eq!(gc.stderr, "");
+    assert_eq!(sandbox.reserved("testnet"), ["10.7.0.2"]);
+}
+
+#[test]
+fn add_without_them_is_refused() {
+    let sandbox = Sandbox::default();
+    let error = call(&sandbox, "ADD", None).run().error();
+    assert_eq!(error["code"], 7);
+    assert_eq!(
+        error["msg"],
+        "ipam-ds-ranges: ipam.ranges is missing or empty: no range is configured to give addresses from"
+    );
+}
+
+#[test]
+fn del_without_them_releases_what_there_is_and_succeeds_where_there_is_nothing() {
+    let sandbox = Sandbox::default();
+    call(&sandbox, "DEL", None).run().nothing();
+    call(&sandbox, "ADD", ranges()).run().result();
+    call(&sandbox, "DEL", None).run().nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_selector_or_an_allocator_alone_answers_all_but_add_without_them() {
+    let sandbox = Sandbox::default();
+    let mut config = sandbox.config("1.1.0", &[], &json!({}));
+    config["cni.dev/valid-attachments"] = json!([]);
+    config["prevResult"] = json!({"ips": []});
+    for command in ["GC", "STATUS", "CHECK"] {
+        let selected = sandbox.call("ipam-ds-ranges", command, &config).run();
+        assert_eq!(selected.result()["pools"], json!([]), "{command}");
+    }
+    config["prevResult"]["pools"] = json!([]);
+    for command in ["GC", "STATUS", "DEL"] {
+        let output = sandbox.call("ipam-da-host-local", command, &config).run();
+        output.nothing();
+    }
+    for plugin in ["ipam-ds-ranges", "ipam-da-host-local"] {
+        assert_eq!(sandbox.call(plugin, "ADD", &config).run().code(), 7);
+    }
+}
