@@ -191,6 +191,26 @@ fn every_command_of_the_operations_page_runs() {
     assert!(!running.contains("grep"), "{running}");
 }
 
+/// docs/operations.md, "Releasing an attachment by hand".
+#[test]
+fn a_reservation_that_was_removed_by_hand_leaves_a_record_which_holds_nothing_up() {
+    needs!("root");
+    let conflist: Value = serde_json::from_str(&document("testdata/mynet.conflist")).unwrap();
+    let request = request(&conflist);
+    let machine = Machine::new(&conflist);
+    let record = format!("/var/lib/cni/ipam-delegated/mynet/{ID}:eth0.json");
+    machine.call("ADD", ID, &request).result();
+    machine.node.sh("rm /var/lib/cni/networks/mynet/*[.:][0-9]");
+    assert!(machine.exists(&record));
+    let again = machine.call("ADD", ID, &request);
+    assert!(again.stderr.contains("CHECK"), "{again:?}");
+    again.result();
+
+    machine.node.sh("rm /var/lib/cni/networks/mynet/*[.:][0-9]");
+    machine.call("DEL", ID, &request).nothing();
+    assert!(!machine.exists(&record));
+}
+
 const PODMAN: [&str; 2] = ["records=$(ls)", "CNI_COMMAND=GC"];
 
 #[test]
