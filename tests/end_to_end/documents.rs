@@ -1,10 +1,9 @@
-//! The documentation does what it says: its delegates run, its configurations
-//! are read, its links lead somewhere.
+//! Checks of the documents: delegates run, JSON is valid, links lead to headings.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use harness::{Sandbox, repository};
+use harness::{Call, REFERENCE_PLUGINS, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
 pub(crate) fn document(path: &str) -> String {
@@ -61,6 +60,29 @@ fn every_block_of_json_is_json() {
     assert!(count >= 7);
 }
 
+/// Debian 12's plugins know no 1.1.0, and 10.88.0.0/16 is podman's own network.
+#[test]
+fn every_conflist_is_one_that_debians_plugins_load_and_podman_has_no_network_for() {
+    needs!("bridge");
+    let version = Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
+        .env("CNI_COMMAND", "VERSION")
+        .stdin(r#"{"cniVersion": "1.0.0"}"#);
+    let versions = version.run().result();
+    let known = versions["supportedVersions"].as_array().unwrap();
+    let mut count = 0;
+    for (path, text) in documents() {
+        for block in blocks(&text, "json") {
+            let block: Value = serde_json::from_str(&block).unwrap();
+            if block["plugins"].is_array() {
+                assert!(known.contains(&block["cniVersion"]), "{path}: {block}");
+                assert!(!block.to_string().contains("10.88."), "{path}: {block}");
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 6);
+}
+
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     for (path, text) in documents() {
@@ -74,7 +96,10 @@ fn every_link_leads_to_a_file_and_a_heading() {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
-            let target = folder.join(file);
+            let target = match file {
+                "" => repository().join(&path),
+                file => folder.join(file),
+            };
             assert!(target.exists(), "{path}: {link}");
             let headings = fs::read_to_string(&target).unwrap_or_default();
             let found = headings
@@ -126,9 +151,9 @@ fn the_delegate_in_shell_runs() {
         ["10.66.0.2"]
     );
     let result = call("ADD", &config, "default").run().result();
-    assert_eq!(harness::answer_of(&result), ["10.67.0.2"]);
+    assert_eq!(harness::answer_of(&result), ["10.66.1.0"]);
     assert_eq!(sandbox.reserved("system"), ["10.66.0.2"]);
-    assert_eq!(sandbox.reserved("users"), ["10.67.0.2"]);
+    assert_eq!(sandbox.reserved("users"), ["10.66.1.0"]);
     let error = call("ADD", &config, "default")
         .without("CNI_ARGS")
         .container("c")

@@ -1,0 +1,274 @@
+//! The shell commands of the manual, run as they stand on a node of the test's own.
+
+use harness::{Call, Node, PLUGINS, Sandbox, needs};
+use serde_json::{Value, json};
+
+use crate::documents::{blocks, document};
+
+/// A container ID as a runtime makes it. The manual writes `8f3e…`.
+const ID: &str = "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a99887766554433221100";
+
+/// A node with the plugins in `/opt/cni/bin` and a conflist of its own.
+struct Machine {
+    node: Node,
+    /// What the links in `/opt/cni/bin` lead to.
+    _sandbox: Sandbox,
+}
+
+/// Where the node has its conflists: `/etc/cni/net.d` is the machine's.
+const CONF_DIR: &str = "/run/net.d";
+
+impl Machine {
+    fn new(conflist: &Value) -> Self {
+        let node = Node::new();
+        node.sh("mount -t tmpfs none /opt; mkdir -p /opt/cni/bin /run/net.d /run/bin");
+        let sandbox = Sandbox::default().with_testdata("ipam-ds-namespace");
+        let names = PLUGINS.iter().chain(&["ipam-ds-namespace"]);
+        for name in names {
+            let plugin = sandbox.plugins().join(name);
+            node.sh(&format!("ln -s {} /opt/cni/bin/{name}", plugin.display()));
+        }
+        let it = Self {
+            node,
+            _sandbox: sandbox,
+        };
+        it.write("/run/net.d/mynet.conflist", &conflist.to_string());
+        it
+    }
+
+    /// Writes a file on the node.
+    fn write(&self, path: &str, content: &str) {
+        let quoted = content.replace('\'', r"'\''");
+        self.node.sh(&format!("printf '%s' '{quoted}' > {path}"));
+    }
+
+    /// Puts a program of this shell script into `PATH`.
+    fn write_program(&self, name: &str, script: &str) {
+        let path = format!("/run/bin/{name}");
+        self.write(&path, &format!("#!/bin/sh\n{script}\n"));
+        self.node.sh(&format!("chmod 755 {path}"));
+    }
+
+    /// Runs the commands of a block; returns what they print.
+    #[track_caller]
+    fn run(&self, block: &str) -> String {
+        let block = block
+            .replace("/etc/cni/net.d", CONF_DIR)
+            .replace("8f3e…", ID);
+        self.node
+            .sh(&format!("cd /run; export PATH=/run/bin:$PATH\n{block}"))
+    }
+
+    /// ADD or DEL of a container on the conflist's network.
+    #[track_caller]
+    fn call(&self, command: &str, id: &str, config: &Value) -> harness::Output {
+        Call::new("/opt/cni/bin/ipam-delegated".into())
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", id)
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_NETNS", "/run/netns/c1")
+            .env("CNI_PATH", "/opt/cni/bin")
+            .stdin(serde_json::to_vec(config).unwrap())
+            .run_on(&self.node)
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.node.succeeds(&format!("test -e {path}"))
+    }
+}
+
+/// The plugin's entry of a conflist as a request.
+fn request(conflist: &Value) -> Value {
+    let mut request = conflist["plugins"][0].clone();
+    request["cniVersion"] = conflist["cniVersion"].clone();
+    request["name"] = conflist["name"].clone();
+    request
+}
+
+/// The blocks of a page, each of which is either among those that run here, by a part of it,
+/// or among those that don't, with a reason.
+fn claimed(page: &str, run: &[&str], left_out: &[(&str, &str)]) -> Vec<String> {
+    let blocks = blocks(&document(page), "sh");
+    let parts = run.iter().chain(left_out.iter().map(|(part, _)| part));
+    let parts: Vec<&&str> = parts.collect();
+    for block in &blocks {
+        let claims = parts.iter().filter(|part| block.contains(**part)).count();
+        assert_eq!(claims, 1, "{page}: run it or say why not:\n{block}");
+    }
+    for part in parts {
+        let found = blocks.iter().any(|block| block.contains(*part));
+        assert!(found, "{page} has no command with {part:?}");
+    }
+    blocks
+}
+
+fn with<'a>(blocks: &'a [String], part: &str) -> &'a str {
+    blocks.iter().find(|block| block.contains(part)).unwrap()
+}
+
+const OPERATIONS: [&str; 9] = [
+    "CNI_COMMAND=STATUS",
+    "jq ",
+    "python3 -c",
+    "grep -h",
+    "for ip in",
+    "grep -rl",
+    "CNI_COMMAND=DEL",
+    "for record in",
+    "ps -e",
+];
+
+#[test]
+fn every_command_of_the_operations_page_runs() {
+    let left_out = [
+        ("sha256sum", "tests/end_to_end/installing.rs runs it"),
+        ("tar -xzf", "tests/end_to_end/installing.rs runs it"),
+        ("cargo xtask install", "it builds the plugins anew"),
+    ];
+    let blocks = claimed("docs/operations.md", &OPERATIONS, &left_out);
+    let block = |part: &str| with(&blocks, part);
+    needs!("root", "/usr/bin/jq", "/usr/bin/python3", "/bin/ps");
+    let conflist: Value = serde_json::from_str(&document("testdata/mynet.conflist")).unwrap();
+    let request = request(&conflist);
+    let machine = Machine::new(&conflist);
+
+    assert_eq!(machine.run(block("CNI_COMMAND=STATUS")), "");
+    for tool in ["jq ", "python3 -c"] {
+        machine.run(block(tool));
+        let made = machine.node.sh("cat /run/request.json");
+        assert_eq!(serde_json::from_str::<Value>(&made).unwrap(), request);
+    }
+
+    machine.call("ADD", ID, &request).result();
+    // A folder among the reservations is passed over.
+    machine.node.sh("mkdir /var/lib/cni/networks/mynet/backup");
+    let holders = machine.run(block("for ip in"));
+    let words: Vec<Vec<&str>> = holders
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let expected = ["10.77.0.2", "fd00:77::2"].map(|ip| vec![ip, ID, "eth0"]);
+    assert_eq!(words, expected);
+    assert!(!holders.contains('\r'));
+    let files = machine.run(block("grep -rl"));
+    assert_eq!(files.lines().count(), 2, "{files}");
+
+    // A short ID releases nothing; the whole one does.
+    machine.call("DEL", &ID[..12], &request).nothing();
+    assert!(machine.exists("/var/lib/cni/networks/mynet/10.77.0.2"));
+    assert_eq!(machine.run(block("CNI_COMMAND=DEL")), "");
+    assert!(!machine.exists("/var/lib/cni/networks/mynet/10.77.0.2"));
+
+    // An attachment that can't be undone is pending; one that is added isn't.
+    for id in ["pending", "added"] {
+        machine.call("ADD", id, &request).result();
+    }
+    let allocator = "/opt/cni/bin/ipam-da-host-local";
+    machine.node.sh(&format!("mv {allocator} /run/allocator"));
+    machine.call("DEL", "pending", &request).error();
+    machine.node.sh(&format!("mv /run/allocator {allocator}"));
+    let pending = machine.run(block("for record in"));
+    assert!(pending.contains("/pending:eth0.json"), "{pending}");
+    assert_eq!(pending.lines().count(), 1, "{pending}");
+
+    let line = "2026-05-04T03:12:07Z DEBUG cni{trace=4bf92f35…}:call{container=8f3e…}: \
+                args=IgnoreUnknown=1;K8S_POD_NAME=web-1\n";
+    machine.node.sh("mkdir -p /var/log/cni");
+    machine.write("/var/log/cni/ipam-delegated.log", line);
+    assert_eq!(machine.run(block("grep -h")), line.repeat(3));
+
+    let sleeper = machine
+        .node
+        .command("sleep")
+        .arg("4711")
+        .env("IPAM_DELEGATED_CALL", "1-1")
+        .spawn();
+    let mut sleeper = sleeper.unwrap();
+    let running = machine.run(block("ps -e"));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(running.contains("sleep 4711"), "{running}");
+    assert!(!running.contains("grep"), "{running}");
+}
+
+/// docs/operations.md, "Releasing an attachment by hand".
+#[test]
+fn a_reservation_that_was_removed_by_hand_leaves_a_record_which_holds_nothing_up() {
+    needs!("root");
+    let conflist: Value = serde_json::from_str(&document("testdata/mynet.conflist")).unwrap();
+    let request = request(&conflist);
+    let machine = Machine::new(&conflist);
+    let record = format!("/var/lib/cni/ipam-delegated/mynet/{ID}:eth0.json");
+    machine.call("ADD", ID, &request).result();
+    machine.node.sh("rm /var/lib/cni/networks/mynet/*[.:][0-9]");
+    assert!(machine.exists(&record));
+    let again = machine.call("ADD", ID, &request);
+    assert!(again.stderr.contains("CHECK"), "{again:?}");
+    again.result();
+
+    machine.node.sh("rm /var/lib/cni/networks/mynet/*[.:][0-9]");
+    machine.call("DEL", ID, &request).nothing();
+    assert!(!machine.exists(&record));
+}
+
+const PODMAN: [&str; 2] = ["records=$(ls)", "CNI_COMMAND=GC"];
+
+#[test]
+fn what_podman_has_forgotten_is_released_by_the_commands_of_its_page() {
+    let left_out = [("podman run", "it needs podman, and an image")];
+    let blocks = claimed("docs/podman.md", &PODMAN, &left_out);
+    needs!("root");
+    let conflists = crate::documents::blocks(&document("docs/podman.md"), "json");
+    let conflist: Value = serde_json::from_str(&conflists[0]).unwrap();
+    let mut request = request(&conflist);
+    // The boot that the allocator would look at is the machine's.
+    request["ipam"]["reclaim"] = json!(null);
+    for part in PODMAN {
+        let machine = Machine::new(&conflist);
+        let valid = format!(r#"{{"containerID": "{ID}", "ifname": "eth0"}}"#);
+        let podman = format!("case $* in *containerID*) echo '{valid}' ;; *) echo {ID} ;; esac");
+        machine.write_program("podman", &podman);
+        for id in [ID, "forgotten"] {
+            machine.call("ADD", id, &request).result();
+        }
+        assert_eq!(machine.run(with(&blocks, part)), "");
+        assert!(machine.exists("/var/lib/cni/networks/mynet/10.77.0.2"));
+        assert!(!machine.exists("/var/lib/cni/networks/mynet/10.77.0.3"));
+        // A second run has nothing to do.
+        assert_eq!(machine.run(with(&blocks, part)), "");
+
+        // If podman can't say which containers there are, nothing is released.
+        machine.write_program("podman", "exit 125");
+        let broken = format!("export PATH=/run/bin:$PATH\n{}", with(&blocks, part));
+        assert!(!machine.node.succeeds(&broken));
+        assert!(machine.exists("/var/lib/cni/networks/mynet/10.77.0.2"));
+    }
+}
+
+#[test]
+fn a_delegate_is_tried_by_the_commands_of_its_page() {
+    let left_out = [
+        ("#!/bin/sh", "tests/end_to_end/documents.rs runs it"),
+        ("rustup target add", "it changes the toolchain"),
+        ("RUSTFLAGS=", "it builds a crate of the reader's own"),
+    ];
+    let page = "docs/writing-a-delegate.md";
+    let blocks = claimed(page, &["mktemp -d"], &left_out);
+    needs!("root");
+    let conflist = json!({"cniVersion": "1.0.0", "name": "mynet", "plugins": [{}]});
+    let machine = Machine::new(&conflist);
+    let printed = machine.run(&format!(
+        "export TMPDIR=/run\n{}",
+        with(&blocks, "mktemp -d")
+    ));
+    assert!(printed.contains("10.66.1.0/16"), "{printed}");
+    assert!(printed.contains("K8S_POD_NAMESPACE=default"), "{printed}");
+    let files: Vec<&str> = printed
+        .lines()
+        .filter(|line| line.contains("/networks/users/"))
+        .map(|line| line.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(files.len(), 2, "{printed}");
+    assert!(files.contains(&"lock") && files.contains(&"last_reserved_ip.0"));
+    assert!(!machine.exists("/var/lib/cni"));
+}
