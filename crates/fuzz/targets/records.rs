@@ -7,7 +7,7 @@ use bolero::{TypeGenerator, check};
 use fuzz::{Bytes, Document, Outcome, Sandbox, TEST_TIME};
 use serde_json::{Value, json};
 
-use crate::delegates::{self, NAMES, Script};
+use crate::delegates::{self, Script};
 
 /// A record, and what is asked while it is there.
 #[derive(Clone, Debug, TypeGenerator)]
