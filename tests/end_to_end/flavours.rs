@@ -155,3 +155,66 @@ fn the_log_is_in_var_log_cni_by_default() {
         "ipam-da-host-local.log\nipam-delegated.log\nipam-ds-ranges.log\n"
     );
 }
+
+/// The logs of all plugins.
+fn logs(sandbox: &Sandbox) -> String {
+    PLUGINS.map(|plugin| log(sandbox, plugin)).concat()
+}
+
+#[test]
+fn each_input_and_each_output_is_logged_once() {
+    let (sandbox, mut config) = sandbox(Flavour::Verbose);
+    config["ipam"]["mark"] = json!("in-the-configuration");
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .env(
+            "CNI_ARGS",
+            "K8S_POD_NAMESPACE=prod;K8S_POD_NAME=web-1;IgnoreUnknown=1",
+        )
+        .run()
+        .result();
+    let logs = logs(&sandbox);
+    for (text, what) in [
+        ("in-the-configuration", "the configuration"),
+        (r#""pools":[{"#, "the selector's output"),
+        (r#""address":"10.1.0.2/24""#, "the allocator's output"),
+        ("K8S_POD_NAME=web-1", "CNI_ARGS"),
+        ("netns=\"/run/netns/c1\"", "CNI_NETNS"),
+    ] {
+        assert_eq!(logs.matches(text).count(), 1, "{what}: {logs}");
+    }
+    // The line with the pod's name and the one with its address are of one trace.
+    let trace_of = |text: &str| {
+        let line = logs.lines().find(|line| line.contains(text)).unwrap();
+        line.split(" trace=").nth(1).unwrap()[..32].to_owned()
+    };
+    assert_eq!(trace_of("web-1"), trace_of("10.1.0.2/24"));
+}
+
+#[test]
+fn each_line_names_its_plugin_and_the_first_its_build() {
+    let (sandbox, config) = sandbox(Flavour::Verbose);
+    add(&sandbox, &config);
+    for plugin in PLUGINS {
+        for (i, line) in log(&sandbox, plugin).lines().enumerate() {
+            assert!(line.contains(&format!(" {plugin} trace=")), "{line}");
+            if i == 0 {
+                assert!(line.contains("flavour=\"verbose\" commit=\""), "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn control_characters_in_variables_do_not_reach_stderr() {
+    let sandbox = Sandbox::default().with_script("fails", "exit 1");
+    let config = sandbox.config("1.0.0", &["fails"], &json!({}));
+    let output = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .env("CNI_IFNAME", "eth\x1b[2J")
+        .env("CNI_ARGS", "A=\x07")
+        .run();
+    assert!(!output.status.success());
+    assert!(!output.stderr.contains(['\x1b', '\x07']), "{output:?}");
+    assert!(output.stderr.contains("eth\\u{1b}[2J"), "{output:?}");
+}

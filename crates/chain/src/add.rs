@@ -7,7 +7,8 @@ use crate::delegates::InstalledDelegates;
 use crate::earlier_add::{self, Cleared};
 use crate::failure::{FailedAdd, after_undoing};
 use crate::journal::Journal;
-use crate::record::{Intent, Line, Record};
+use crate::record::Record;
+use crate::record_line::{Intent, Line};
 use crate::steps::Steps;
 use crate::version_negotiation::VersionNegotiation;
 

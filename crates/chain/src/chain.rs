@@ -12,7 +12,8 @@ use crate::journal::Journals;
 use crate::leftover_processes::CallId;
 use crate::overtime::Overtime;
 use crate::plugins::{Found, Plugins};
-use crate::record::{Record, RecordedCall};
+use crate::record::Record;
+use crate::record_line::RecordedCall;
 use crate::settings::Settings;
 use crate::{add, check, del, failure, gc, proc, recursion};
 

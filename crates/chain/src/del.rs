@@ -13,7 +13,8 @@ use crate::chain::Chain;
 use crate::delegates::InstalledDelegates;
 use crate::failure::FailedDelegate;
 use crate::journal::Journal;
-use crate::record::{Line, Record};
+use crate::record::Record;
+use crate::record_line::Line;
 use crate::steps::{OnFailure, Step, Steps, completed};
 use crate::version_negotiation::VersionNegotiation;
 

@@ -16,7 +16,8 @@ use cni::{Attachment, FileId, NetworkName, StateFolder};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-use crate::record::{Line, Record, whole_lines};
+use crate::record::Record;
+use crate::record_line::{Line, whole_lines};
 
 /// Interval in which a held lock is tried again.
 const RETRY: Duration = Duration::from_millis(2);

@@ -186,6 +186,7 @@ mod tests {
             .args(["-c", script])
             .env(CHAIN_CALL, String::from(call.clone()))
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap()
     }

@@ -22,6 +22,7 @@ mod proc;
 mod process;
 mod process_group;
 mod record;
+mod record_line;
 mod recursion;
 mod search_path;
 mod settings;
