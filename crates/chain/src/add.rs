@@ -2,7 +2,7 @@
 
 use cni::{Attachment, Error, JsonOutput, TraceContext};
 
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::earlier_add::{self, Cleared};
 use crate::failure::{FailedAdd, after_undoing};
@@ -13,25 +13,25 @@ use crate::steps::Steps;
 use crate::version_negotiation::VersionNegotiation;
 
 /// Runs the delegates with ADD.
-pub(crate) fn add(chain: &Chain<'_>, attachment: &Attachment) -> Result<JsonOutput, Error> {
+pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<JsonOutput, Error> {
     let Cleared {
         journal,
         has_undone,
-    } = earlier_add::clear(chain, attachment)?;
-    let mut record = Record::new(intent(chain, attachment));
+    } = earlier_add::clear(context, attachment)?;
+    let mut record = Record::new(intent(context, attachment));
     // Before the first delegate runs, so that a DEL or a GC finds what was done, whatever
     // happens to this process.
     if let Some(journal) = &journal {
         journal.append(&[Line::Adding(Box::new(record.intent.clone()))]);
     }
-    let delegates = InstalledDelegates::new(chain, chain.environment.clone())
+    let delegates = InstalledDelegates::new(context, context.environment.clone())
         .holding(journal.as_ref().and_then(Journal::lock_fd))
         .cancellable();
     let mut delegates = VersionNegotiation::new(delegates);
     let result = Steps::new(&mut delegates, Some(attachment)).add(
-        chain.config,
-        &chain.settings.delegates,
-        chain.settings.answer,
+        context.config,
+        &context.settings.delegates,
+        context.settings.answer,
         |result, is_last| {
             let mut new = vec![Line::result(result)];
             if is_last {
@@ -53,7 +53,7 @@ pub(crate) fn add(chain: &Chain<'_>, attachment: &Attachment) -> Result<JsonOutp
         {
             journal.remove();
         }
-        let error = chain.with_record(attachment, failed.into_error());
+        let error = context.with_record(attachment, failed.into_error());
         if has_undone {
             after_undoing(error, attachment)
         } else {
@@ -63,20 +63,20 @@ pub(crate) fn add(chain: &Chain<'_>, attachment: &Attachment) -> Result<JsonOutp
 }
 
 /// The first line of the record.
-fn intent(chain: &Chain<'_>, attachment: &Attachment) -> Intent {
-    let delegates = &chain.settings.delegates;
+fn intent(context: &Context<'_>, attachment: &Attachment) -> Intent {
+    let delegates = &context.settings.delegates;
     let mut intent = Intent::new(
-        chain.config,
+        context.config,
         attachment,
         delegates,
-        chain.recorded_call(delegates.iter()),
+        context.recorded_call(delegates.iter()),
     );
-    intent.trace = TraceContext::of_call(chain.environment)
+    intent.trace = TraceContext::of_call(context.environment)
         .trace_id()
         .to_owned();
-    intent.boot = chain.boot().map(str::to_owned);
-    intent.netns = chain.environment.text("CNI_NETNS");
-    intent.args = chain.environment.text("CNI_ARGS");
+    intent.boot = context.boot().map(str::to_owned);
+    intent.netns = context.environment.text("CNI_NETNS");
+    intent.args = context.environment.text("CNI_ARGS");
     intent
 }
 

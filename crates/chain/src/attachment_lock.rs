@@ -6,7 +6,7 @@ use std::time::Duration;
 use cni::{Attachment, Error, code};
 use rustix::process::Pid;
 
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::journal::Journal;
 use crate::leftover_processes::{making_call, terminate, terminate_call};
 use crate::record::Record;
@@ -39,29 +39,29 @@ pub(crate) enum RunningCall {
 /// Code 11 if another call holds the lock and is not to be terminated, or can't be; code
 /// 5 for the system's errors.
 pub(crate) fn acquire(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     create: bool,
     running: RunningCall,
 ) -> Result<Option<Locked>, Error> {
     let failed = |error: io::Error| {
         Error::io(
-            format_args!("record {}", chain.journals.file(attachment).display()),
+            format_args!("record {}", context.journals.file(attachment).display()),
             error,
         )
     };
     loop {
         let opened = if create {
-            chain.journals.create(attachment).map(Some)
+            context.journals.create(attachment).map(Some)
         } else {
-            chain.journals.open(attachment)
+            context.journals.open(attachment)
         };
         let Some(mut journal) = opened.map_err(failed)? else {
             return Ok(None);
         };
-        match lock(chain, attachment, &mut journal, running) {
+        match lock(context, attachment, &mut journal, running) {
             Ok(()) => {
-                let record = chain.journals.read(&journal, attachment).transpose();
+                let record = context.journals.read(&journal, attachment).transpose();
                 return Ok(Some(Locked { journal, record }));
             }
             // Its holder has removed it.
@@ -84,7 +84,7 @@ impl From<io::Error> for Problem {
 }
 
 fn lock(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     journal: &mut Journal,
     running: RunningCall,
@@ -93,13 +93,13 @@ fn lock(
         return Ok(());
     }
     tracing::debug!("waiting for the attachment's lock");
-    if chain
+    if context
         .overtime
         .spend(|most| journal.lock(most.min(PATIENCE)))?
     {
         return Ok(());
     }
-    let record = match chain.journals.read(journal, attachment) {
+    let record = match context.journals.read(journal, attachment) {
         Ok(Some(record)) => record,
         _ if running == RunningCall::Respected => return Err(held(attachment, &[])),
         // Nobody can be told from others by it.
@@ -112,10 +112,10 @@ fn lock(
     if running == RunningCall::Respected && !makers.is_empty() {
         return Err(held(attachment, &makers));
     }
-    let unended = chain
+    let unended = context
         .overtime
         .spend(|most| terminate_holders(&record, attachment, makers, most));
-    if chain.overtime.spend(|most| journal.lock(most))? {
+    if context.overtime.spend(|most| journal.lock(most))? {
         return Ok(());
     }
     if unended.is_empty() {

@@ -2,7 +2,7 @@
 
 use cni::{Attachment, Command, Error};
 
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::steps::{OnFailure, Step, Steps};
 use crate::version_negotiation::VersionNegotiation;
@@ -13,13 +13,13 @@ use crate::version_negotiation::VersionNegotiation;
 ///
 /// The failed delegate's.
 pub(crate) fn until_failure(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     command: Command,
     attachment: Option<&Attachment>,
 ) -> Result<(), Error> {
-    let names = chain.settings.delegates.iter();
-    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, chain.config)).collect();
-    let delegates = InstalledDelegates::new(chain, chain.environment.clone());
+    let names = context.settings.delegates.iter();
+    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, context.config)).collect();
+    let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);
     let failed = Steps::new(&mut delegates, attachment).run(command, &steps, None, OnFailure::Stop);
     let first = failed.into_iter().next();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::attachment_lock::{self, Locked, RunningCall};
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::failure::FailedDelegate;
 use crate::journal::Journal;
@@ -22,12 +22,13 @@ use crate::version_negotiation::VersionNegotiation;
 /// configuration names. Returns what failed. `environment` makes the delegates'
 /// environment, from the record if there is one.
 pub(crate) fn attachment(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     today: &NetworkConfig,
     environment: impl FnOnce(Option<&Record>) -> Environment,
 ) -> Vec<Error> {
-    let locked = match attachment_lock::acquire(chain, attachment, false, RunningCall::Terminated) {
+    let locked = match attachment_lock::acquire(context, attachment, false, RunningCall::Terminated)
+    {
         Err(error) if error.code == code::IO => {
             tracing::warn!(%error, "{WITHOUT_A_RECORD}");
             None
@@ -42,17 +43,17 @@ pub(crate) fn attachment(
     let failed = match (&mut journal, record) {
         (Some(journal), Some(Ok(record))) => {
             let environment = environment(Some(&record));
-            by_record(chain, attachment, &record, journal, today, environment)
+            by_record(context, attachment, &record, journal, today, environment)
         }
         (journal, record) => {
             if let Some(Err(reason)) = record {
-                let path = chain.journals.file(attachment);
+                let path = context.journals.file(attachment);
                 tracing::warn!(path = %path.display(), reason, "{WITHOUT_A_RECORD}");
             }
             let lock = journal.as_ref().and_then(|it| it.lock_fd());
-            let names = chain.settings.delegates.iter();
+            let names = context.settings.delegates.iter();
             let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, today)).collect();
-            run(chain, attachment, environment(None), lock, &steps, None)
+            run(context, attachment, environment(None), lock, &steps, None)
         }
     };
     if failed.is_empty()
@@ -67,7 +68,7 @@ const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configu
 
 /// Runs DEL for an attachment by its record, which stays.
 pub(crate) fn by_record(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     record: &Record,
     journal: &Journal,
@@ -81,7 +82,7 @@ pub(crate) fn by_record(
     // The configuration of the ADD, unless today's says the same.
     let then = record.config().filter(|then| !are_the_same(then, today));
     let recorded = record.delegates();
-    let today_names = &chain.settings.delegates;
+    let today_names = &context.settings.delegates;
     let mut steps: Vec<Step<'_>> = recorded
         .iter()
         .map(|recorded| {
@@ -102,7 +103,7 @@ pub(crate) fn by_record(
 
     journal.mend();
     let names = steps.iter().map(|step| step.name);
-    journal.append(&[Line::Deleting(chain.recorded_call(names))]);
+    journal.append(&[Line::Deleting(context.recorded_call(names))]);
     let start = match (today.raw_prev_result(), record.answer()) {
         (Some(given), Some(answer)) if !has_addresses(given) => {
             Some(completed(Some(&without_ips(given)), answer))
@@ -112,7 +113,7 @@ pub(crate) fn by_record(
         (given, answer) => given.or(answer).map(ToOwned::to_owned),
     };
     run(
-        chain,
+        context,
         attachment,
         environment,
         journal.lock_fd(),
@@ -122,14 +123,14 @@ pub(crate) fn by_record(
 }
 
 fn run(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     environment: Environment,
     lock: Option<BorrowedFd<'_>>,
     steps: &[Step<'_>],
     start: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let delegates = InstalledDelegates::new(chain, environment).holding(lock);
+    let delegates = InstalledDelegates::new(context, environment).holding(lock);
     let mut delegates = VersionNegotiation::new(delegates);
     Steps::new(&mut delegates, Some(attachment))
         .run(Command::Del, steps, start, OnFailure::Continue)

@@ -12,7 +12,7 @@ use cni::{
 };
 use serde_json::value::RawValue;
 
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::event::Event;
 use crate::leftover_processes::{self, CallId};
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
@@ -61,9 +61,9 @@ pub(crate) trait Delegates {
     fn begin_rollback(&mut self) -> Vec<u32>;
 }
 
-/// The delegates of a chain, as they are installed on the node.
+/// The delegates of a context, as they are installed on the node.
 pub(crate) struct InstalledDelegates<'a, 'b> {
-    chain: &'a Chain<'b>,
+    context: &'a Context<'b>,
     id: CallId,
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
@@ -74,11 +74,11 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
 }
 
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
-    pub(crate) fn new(chain: &'a Chain<'b>, environment: Environment) -> Self {
+    pub(crate) fn new(context: &'a Context<'b>, environment: Environment) -> Self {
         Self {
-            chain,
-            environment: chain.id.mark(environment),
-            id: chain.id.clone(),
+            context,
+            environment: context.id.mark(environment),
+            id: context.id.clone(),
             cancellation: None,
             lock: None,
             lifeline: None,
@@ -93,7 +93,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
 
     /// The same delegates, which are terminated if the chain is cancelled.
     pub(crate) fn cancellable(mut self) -> Self {
-        self.cancellation = self.chain.cancellation;
+        self.cancellation = self.context.cancellation;
         self
     }
 
@@ -108,7 +108,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             let unended = Vec::new();
             return Outcome::Failed(Failure::Cancelled { unended });
         }
-        let found = match self.chain.plugins.find(name) {
+        let found = match self.context.plugins.find(name) {
             Ok(found) => found,
             Err(failure) => return Outcome::Failed(failure),
         };
@@ -116,7 +116,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             Found::File(path) | Found::Chain(path) => (Some(path), None),
             Found::Linked(plugin, None) => (None, Some(*plugin)),
             Found::Linked(plugin, path) => {
-                let is_called = self.chain.settings.calls_linked_plugins;
+                let is_called = self.context.settings.calls_linked_plugins;
                 (path.as_ref(), is_called.then_some(*plugin))
             }
         };
@@ -200,9 +200,9 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             executable,
             environment,
             stdin,
-            timeout: self.chain.settings.timeout,
+            timeout: self.context.settings.timeout,
             cancellation: self.cancellation,
-            overtime: &self.chain.overtime,
+            overtime: &self.context.overtime,
             inherited: [self.lock, self.lifeline.as_ref().map(AsFd::as_fd)],
         };
         let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(name, bytes));
@@ -230,7 +230,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             return Vec::new();
         };
         let terminate = |most| leftover_processes::terminate_call(&self.id, session, most);
-        let left = self.chain.overtime.spend(terminate);
+        let left = self.context.overtime.spend(terminate);
         left.into_iter()
             .map(|pid| pid.as_raw_pid().unsigned_abs())
             .collect()
@@ -241,7 +241,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     }
 
     fn tell(&self, event: &Event<'_>) {
-        if let Some(observer) = self.chain.observer {
+        if let Some(observer) = self.context.observer {
             observer.event(event);
         }
     }

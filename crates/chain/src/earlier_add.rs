@@ -3,7 +3,7 @@
 use cni::{Attachment, Command, Error, NetworkConfig, SpecVersion, code};
 
 use crate::attachment_lock::{self, Locked, RunningCall};
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::journal::Journal;
 use crate::record::Record;
@@ -26,8 +26,8 @@ pub(crate) struct Cleared {
 ///
 /// Code 110 if the attachment is on the network; code 11 if another call is running;
 /// otherwise the error of the undoing.
-pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
-    let locked = match attachment_lock::acquire(chain, attachment, true, RunningCall::Respected) {
+pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
+    let locked = match attachment_lock::acquire(context, attachment, true, RunningCall::Respected) {
         Err(error) if error.code == code::IO => {
             tracing::warn!(%error, "the attachment is not recorded");
             return Ok(Cleared {
@@ -41,12 +41,12 @@ pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleare
     let has_undone = match record {
         None => false,
         Some(Err(reason)) => {
-            let path = chain.journals.file(attachment);
+            let path = context.journals.file(attachment);
             tracing::warn!(path = %path.display(), reason, "replacing a record that can't be used");
             false
         }
-        Some(Ok(record)) if record.stands() && is_of_this_boot(chain, &record) => {
-            refuse_if_true(chain, attachment, &record, &journal)?;
+        Some(Ok(record)) if record.stands() && is_of_this_boot(context, &record) => {
+            refuse_if_true(context, attachment, &record, &journal)?;
             tracing::warn!(
                 "the record says that the attachment is added, and CHECK says otherwise: adding it"
             );
@@ -57,15 +57,15 @@ pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleare
                 "undoing an earlier ADD, which was not complete or was before the last boot"
             );
             let failed = del::by_record(
-                chain,
+                context,
                 attachment,
                 &record,
                 &journal,
-                chain.config,
-                chain.environment.clone(),
+                context.config,
+                context.environment.clone(),
             );
             if let Some(error) = failure::of_all(failed) {
-                return Err(chain.with_record(attachment, error));
+                return Err(context.with_record(attachment, error));
             }
             true
         }
@@ -77,8 +77,8 @@ pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleare
     })
 }
 
-fn is_of_this_boot(chain: &Chain<'_>, record: &Record) -> bool {
-    match (&record.intent.boot, chain.boot()) {
+fn is_of_this_boot(context: &Context<'_>, record: &Record) -> bool {
+    match (&record.intent.boot, context.boot()) {
         (Some(then), Some(now)) => then == now,
         _ => true,
     }
@@ -87,14 +87,14 @@ fn is_of_this_boot(chain: &Chain<'_>, record: &Record) -> bool {
 /// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says
 /// that the record isn't true any more: another program may have undone the ADD.
 fn refuse_if_true(
-    chain: &Chain<'_>,
+    context: &Context<'_>,
     attachment: &Attachment,
     record: &Record,
     journal: &Journal,
 ) -> Result<(), Error> {
-    let path = chain.journals.file(attachment);
+    let path = context.journals.file(attachment);
     let refusal = |reason: String| {
-        let network = chain.config.name();
+        let network = context.config.name();
         Err(Error::new(
             code::ALREADY_ALLOCATED,
             format!("{attachment} is on network {network} already; a second ADD without a DEL is refused"),
@@ -102,7 +102,7 @@ fn refuse_if_true(
         .with_details(format!("recorded in {}{reason}", path.display())))
     };
     let config = record.config();
-    let config = checkable(config.as_ref().unwrap_or(chain.config));
+    let config = checkable(config.as_ref().unwrap_or(context.config));
     let delegates = record.delegates();
     let steps: Vec<Step<'_>> = delegates
         .iter()
@@ -111,7 +111,7 @@ fn refuse_if_true(
             ..Step::new(recorded.name, &config)
         })
         .collect();
-    let installed = InstalledDelegates::new(chain, chain.environment.clone());
+    let installed = InstalledDelegates::new(context, context.environment.clone());
     let mut installed = VersionNegotiation::new(installed.holding(journal.lock_fd()));
     let answer = record.answer().map(ToOwned::to_owned);
     let failed = Steps::new(&mut installed, Some(attachment)).run(

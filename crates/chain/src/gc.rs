@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use cni::{Attachment, Command, Environment, Error};
 
-use crate::chain::Chain;
+use crate::context::Context;
 use crate::del;
 use crate::delegates::InstalledDelegates;
 use crate::failure::{self, FailedDelegate};
@@ -14,16 +14,16 @@ use crate::steps::{OnFailure, Step, Steps};
 use crate::version_negotiation::VersionNegotiation;
 
 /// Runs GC, past all failures.
-pub(crate) fn gc(chain: &Chain<'_>) -> Result<(), Error> {
-    let (mut errors, refusal) = match chain.config.valid_attachments() {
-        Ok(valid) => (undo_stale(chain, valid), None),
+pub(crate) fn gc(context: &Context<'_>) -> Result<(), Error> {
+    let (mut errors, refusal) = match context.config.valid_attachments() {
+        Ok(valid) => (undo_stale(context, valid), None),
         // Without the list, no attachment is known to be stale. The delegates decide for
         // themselves.
         Err(error) => (Vec::new(), Some(error)),
     };
-    let names = chain.settings.delegates.iter();
-    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, chain.config)).collect();
-    let delegates = InstalledDelegates::new(chain, chain.environment.clone());
+    let names = context.settings.delegates.iter();
+    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, context.config)).collect();
+    let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);
     let failed =
         Steps::new(&mut delegates, None).run(Command::Gc, &steps, None, OnFailure::Continue);
@@ -38,24 +38,28 @@ pub(crate) fn gc(chain: &Chain<'_>) -> Result<(), Error> {
     }
 }
 
-fn undo_stale(chain: &Chain<'_>, valid: Vec<Attachment>) -> Vec<Error> {
+fn undo_stale(context: &Context<'_>, valid: Vec<Attachment>) -> Vec<Error> {
     let valid: HashSet<Attachment> = valid.into_iter().collect();
-    let today = chain.config.without_call();
-    let recorded = chain.journals.attachments().into_iter();
+    let today = context.config.without_call();
+    let recorded = context.journals.attachments().into_iter();
     let stale = recorded.filter(|attachment| !valid.contains(attachment));
     stale
         .flat_map(|attachment| {
             tracing::debug!(%attachment, "not valid any more: undoing it");
-            let environment = |record: Option<&Record>| parameters(chain, &attachment, record);
-            del::attachment(chain, &attachment, &today, environment)
+            let environment = |record: Option<&Record>| parameters(context, &attachment, record);
+            del::attachment(context, &attachment, &today, environment)
         })
         .collect()
 }
 
 /// The environment of a runtime's DEL of the attachment.
-fn parameters(chain: &Chain<'_>, attachment: &Attachment, record: Option<&Record>) -> Environment {
+fn parameters(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    record: Option<&Record>,
+) -> Environment {
     let intent = record.map(|it| &it.intent);
-    chain
+    context
         .environment
         .clone()
         .with("CNI_CONTAINERID", attachment.container_id.as_str())

@@ -5,6 +5,7 @@ mod add_steps;
 mod attachment_lock;
 mod chain;
 mod check;
+mod context;
 mod del;
 mod delegates;
 mod earlier_add;

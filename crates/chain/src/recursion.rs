@@ -4,7 +4,7 @@ use cni::{CHAIN_CALL, DelegateName, Environment, Error};
 
 use crate::plugins::Plugins;
 
-/// Refuses a call from within a chain, and a chain that lists its own executable under
+/// Refuses a call from within a context, and a chain that lists its own executable under
 /// whatever name.
 ///
 /// # Errors
