@@ -102,17 +102,35 @@ pub(crate) fn pools(config: &NetworkConfig) -> Result<Option<Vec<PlacedPool>>, E
         let path = format!("prevResult.pools[{i}]");
         let directory = directory(config, &pool, &path)?;
         let pool = Pool::try_from(pool).map_err(|e| Error::config(e.within(&path).to_string()))?;
-        for (j, earlier) in pools.iter().enumerate() {
-            if earlier.directory == directory && earlier.pool.ranges.overlaps(&pool.ranges) {
-                return Err(Error::config(format!(
-                    "{path}: {} overlaps {} of prevResult.pools[{j}]",
-                    pool.ranges, earlier.pool.ranges
-                )));
-            }
-        }
         pools.push(PlacedPool { pool, directory });
     }
-    Ok(Some(pools))
+    match overlap(&pools) {
+        None => Ok(Some(pools)),
+        Some((earlier, later)) => Err(Error::config(format!(
+            "prevResult.pools[{later}]: {} overlaps {} of prevResult.pools[{earlier}]",
+            pools[later].pool.ranges, pools[earlier].pool.ranges
+        ))),
+    }
+}
+
+/// Two pools of one directory that share an address.
+fn overlap(pools: &[PlacedPool]) -> Option<(usize, usize)> {
+    let mut intervals: Vec<_> = pools
+        .iter()
+        .enumerate()
+        .flat_map(|(at, it)| {
+            let ranges = it.pool.ranges.ranges().iter();
+            ranges.map(move |range| (&it.directory, range.addresses(), at))
+        })
+        .collect();
+    // Sorted, so that intervals that overlap stand side by side.
+    intervals.sort_unstable_by_key(|(directory, it, _)| (*directory, it.first()));
+    let found = intervals.windows(2).find(|pair| {
+        let ((one, a, _), (other, b, _)) = (&pair[0], &pair[1]);
+        one == other && a.overlaps(*b)
+    })?;
+    let (one, other) = (found[0].2, found[1].2);
+    Some((one.min(other), one.max(other)))
 }
 
 /// The directories of `prevResult.pools`, whatever else is wrong with them, and
