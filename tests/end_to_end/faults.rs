@@ -110,11 +110,13 @@ fn a_read_only_disk() {
     names_the_path(&error, &directory.join("10.1.0.2"));
     let error = call(&sandbox, "GC", "-", &disk).run_on(&node).error();
     names_the_path(&error, &directory.join("10.1.0.2"));
+    let error = call(&sandbox, "STATUS", "-", &disk).run_on(&node).error();
+    assert_eq!(error["code"], 50);
+    names_the_path(&error, &directory);
     // What changes nothing works.
     call(&sandbox, "DEL", "unknown", &disk)
         .run_on(&node)
         .nothing();
-    call(&sandbox, "STATUS", "-", &disk).run_on(&node).nothing();
     let mut config = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk }));
     config["prevResult"] = added;
     let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
@@ -273,7 +275,7 @@ fn a_lock_that_is_a_pipe_is_refused_at_once() {
     assert_eq!(error["code"], 5, "{error}");
     let msg = error["msg"].as_str().unwrap();
     assert!(
-        msg.contains("lock") && msg.contains("it is no file"),
+        msg.contains("lock") && msg.contains("it is not a regular file"),
         "{error}"
     );
 }

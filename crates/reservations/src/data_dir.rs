@@ -105,7 +105,7 @@ impl<'a> DataDir<'a> {
     /// Removes indexes whose directories are gone.
     pub fn remove_leftover_caches(&self) {
         if let Some(folder) = self.cache() {
-            leftover_caches::remove(folder, &self.settings.cache_dir);
+            leftover_caches::remove(folder);
         }
     }
 

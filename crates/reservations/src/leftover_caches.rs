@@ -1,7 +1,6 @@
 //! Removes indexes of directories that are gone.
 
 use std::fs;
-use std::path::Path;
 
 use cni::StateFolder;
 use rustix::fs::OFlags;
@@ -12,8 +11,8 @@ use crate::index;
 /// Removes every index whose directory isn't at its path any more, and what earlier
 /// versions and killed processes have left. All of it is a cache: one that is removed
 /// too much is written anew.
-pub(crate) fn remove(folder: &StateFolder, path: &Path) {
-    let Ok(entries) = fs::read_dir(path) else {
+pub(crate) fn remove(folder: &StateFolder) {
+    let Ok(entries) = fs::read_dir(folder.path_of("")) else {
         return;
     };
     for entry in entries.flatten() {

@@ -6,10 +6,12 @@ use std::net::IpAddr;
 
 use cni::StateFolder;
 use ipam::Interval;
+use rustix::fs::OFlags;
 
 use crate::change_detection::{DirectoryId, Version};
 use crate::directory::{Directory, State};
 use crate::index::{self, Entry, HolderKey, Index, Unusable};
+use crate::leftover_caches;
 use crate::reservation_list::ReservationList;
 
 /// What is known of a locked directory's reservations.
@@ -161,6 +163,13 @@ impl<'a> ReservationCache<'a> {
                     .filter(|(_, state)| **state != State::Torn)
                     .map(|(ip, state)| entry(ip, state))
                     .collect();
+                // The first index of a directory: others may have gone.
+                if folder
+                    .open_file(&index::file_name(self.id), OFlags::RDONLY)
+                    .is_err()
+                {
+                    leftover_caches::remove(folder);
+                }
                 Index::build(folder, self.id, directory.path(), version, entries)
             }
             _ => Ok(()),
