@@ -27,7 +27,15 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .collect(),
         Err(_) => Vec::new(),
     };
-    let held = |store: &mut Store<'_>| store.held_by(attachment, &hints);
+    let held = |store: &mut Store<'_>| {
+        let mut held = store.held_by(attachment, &hints)?;
+        // As host-local does: a container's address only where the attachment has none.
+        if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
+            held.retain(|(_, it)| it.is_attachment(attachment));
+        }
+        let states = held.into_iter().map(|(ip, it)| (ip, State::Reserved(it)));
+        Ok(states.collect())
+    };
     let named = config::directories(config);
     release.in_all(&named, held);
     if release.released == 0 {

@@ -1,7 +1,7 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
 use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -167,21 +167,22 @@ impl<'a> DataDir<'a> {
         open: impl Fn(&Path) -> io::Result<Option<Directory>>,
     ) -> Result<Vec<Locked>, Error> {
         for _ in 0..MOST_ATTEMPTS {
-            let mut directories: Vec<(DirectoryId, Vec<NetworkName>, Directory)> = Vec::new();
+            let mut directories = BTreeMap::new();
             for name in names {
                 let path = self.path_of(name);
                 let failed = |e| Error::io(path.display(), e);
                 let Some(directory) = open(&path).map_err(failed)? else {
                     continue;
                 };
-                let id = directory.id().map_err(failed)?;
-                match directories.iter_mut().find(|(other, ..)| *other == id) {
-                    Some((_, names, _)) => names.push((*name).clone()),
-                    None => directories.push((id, vec![(*name).clone()], directory)),
-                }
+                // A single one needs no order.
+                let id = (names.len() > 1).then(|| directory.id());
+                let id = id.transpose().map_err(failed)?;
+                let (names, _) = directories
+                    .entry(id)
+                    .or_insert_with(|| (Vec::new(), directory));
+                names.push((*name).clone());
             }
-            directories.sort_unstable_by_key(|(id, ..)| *id);
-            if let Some(locked) = self.lock_each(directories)? {
+            if let Some(locked) = self.lock_each(directories.into_values())? {
                 return Ok(locked);
             }
         }
@@ -194,10 +195,10 @@ impl<'a> DataDir<'a> {
     /// `None` if one of them was replaced while another process held its lock.
     fn lock_each(
         &self,
-        directories: Vec<(DirectoryId, Vec<NetworkName>, Directory)>,
+        directories: impl Iterator<Item = (Vec<NetworkName>, Directory)>,
     ) -> Result<Option<Vec<Locked>>, Error> {
-        let mut all = Vec::with_capacity(directories.len());
-        for (_, names, directory) in directories {
+        let mut all = Vec::new();
+        for (names, directory) in directories {
             let lock = Lock::acquire(&directory, self.settings.interrupt).map_err(|e| {
                 Error::io(format_args!("lock of {}", directory.path().display()), e)
             })?;

@@ -11,6 +11,9 @@ use rustix::fs::{Mode, OFlags, openat};
 use crate::directory::Directory;
 use crate::new_file::NewFile;
 
+/// More than any address is long.
+const MOST_BYTES: usize = 64;
+
 /// Name of the file of this pool.
 pub(crate) fn file_name(pool: usize) -> String {
     format!("last_reserved_ip.{pool}")
@@ -19,7 +22,11 @@ pub(crate) fn file_name(pool: usize) -> String {
 /// Reads it.
 pub(crate) fn read(directory: &Directory, pool: usize) -> Option<IpAddr> {
     let (content, _) = directory.read_file(&file_name(pool)).ok()?;
-    let text = String::from_utf8_lossy(&content);
+    parse(pool, &content)
+}
+
+fn parse(pool: usize, content: &[u8]) -> Option<IpAddr> {
+    let text = String::from_utf8_lossy(content);
     let last = text.trim().parse().ok();
     if last.is_none() {
         tracing::debug!(pool, %text, "the address given last is unreadable");
@@ -27,19 +34,49 @@ pub(crate) fn read(directory: &Directory, pool: usize) -> Option<IpAddr> {
     last
 }
 
-/// Writes it over an address of the same length; `false` if there is none. Such a file
-/// is never half written, and the directory isn't changed.
-pub(crate) fn overwrite(directory: &Directory, pool: usize, ip: IpAddr) -> bool {
-    let text = ip.to_string();
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
-    let Ok(file) = file.map(File::from) else {
-        return false;
-    };
-    let same_length = file
-        .metadata()
-        .is_ok_and(|it| it.is_file() && it.len() == text.len() as u64);
-    same_length && file.write_all_at(text.as_bytes(), 0).is_ok()
+/// The open file of one pool, to be read and written over.
+#[derive(Debug)]
+pub(crate) struct LastReserved {
+    pool: usize,
+    file: File,
+    content: Vec<u8>,
+}
+
+impl LastReserved {
+    /// Opens it, if it is a file that can be read and written.
+    pub(crate) fn open(directory: &Directory, pool: usize) -> Option<Self> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
+        let file = File::from(file.ok()?);
+        if !file.metadata().ok()?.is_file() {
+            return None;
+        }
+        let mut content = vec![0; MOST_BYTES];
+        let read = file.read_at(&mut content, 0).ok()?;
+        content.truncate(read);
+        Some(Self {
+            pool,
+            file,
+            content,
+        })
+    }
+
+    /// The address.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        parse(self.pool, &self.content)
+    }
+
+    /// Whether it is this pool's.
+    pub(crate) fn is_of(&self, pool: usize) -> bool {
+        self.pool == pool
+    }
+
+    /// Writes over an address of the same length; `false` if it has another. So the file
+    /// is never half written, and the directory isn't changed.
+    pub(crate) fn overwrite(&self, ip: IpAddr) -> bool {
+        let text = ip.to_string();
+        self.content.len() == text.len() && self.file.write_all_at(text.as_bytes(), 0).is_ok()
+    }
 }
 
 /// Writes it as a new file.

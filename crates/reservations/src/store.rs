@@ -10,7 +10,7 @@ use ipam::Interval;
 use crate::by_network;
 use crate::data_dir::{DataDir, Locked};
 use crate::directory::{Directory, State};
-use crate::last_reserved;
+use crate::last_reserved::{self, LastReserved};
 use crate::lock::Lock;
 use crate::new_file::{NewFile, UNFINISHED};
 use crate::reclaim;
@@ -28,6 +28,8 @@ pub struct Store<'a> {
     own: bool,
     directory: Directory,
     cache: ReservationCache<'a>,
+    /// The file of the pool whose rotation was asked for.
+    last_reserved: Option<LastReserved>,
     _lock: Lock,
 }
 
@@ -50,6 +52,7 @@ impl<'a> Store<'a> {
             names,
             directory,
             cache,
+            last_reserved: None,
             _lock: lock,
         };
         if let Some(boot) = &data_dir.settings.reclaim_before {
@@ -147,9 +150,9 @@ impl<'a> Store<'a> {
         released.map_err(|e| self.failed(ip, e))
     }
 
-    /// The addresses that the attachment holds, or, if there are none, those that an old
-    /// host-local reserved to its container without an interface. The files of the
-    /// `hints` are read in any case.
+    /// The addresses that the attachment holds, and those that an old host-local
+    /// reserved to its container without an interface. The files of the `hints` are
+    /// read in any case.
     ///
     /// # Errors
     ///
@@ -158,7 +161,7 @@ impl<'a> Store<'a> {
         &mut self,
         attachment: &Attachment,
         hints: &[IpAddr],
-    ) -> Result<Vec<(IpAddr, State)>, Error> {
+    ) -> Result<Vec<(IpAddr, Reservation)>, Error> {
         let container_id = attachment.container_id.as_str();
         let candidates = self.cache.candidates(&self.directory, container_id);
         let mut ips: BTreeSet<IpAddr> = candidates
@@ -166,21 +169,16 @@ impl<'a> Store<'a> {
             .into_iter()
             .collect();
         ips.extend(hints);
-        let (mut its, mut containers) = (Vec::new(), Vec::new());
+        let mut held = Vec::new();
         for ip in ips {
-            let Some(State::Reserved(reservation)) = self.state(ip)? else {
-                continue;
-            };
-            if !self.is_ours(&reservation) {
-                continue;
-            }
-            if reservation.is_attachment(attachment) {
-                its.push((ip, State::Reserved(reservation)));
-            } else if reservation.is_container(attachment) {
-                containers.push((ip, State::Reserved(reservation)));
+            if let Some(State::Reserved(it)) = self.state(ip)?
+                && self.is_ours(&it)
+                && (it.is_attachment(attachment) || it.is_container(attachment))
+            {
+                held.push((ip, it));
             }
         }
-        Ok(if its.is_empty() { containers } else { its })
+        Ok(held)
     }
 
     /// The network's reservations, and, in its own directory, torn files; as the files
@@ -221,15 +219,22 @@ impl<'a> Store<'a> {
     }
 
     /// The address that the pool of this index gave last.
-    pub fn last_reserved(&self, pool: usize) -> Option<IpAddr> {
-        last_reserved::read(&self.directory, pool)
+    pub fn last_reserved(&mut self, pool: usize) -> Option<IpAddr> {
+        self.last_reserved = LastReserved::open(&self.directory, pool);
+        match &self.last_reserved {
+            Some(file) => file.ip(),
+            // It may be read-only.
+            None => last_reserved::read(&self.directory, pool),
+        }
     }
 
     /// Notes the address that the pool of this index gives. If it can't be noted, the
     /// rotation starts again, and no address need be refused.
     pub fn set_last_reserved(&mut self, pool: usize, ip: IpAddr) {
         let directory = &self.directory;
-        if last_reserved::overwrite(directory, pool, ip) {
+        let open = self.last_reserved.take().filter(|file| file.is_of(pool));
+        let open = open.or_else(|| LastReserved::open(directory, pool));
+        if open.is_some_and(|file| file.overwrite(ip)) {
             return;
         }
         let noted = self.cache.change(directory, || {

@@ -53,6 +53,9 @@ const WORDS: usize = 11;
 /// Size of header and log.
 const HEAD: usize = 16 * 1024;
 
+/// How much of the tables is read with header and log: all, if they are small.
+const READ_AHEAD: usize = 2 * table::PAGE;
+
 /// How many changes the log has room for.
 const MOST_CHANGES: usize = (HEAD - HEADER) / log::SIZE;
 
@@ -92,15 +95,20 @@ impl Index {
     /// Opens the directory's index, if it is of this version.
     pub(crate) fn open(folder: &StateFolder, id: DirectoryId, version: Version) -> Option<Self> {
         let file = folder.open_file(&file_name(id), OFlags::RDWR).ok()?;
-        let mut head = vec![0; HEAD];
-        file.read_exact_at(&mut head, 0).ok()?;
+        let mut head = vec![0; HEAD + READ_AHEAD];
+        let read = file
+            .read_at(&mut head, 0)
+            .ok()
+            .filter(|read| *read >= HEAD)?;
+        head.truncate(read);
+        let ahead = head.split_off(HEAD);
         let header = Header::read(&head[..HEADER])?;
         if header.id != id {
             return None;
         }
         let mut it = Self {
             id,
-            tables: Tables::new(header.sum, header.holders, header.runs),
+            tables: Tables::new(header.sum, header.holders, header.runs, ahead),
             changed: BTreeMap::new(),
             shared: header.shared,
             logged: 0,

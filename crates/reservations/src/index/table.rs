@@ -14,7 +14,7 @@ use super::entry::{Entry, HolderKey, checksum, ip_of, successor, word, words_of}
 use super::{HEAD, Unusable};
 
 /// Size of a page, in bytes.
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Words of a holder's record: key, shared, address (3).
 const HOLDER: usize = 5;
@@ -99,16 +99,19 @@ pub(super) struct Tables {
     seed: u64,
     holders: usize,
     runs: usize,
-    /// Pages that have been read.
+    /// The first pages, as they were read with the header.
+    ahead: Vec<u8>,
+    /// Pages that have been read and are whole.
     pages: BTreeMap<usize, Box<[u8; PAGE]>>,
 }
 
 impl Tables {
-    pub(super) fn new(seed: u64, holders: usize, runs: usize) -> Self {
+    pub(super) fn new(seed: u64, holders: usize, runs: usize, ahead: Vec<u8>) -> Self {
         Self {
             seed,
             holders,
             runs,
+            ahead,
             pages: BTreeMap::new(),
         }
     }
@@ -241,7 +244,11 @@ impl Tables {
             Place::Occupied(page) => Ok(page.into_mut()),
             Place::Vacant(place) => {
                 let mut page = Box::new([0; PAGE]);
-                file.read_exact_at(&mut page[..], (HEAD + number * PAGE) as u64)?;
+                let at = number * PAGE;
+                match self.ahead.get(at..at + PAGE) {
+                    Some(bytes) => page.copy_from_slice(bytes),
+                    None => file.read_exact_at(&mut page[..], (HEAD + at) as u64)?,
+                }
                 let sum = checksum(self.seed.wrapping_add(number as u64), &page[8..]);
                 if word(&page[..8]) != sum {
                     return Err(Unusable);
