@@ -225,6 +225,10 @@ fn another_value_is_refused_and_an_unknown_boot_is_no_boot() {
         msg.contains("ipam.reclaim") && msg.contains("\"always\""),
         "{error}"
     );
+    // It keeps nobody from a release.
+    let output = machine.ours("DEL", "a");
+    output.nothing();
+    assert!(output.stderr.contains("ipam.reclaim"), "{output:?}");
 
     let machine = Machine::new(json!("boot"));
     fs::remove_dir_all(machine.proc()).unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
-use harness::{Call, Sandbox};
+use harness::{Call, Flavour, Sandbox};
 use serde_json::{Value, json};
 
 const ALLOCATOR: &str = "ipam-da-host-local";
@@ -368,4 +368,26 @@ fn a_reservation_that_cant_be_read_is_left_alone() {
     gc(&sandbox, "testnet", &pools, &[]).nothing();
     assert!(directory.exists());
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+}
+
+#[test]
+fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
+    let sandbox = Sandbox::new(Flavour::Verbose);
+    let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "10.2.0.0/24"}]);
+    let id = "0123456789abcdef0123456789abcdef";
+    add(&sandbox, id, &pools);
+    let released = |container: &str| {
+        let output = call(&sandbox, "DEL", container, &pools).run();
+        output.nothing();
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let log = sandbox.log_dir().join("ipam-da-host-local.log");
+        let log = fs::read_to_string(log).unwrap();
+        let line = log.lines().rfind(|line| line.contains("released in all"));
+        let (_, count) = line.unwrap().rsplit_once("addresses=").unwrap();
+        count.to_owned()
+    };
+    // The short ID that podman prints is another container's.
+    assert_eq!(released(&id[..12]), "0");
+    assert_eq!(released(id), "2");
+    assert_eq!(released(id), "0");
 }

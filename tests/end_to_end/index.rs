@@ -227,3 +227,25 @@ fn many_changes_fit_into_it() {
     }
     assert_eq!(network.reserved(), ["10.1.0.2"]);
 }
+
+#[test]
+fn an_add_from_many_pools_opens_a_few_files_for_each() {
+    needs!("/usr/bin/strace");
+    let subnets = (0..400).map(|n| json!({"subnet": format!("10.{}.{}.0/24", n / 256, n % 256)}));
+    let network = Network::new(subnets.collect());
+    let trace = network.sandbox.root().join("trace");
+    let strace = [
+        "strace",
+        "-f",
+        "-e",
+        "trace=openat",
+        "-o",
+        trace.to_str().unwrap(),
+    ];
+    let given = network.call("ADD", "c1").through(&strace).run().ips();
+    assert_eq!(given.len(), 400);
+    let opened = fs::read_to_string(&trace).unwrap().lines().count();
+    assert!(opened < 5 * 400, "{opened}");
+    network.call("DEL", "c1").run().nothing();
+    assert!(network.reserved().is_empty());
+}

@@ -14,7 +14,7 @@ use crate::storage;
 /// succeeds whether or not a selector says the pools.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let data_dir = storage::data_dir(call, &config.ipam()?)?;
+    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
     let mut release = Release::new(&data_dir);
     // The addresses that the runtime, or the chain's record, has from ADD. Without them,
     // too, all that it holds is found; with them, even a file that somebody has
@@ -48,7 +48,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
 /// removes what killed processes and gone directories have left.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let data_dir = storage::data_dir(call, &config.ipam()?)?;
+    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
     let valid = Valid::new(config.valid_attachments()?);
     let mut release = Release::new(&data_dir);
     let mut names = config::directories(config);

@@ -15,8 +15,29 @@ const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 /// Variable that names a folder to read instead of `/proc`.
 const PROC: &str = "IPAM_DELEGATED_PROC";
 
+/// The directories of reservations of a call that releases. A wrong `ipam.reclaim` is no
+/// reason to hold on to an address.
+pub(crate) fn data_dir_to_release<'a>(
+    call: &Call<'a>,
+    ipam: &Object,
+) -> Result<DataDir<'a>, Error> {
+    let reclaim_before = reclaim_before(call, ipam).unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without it, so that addresses are released");
+        None
+    });
+    open(call, ipam, reclaim_before)
+}
+
 /// The directories of reservations of a call.
 pub(crate) fn data_dir<'a>(call: &Call<'a>, ipam: &Object) -> Result<DataDir<'a>, Error> {
+    open(call, ipam, reclaim_before(call, ipam)?)
+}
+
+fn open<'a>(
+    call: &Call<'a>,
+    ipam: &Object,
+    reclaim_before: Option<String>,
+) -> Result<DataDir<'a>, Error> {
     let path = |key, default: &str| {
         let path = ipam.absolute_path("ipam", key)?;
         Ok::<_, Error>(path.unwrap_or_else(|| PathBuf::from(default)))
@@ -25,7 +46,7 @@ pub(crate) fn data_dir<'a>(call: &Call<'a>, ipam: &Object) -> Result<DataDir<'a>
         data_dir: path("dataDir", DATA_DIR)?,
         cache_dir: path("cacheDir", CACHE_DIR)?,
         network: call.config.name().clone(),
-        reclaim_before: reclaim_before(call, ipam)?,
+        reclaim_before,
         interrupt: call.interrupt,
     }))
 }

@@ -43,18 +43,18 @@ pub(crate) struct LastReserved {
 }
 
 impl LastReserved {
-    /// Opens it, if it is a file that can be read and written.
-    pub(crate) fn open(directory: &Directory, pool: usize) -> Option<Self> {
+    /// Opens it.
+    pub(crate) fn open(directory: &Directory, pool: usize) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
-        let file = File::from(file.ok()?);
-        if !file.metadata().ok()?.is_file() {
-            return None;
+        let file = File::from(file?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
         }
         let mut content = vec![0; MOST_BYTES];
-        let read = file.read_at(&mut content, 0).ok()?;
+        let read = file.read_at(&mut content, 0)?;
         content.truncate(read);
-        Some(Self {
+        Ok(Self {
             pool,
             file,
             content,
@@ -64,11 +64,6 @@ impl LastReserved {
     /// The address.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
         parse(self.pool, &self.content)
-    }
-
-    /// Whether it is this pool's.
-    pub(crate) fn is_of(&self, pool: usize) -> bool {
-        self.pool == pool
     }
 
     /// Writes over an address of the same length; `false` if it has another. So the file

@@ -28,8 +28,8 @@ pub struct Store<'a> {
     own: bool,
     directory: Directory,
     cache: ReservationCache<'a>,
-    /// The file of the pool whose rotation was asked for.
-    last_reserved: Option<LastReserved>,
+    /// The pool whose rotation was asked for last, and its file, if it can be written.
+    last_reserved: Option<(usize, Option<LastReserved>)>,
     _lock: Lock,
 }
 
@@ -220,21 +220,26 @@ impl<'a> Store<'a> {
 
     /// The address that the pool of this index gave last.
     pub fn last_reserved(&mut self, pool: usize) -> Option<IpAddr> {
-        self.last_reserved = LastReserved::open(&self.directory, pool);
-        match &self.last_reserved {
-            Some(file) => file.ip(),
+        let opened = LastReserved::open(&self.directory, pool);
+        let ip = match &opened {
+            Ok(file) => file.ip(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             // It may be read-only.
-            None => last_reserved::read(&self.directory, pool),
-        }
+            Err(_) => last_reserved::read(&self.directory, pool),
+        };
+        self.last_reserved = Some((pool, opened.ok()));
+        ip
     }
 
     /// Notes the address that the pool of this index gives. If it can't be noted, the
     /// rotation starts again, and no address need be refused.
     pub fn set_last_reserved(&mut self, pool: usize, ip: IpAddr) {
         let directory = &self.directory;
-        let open = self.last_reserved.take().filter(|file| file.is_of(pool));
-        let open = open.or_else(|| LastReserved::open(directory, pool));
-        if open.is_some_and(|file| file.overwrite(ip)) {
+        let file = match self.last_reserved.take() {
+            Some((asked, file)) if asked == pool => file,
+            _ => LastReserved::open(directory, pool).ok(),
+        };
+        if file.is_some_and(|file| file.overwrite(ip)) {
             return;
         }
         let noted = self.cache.change(directory, || {
