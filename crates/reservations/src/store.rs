@@ -336,8 +336,10 @@ fn make(
 ) -> io::Result<Result<(), State>> {
     let name = ip.to_string();
     let file = NewFile::write(directory, content)?;
-    if let Some(mark) = mark {
-        file.set_nanoseconds(mark)?;
+    if let Some(mark) = mark
+        && let Err(error) = file.set_nanoseconds(mark)
+    {
+        tracing::debug!(%error, "can't mark the file with the boot; it goes one boot later");
     }
     if file.link(&name)? {
         return Ok(Ok(()));
