@@ -1,10 +1,9 @@
-//! `"reclaim": "boot"`: what was reserved before the machine's last boot is
-//! released when the allocator first runs after it. No machine is rebooted: what
-//! the boot is read from is the test's own.
+//! `"reclaim": "boot"`: the network's reservations from before the machine's last boot
+//! are released by the first call after it. No machine is rebooted: the boot's ID is
+//! read from a file of the test's own, and no clock is asked.
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use harness::{Output, Sandbox, needs};
 use serde_json::{Value, json};
@@ -12,6 +11,8 @@ use serde_json::{Value, json};
 struct Machine {
     sandbox: Sandbox,
     reclaim: Value,
+    network: &'static str,
+    pool: Option<&'static str>,
 }
 
 impl Machine {
@@ -19,8 +20,10 @@ impl Machine {
         let it = Self {
             sandbox: Sandbox::default().with_reference("host-local"),
             reclaim,
+            network: "testnet",
+            pool: None,
         };
-        it.boots("first", SystemTime::now() - Duration::from_secs(1_000_000));
+        it.boots("first");
         it
     }
 
@@ -28,117 +31,188 @@ impl Machine {
         self.sandbox.root().join("proc")
     }
 
-    /// From now on, this boot is the last.
-    fn boots(&self, id: &str, at: SystemTime) {
+    /// From now on, this boot is the last. What is in memory is gone.
+    fn boots(&self, id: &str) {
         let random = self.proc().join("sys/kernel/random");
         fs::create_dir_all(&random).unwrap();
         fs::write(random.join("boot_id"), format!("{id}\n")).unwrap();
-        let seconds = at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let stat = format!("cpu  1 2 3\nintr 4 5 6\nbtime {seconds}\nprocesses 7\n");
-        fs::write(self.proc().join("stat"), stat).unwrap();
+        let _ = fs::remove_dir_all(self.sandbox.cache_dir());
     }
 
-    /// Makes the reservation an hour older.
-    fn ages(&self, ip: &str) {
-        let path = self.sandbox.data_dir().join("testnet").join(ip);
-        let file = fs::OpenOptions::new().write(true).open(path).unwrap();
-        file.set_modified(SystemTime::now() - Duration::from_secs(3600))
-            .unwrap();
+    fn host_local(&self, command: &str, container: &str) -> Output {
+        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+        let config = self.sandbox.config("1.0.0", &[], &ipam);
+        let call = self.sandbox.call("host-local", command, &config);
+        call.container(container).run()
     }
 
-    fn call(&self, plugin: &str, command: &str, container: &str) -> Output {
-        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "reclaim": self.reclaim});
-        let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
-        let config = self.sandbox.config("1.0.0", &delegates, &ipam);
-        self.sandbox
-            .call(plugin, command, &config)
-            .container(container)
+    fn ours(&self, command: &str, container: &str) -> Output {
+        let mut config = self
+            .sandbox
+            .config("1.1.0", &[], &json!({"reclaim": self.reclaim}));
+        config["name"] = json!(self.network);
+        let mut pool = json!({"subnet": "10.1.0.0/24"});
+        if let Some(name) = self.pool {
+            pool["name"] = json!(name);
+        }
+        config["prevResult"] = json!({"pools": [pool]});
+        let call = self.sandbox.call("ipam-da-host-local", command, &config);
+        call.container(container)
             .env("IPAM_DELEGATED_PROC", self.proc())
             .run()
     }
 
-    fn ours(&self, command: &str, container: &str) -> Output {
-        self.call("ipam-delegated", command, container)
-    }
-
     fn reserved(&self) -> Vec<String> {
-        self.sandbox.reserved("testnet")
+        self.sandbox.reserved(self.pool.unwrap_or(self.network))
     }
-}
-
-fn just_now() -> SystemTime {
-    SystemTime::now() - Duration::from_secs(60)
 }
 
 #[test]
-fn the_first_call_after_a_boot_releases_what_is_older() {
+fn the_first_call_after_a_boot_releases_what_was_reserved_before_it() {
     let machine = Machine::new(json!("boot"));
     machine.ours("ADD", "a").result();
     machine.ours("ADD", "b").result();
-    machine.ages("10.1.0.2");
-    machine.ages("10.1.0.3");
-    // Not without a boot.
-    machine.ours("ADD", "c").result();
-    assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3", "10.1.0.4"]);
+    assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
 
-    machine.boots("second", just_now());
-    let output = machine.ours("ADD", "d");
-    assert_eq!(output.ips(), ["10.1.0.5"]);
+    machine.boots("second");
+    let output = machine.ours("ADD", "c");
+    assert_eq!(output.ips(), ["10.1.0.4"]);
     assert!(output.stderr.contains("released=2"), "{output:?}");
-    // What is younger than the boot stays; so c would, had it come after it.
+    // And only the first one.
+    let output = machine.ours("ADD", "d");
+    assert!(output.stderr.is_empty(), "{output:?}");
     assert_eq!(machine.reserved(), ["10.1.0.4", "10.1.0.5"]);
 
-    // And only the first one.
-    machine.ages("10.1.0.5");
-    machine.ours("DEL", "c").nothing();
-    assert_eq!(machine.reserved(), ["10.1.0.5"]);
-    machine.boots("third", just_now());
+    machine.boots("third");
     machine.ours("DEL", "unknown").nothing();
     assert!(machine.reserved().is_empty());
 }
 
 #[test]
-fn directories_of_host_local_are_understood() {
-    needs!("host-local");
+fn neither_a_deleted_cache_nor_a_clock_that_steps_costs_a_live_address() {
     let machine = Machine::new(json!("boot"));
-    machine.call("host-local", "ADD", "a").result();
-    machine.call("host-local", "ADD", "b").result();
-    machine.ages("10.1.0.2");
-    machine.boots("second", just_now());
-    // It has been used since the boot, before we were.
-    machine.call("host-local", "ADD", "c").result();
-    machine.ours("ADD", "d").result();
+    machine.ours("ADD", "old").result();
+    machine.boots("second");
+    machine.ours("ADD", "a").result();
+    // A machine without a clock of its own: the file's time is from long ago.
+    let file = machine.sandbox.data_dir().join("testnet/10.1.0.3");
+    let touched = std::process::Command::new("touch")
+        .args(["-d", "1970-01-02"])
+        .arg(&file)
+        .status();
+    assert!(touched.unwrap().success());
+    for round in ["b", "c"] {
+        fs::remove_dir_all(machine.sandbox.cache_dir()).unwrap();
+        machine.ours("ADD", round).result();
+        assert!(file.exists());
+    }
     assert_eq!(machine.reserved(), ["10.1.0.3", "10.1.0.4", "10.1.0.5"]);
 }
 
 #[test]
-fn torn_files_and_old_ones_without_an_interface_go_too() {
+fn what_may_be_of_this_boot_stays_until_the_next() {
+    needs!("host-local");
+    let machine = Machine::new(json!("boot"));
+    // A directory in which the allocator has never looked.
+    machine.host_local("ADD", "h1").result();
+    machine.ours("ADD", "a").result();
+    assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
+
+    machine.boots("second");
+    // Used since the boot, before we were.
+    machine.host_local("ADD", "h2").result();
+    machine.ours("ADD", "b").result();
+    assert_eq!(machine.reserved(), ["10.1.0.4", "10.1.0.5"]);
+
+    machine.boots("third");
+    machine.ours("DEL", "unknown").nothing();
+    assert!(machine.reserved().is_empty());
+}
+
+#[test]
+fn a_boot_without_the_key_is_one_in_which_nothing_was_released() {
+    let mut machine = Machine::new(json!("boot"));
+    machine.ours("ADD", "a").result();
+    machine.boots("second");
+    machine.reclaim = Value::Null;
+    machine.ours("ADD", "b").result();
+    machine.reclaim = json!("boot");
+    // b is alive, and a isn't.
+    machine.ours("ADD", "c").result();
+    assert_eq!(machine.reserved(), ["10.1.0.3", "10.1.0.4"]);
+}
+
+#[test]
+fn in_a_shared_pool_only_the_networks_own_go() {
+    let mut machine = Machine::new(json!("boot"));
+    machine.pool = Some("blue");
+    for network in ["red", "green"] {
+        machine.network = network;
+        machine.ours("ADD", network).result();
+    }
+    machine.boots("second");
+    machine.network = "red";
+    machine.ours("ADD", "r2").result();
+    assert_eq!(machine.reserved(), ["10.1.0.3", "10.1.0.4"]);
+    machine.network = "green";
+    machine.ours("ADD", "g2").result();
+    assert_eq!(machine.reserved(), ["10.1.0.4", "10.1.0.5"]);
+}
+
+#[test]
+fn old_files_without_an_interface_go_too_and_what_is_no_reservation_stays() {
     let machine = Machine::new(json!("boot"));
     let directory = machine.sandbox.data_dir().join("testnet");
     fs::create_dir_all(&directory).unwrap();
-    for (ip, content) in [
-        ("10.1.0.2", "c1"),
-        ("10.1.0.3", ""),
-        ("10.1.0.4", "c1\r\neth0"),
-    ] {
-        fs::write(directory.join(ip), content).unwrap();
-        machine.ages(ip);
-    }
+    fs::write(directory.join("10.1.0.2"), "c1").unwrap();
+    fs::write(directory.join("10.1.0.4"), "c1\r\neth0").unwrap();
     fs::write(directory.join("notes"), "keep").unwrap();
-    machine.boots("second", just_now());
+    machine.ours("DEL", "unknown").nothing();
+    machine.boots("second");
     machine.ours("DEL", "unknown").nothing();
     assert!(machine.reserved().is_empty());
     assert!(directory.join("notes").exists());
 }
 
 #[test]
+fn host_local_takes_the_note_of_the_boot_for_no_reservation() {
+    needs!("host-local");
+    let machine = Machine::new(json!("boot"));
+    machine.ours("ADD", "a").result();
+    assert!(
+        machine
+            .sandbox
+            .data_dir()
+            .join("testnet/last_boot.testnet")
+            .exists()
+    );
+    assert_eq!(machine.host_local("ADD", "h1").ips(), ["10.1.0.3"]);
+    machine.host_local("DEL", "a").nothing();
+    machine.host_local("DEL", "h1").nothing();
+    assert!(machine.reserved().is_empty());
+    assert!(
+        machine
+            .sandbox
+            .data_dir()
+            .join("testnet/last_boot.testnet")
+            .exists()
+    );
+}
+
+#[test]
 fn it_is_off_by_default() {
     let machine = Machine::new(Value::Null);
     machine.ours("ADD", "a").result();
-    machine.ages("10.1.0.2");
-    machine.boots("second", just_now());
+    machine.boots("second");
     machine.ours("ADD", "b").result();
     assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
+    assert!(
+        !machine
+            .sandbox
+            .data_dir()
+            .join("testnet/last_boot.testnet")
+            .exists()
+    );
 }
 
 #[test]
@@ -151,6 +225,10 @@ fn another_value_is_refused_and_an_unknown_boot_is_no_boot() {
         msg.contains("ipam.reclaim") && msg.contains("\"always\""),
         "{error}"
     );
+    // It keeps nobody from a release.
+    let output = machine.ours("DEL", "a");
+    output.nothing();
+    assert!(output.stderr.contains("ipam.reclaim"), "{output:?}");
 
     let machine = Machine::new(json!("boot"));
     fs::remove_dir_all(machine.proc()).unwrap();

@@ -110,11 +110,13 @@ fn a_read_only_disk() {
     names_the_path(&error, &directory.join("10.1.0.2"));
     let error = call(&sandbox, "GC", "-", &disk).run_on(&node).error();
     names_the_path(&error, &directory.join("10.1.0.2"));
+    let error = call(&sandbox, "STATUS", "-", &disk).run_on(&node).error();
+    assert_eq!(error["code"], 50);
+    names_the_path(&error, &directory);
     // What changes nothing works.
     call(&sandbox, "DEL", "unknown", &disk)
         .run_on(&node)
         .nothing();
-    call(&sandbox, "STATUS", "-", &disk).run_on(&node).nothing();
     let mut config = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk }));
     config["prevResult"] = added;
     let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
@@ -273,7 +275,7 @@ fn a_lock_that_is_a_pipe_is_refused_at_once() {
     assert_eq!(error["code"], 5, "{error}");
     let msg = error["msg"].as_str().unwrap();
     assert!(
-        msg.contains("lock") && msg.contains("it is no file"),
+        msg.contains("lock") && msg.contains("it is not a regular file"),
         "{error}"
     );
 }
@@ -289,4 +291,46 @@ fn pipes_and_links_that_are_named_like_reservations() {
     let output = call(&sandbox, "ADD", "c1", &data).run();
     assert_eq!(output.ips(), ["10.1.0.4", "fd00:1::2"]);
     call(&sandbox, "DEL", "c1", &data).run().nothing();
+}
+
+#[test]
+fn a_kill_between_link_and_unlink_costs_no_reservation_where_files_must_have_names() {
+    needs!("/usr/bin/strace");
+    let sandbox = Sandbox::default();
+    let data = sandbox.data_dir();
+    let directory = data.join("testnet");
+    let trace = sandbox.root().join("trace");
+    let pools = json!([{"subnet": "10.1.0.0/24"}]);
+    let call = |command: &str, container: &str, words: &[&str]| {
+        let mut config = sandbox.config("1.1.0", &[], &json!({}));
+        config["prevResult"] = json!({ "pools": pools });
+        let call = sandbox.call("ipam-da-host-local", command, &config);
+        let strace = ["strace", "-f", "-o", trace.to_str().unwrap()];
+        call.container(container)
+            .through(&[&strace[..], words].concat())
+            .run()
+    };
+    call("ADD", "c1", &[]).result();
+    call("ADD", "c2", &["-e", "trace=openat"]).result();
+    // As on NFS or FUSE: the call that asks for a file without a name fails.
+    let opened = fs::read_to_string(&trace).unwrap();
+    let number = 1 + opened
+        .lines()
+        .position(|line| line.contains("O_TMPFILE"))
+        .unwrap();
+    let no_tmpfile = format!("inject=openat:error=EOPNOTSUPP:when={number}");
+    let kill = "inject=unlinkat:signal=KILL:when=2";
+    call("ADD", "c3", &["-e", &no_tmpfile, "-e", kill]);
+    let names = |path: &Path| std::os::unix::fs::MetadataExt::nlink(&fs::metadata(path).unwrap());
+    assert_eq!(names(&directory.join("10.1.0.4")), 2);
+    assert_eq!(names(&directory.join("unfinished.tmp")), 2);
+    // Leaves an index, as c3 found one.
+    call("DEL", "unknown", &[]).nothing();
+
+    call("ADD", "c4", &["-e", &no_tmpfile]).result();
+    let held: Vec<(String, String)> = sandbox.reservations("testnet");
+    let expected = [("2", "c1"), ("3", "c2"), ("4", "c3"), ("5", "c4")];
+    let expected = expected.map(|(n, id)| (format!("10.1.0.{n}"), format!("{id}\r\neth0")));
+    assert_eq!(held, expected);
+    assert!(!directory.join("unfinished.tmp").exists());
 }

@@ -1,6 +1,6 @@
 //! The settings of a context, from the `ipam` section.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cni::{DelegateName, Environment, Error, NetworkConfig, Object};
@@ -153,23 +153,16 @@ fn always_execute(ipam: &Object) -> Result<bool, Error> {
 }
 
 fn state_dir(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
-    let configured: Option<String> = ipam.read("ipam", "stateDir")?;
-    if let Some(path) = configured.filter(|path| !path.is_empty()) {
-        return absolute(&path)
-            .ok_or_else(|| Error::config(format!("ipam.stateDir: {path:?} is not absolute")));
+    if let Some(path) = ipam.absolute_path("ipam", "stateDir")? {
+        return Ok(path);
     }
-    match environment.get(STATE_DIR_VARIABLE) {
+    match environment.get(STATE_DIR_VARIABLE).map(PathBuf::from) {
         None => Ok(STATE_DIR.into()),
-        Some(path) => absolute(path).ok_or_else(|| {
-            Error::environment(format!("{STATE_DIR_VARIABLE}: {path:?} is not absolute"))
-        }),
+        Some(path) if path.is_absolute() => Ok(path),
+        Some(path) => Err(Error::environment(format!(
+            "{STATE_DIR_VARIABLE}: {path:?} is not an absolute path"
+        ))),
     }
-}
-
-/// A path that doesn't depend on the working directory, which differs from call to call.
-fn absolute(path: impl AsRef<Path>) -> Option<PathBuf> {
-    let path = path.as_ref();
-    path.is_absolute().then(|| path.to_owned())
 }
 
 #[cfg(test)]
@@ -300,7 +293,7 @@ mod tests {
             ),
             (
                 r#","ipam":{"delegates":["a"],"stateDir":"state"}"#,
-                "ipam.stateDir: \"state\" is not absolute".to_owned(),
+                "ipam.stateDir: \"state\" is not an absolute path".to_owned(),
             ),
             (
                 r#","ipam":{"delegates":["a"],"result":"first"}"#,

@@ -1,6 +1,7 @@
 //! A JSON object that preserves the order and the text of its members.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -49,6 +50,23 @@ impl Object {
         match self.get(key) {
             Some(raw) if raw.get() != "null" => read(&join(path, key), raw).map(Some),
             _ => Ok(None),
+        }
+    }
+
+    /// The absolute path in `key`; `None` where it is missing, `null` or empty.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, for a relative path: it would lead elsewhere
+    /// from another working directory.
+    pub fn absolute_path(&self, path: &str, key: &str) -> Result<Option<PathBuf>, Error> {
+        let text: Option<String> = self.read(path, key)?;
+        match text.filter(|text| !text.is_empty()) {
+            Some(text) if !text.starts_with('/') => Err(Error::config(format!(
+                "{}: {text:?} is not an absolute path",
+                join(path, key)
+            ))),
+            text => Ok(text.map(PathBuf::from)),
         }
     }
 
@@ -199,6 +217,20 @@ mod tests {
         assert_eq!(error.details, r#"ipam.delegates is ["a",{"b":5}]"#);
         let error = object(r#"{"a":5}"#).read::<String>("", "a").unwrap_err();
         assert_eq!(error.msg, "a: invalid type: integer `5`, expected a string");
+    }
+
+    #[test]
+    fn a_relative_path_is_refused_and_an_empty_one_is_none() {
+        let it = object(r#"{"a":"/x","b":"x/y","c":"","d":null}"#);
+        let path = |key| it.absolute_path("ipam", key);
+        assert_eq!(path("a"), Ok(Some("/x".into())));
+        assert_eq!(
+            (path("c"), path("d"), path("e")),
+            (Ok(None), Ok(None), Ok(None))
+        );
+        let error = path("b").unwrap_err();
+        assert_eq!(error.code, crate::code::INVALID_CONFIG);
+        assert_eq!(error.msg, "ipam.b: \"x/y\" is not an absolute path");
     }
 
     #[test]

@@ -214,11 +214,14 @@ impl StateFolder {
 }
 
 fn must_be_ours(metadata: &Metadata) -> io::Result<()> {
-    let (owner, user) = (metadata.uid(), geteuid().as_raw());
-    if owner != 0 && owner != user {
-        return Err(refused(&format!(
-            "it belongs to user {owner}, not to user {user} or root"
-        )));
+    let owner = metadata.uid();
+    if owner != 0 {
+        let user = geteuid().as_raw();
+        if owner != user {
+            return Err(refused(&format!(
+                "it belongs to user {owner}, not to user {user} or root"
+            )));
+        }
     }
     if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         let mode = metadata.mode() & 0o7777;

@@ -78,8 +78,8 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
             let name = if input.named { "blue" } else { "testnet" };
             let path = sandbox.data_dir().join(name);
             input.directory.write(&path);
-            let directory = Directory::at(&path);
-            let (expected, before) = (input.expected(&directory), others(&path));
+            let directory = Directory::at(&path, !input.named);
+            let (expected, before) = (input.expected(&directory), others(&path, !input.named));
             let add = Variables::new("ADD", &sandbox.plugins());
             let ask = |command: &str, ips: &[String]| {
                 let variables = add.clone().with("CNI_COMMAND", command);
@@ -92,7 +92,7 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
                 Ok(ip) => assert_eq!(given.ips(), [ip.to_string()], "{given:?}"),
                 Err(code) => assert_eq!(given.code(), Some(code), "{given:?}"),
             }
-            assert_eq!(others(&path), before);
+            assert_eq!(others(&path, !input.named), before);
             if given.code().is_none() {
                 assert_eq!(ask("CHECK", &given.ips()).code(), None);
                 assert_eq!(ask("ADD", &[]).code(), Some(110));
@@ -101,7 +101,7 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
             // files have it, lets go of that one in a DEL of its own.
             for _ in 0..2 {
                 assert_eq!(ask("DEL", &given.ips()), Outcome::Success(Vec::new()));
-                assert_eq!(others(&path), before);
+                assert_eq!(others(&path, !input.named), before);
             }
             let left = directory.held_by_us();
             assert!(left.is_empty(), "still held: {left:?}");
@@ -111,18 +111,15 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
 
 /// The reservations that are somebody else's, and all other files that aren't ours
 /// to write.
-fn others(path: &std::path::Path) -> Snapshot {
+fn others(path: &std::path::Path, own: bool) -> Snapshot {
     let mut all = Sandbox::snapshot(path);
     all.retain(|file, content| {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let is_reservation = name
             .parse::<IpAddr>()
             .is_ok_and(|ip| ip.to_string() == name);
-        let is_written_by_us = ["lock", "last_reserved_ip.0", "unfinished.tmp"].contains(&&*name)
-            || file
-                .components()
-                .any(|part| part.as_os_str() == "by-network");
-        let may_go = is_reservation && Says::by(content) != Says::Others;
+        let is_written_by_us = ["lock", "last_reserved_ip.0", "unfinished.tmp"].contains(&&*name);
+        let may_go = is_reservation && Says::by(content, own) != Says::Others;
         !is_written_by_us && !may_go
     });
     all

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
-use ipam::{Completion, Pool, Range};
+use ipam::{Completion, Interval, Range};
+use reservations::{DataDir, State, Stores};
 
 use crate::config::{self, PlacedPool};
-use crate::directory::Directory;
-use crate::storage::Storage;
+use crate::storage;
 
 /// Reserves an address from each pool for the attachment, and completes
 /// `prevResult` with them, with `ipam.routes` and with `ipam.resolvConf`.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
     let config = &call.config;
     let ipam = config.ipam()?;
-    let storage = Storage::read(call, &ipam)?;
+    let data_dir = storage::data_dir(call, &ipam)?;
     let completion = Completion::read(config, &ipam)?;
     let pools = config::pools(config)?;
     if pools.is_empty() {
@@ -24,82 +24,74 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
              a selector such as ipam-ds-ranges must stand before this allocator",
         ));
     }
-    let ips = Directories::open(&storage, &pools)?.give_all(&pools, attachment)?;
+    let ips = Allocation::start(&data_dir, &pools, attachment)?.finish()?;
     Ok(completion.with_ips(ips))
 }
 
-/// The directories of some pools, all of them locked.
-struct Directories<'a>(BTreeMap<&'a NetworkName, Directory>);
+/// Addresses for one attachment, while the directories of all pools are locked.
+struct Allocation<'a> {
+    pools: &'a [PlacedPool],
+    attachment: &'a Attachment,
+    stores: Stores<'a>,
+    /// Addresses that the attachment held before, by directory.
+    held: BTreeMap<&'a NetworkName, Vec<IpAddr>>,
+}
 
-impl<'a> Directories<'a> {
-    fn open(storage: &Storage<'_>, pools: &'a [PlacedPool]) -> Result<Self, Error> {
+impl<'a> Allocation<'a> {
+    fn start(
+        data_dir: &'a DataDir<'_>,
+        pools: &'a [PlacedPool],
+        attachment: &'a Attachment,
+    ) -> Result<Self, Error> {
         let mut names: Vec<&NetworkName> = pools.iter().map(|pool| &pool.directory).collect();
-        // In one order for all processes, so that no two wait for each other.
         names.sort_unstable();
         names.dedup();
-        let open = |name| Ok((name, Directory::create(storage, name)?));
-        names
-            .into_iter()
-            .map(open)
-            .collect::<Result<_, _>>()
-            .map(Self)
+        let mut stores = data_dir.create(&names)?;
+        let mut held = BTreeMap::new();
+        for name in names {
+            let ips = store(&mut stores, name).held_by(attachment, &[])?;
+            held.insert(name, ips.into_iter().map(|(ip, _)| ip).collect());
+        }
+        Ok(Self {
+            pools,
+            attachment,
+            stores,
+            held,
+        })
     }
 
-    /// One address from each pool; what was given is taken back if one fails.
-    fn give_all(
-        mut self,
-        pools: &[PlacedPool],
-        attachment: &Attachment,
-    ) -> Result<Vec<IpConfig>, Error> {
-        ipam::all_or_nothing(
+    /// One address from each pool; all are taken back if one fails.
+    fn finish(mut self) -> Result<Vec<IpConfig>, Error> {
+        let pools = self.pools;
+        let given = ipam::all_or_nothing(
             &mut self,
             pools.iter().enumerate(),
-            |it, (index, placed)| Ok((placed, it.give(index, placed, attachment)?)),
-            |it, (placed, ip)| {
-                let directory = it.directory(&placed.directory);
-                directory.give_back(ip.ip(), attachment)
-            },
-        )
-        .map(|given| given.into_iter().map(|(_, ip)| ip).collect())
+            |it, (index, placed)| Ok((&placed.directory, it.give(index, placed)?)),
+            |it, (name, ip)| it.take_back(name, ip.ip()),
+        )?;
+        Ok(given.into_iter().map(|(_, ip)| ip).collect())
     }
 
-    fn directory(&mut self, name: &NetworkName) -> &mut Directory {
-        self.0
-            .get_mut(name)
-            .expect("all pools' directories are open")
-    }
-
-    fn give(
-        &mut self,
-        index: usize,
-        placed: &PlacedPool,
-        attachment: &Attachment,
-    ) -> Result<IpConfig, Error> {
-        let directory = self.directory(&placed.directory);
-        let pool = &placed.pool;
-        if let Some(ip) = directory.held_of(&pool.ranges, attachment)? {
+    fn give(&mut self, index: usize, placed: &PlacedPool) -> Result<IpConfig, Error> {
+        let ranges = &placed.pool.ranges;
+        if let Some(ip) = self.held[&placed.directory]
+            .iter()
+            .find(|ip| ranges.contains(**ip))
+        {
             return Err(Error::new(
                 code::ALREADY_ALLOCATED,
                 format!(
-                    "{attachment} has {ip} of {} already; a second ADD without a DEL is refused",
+                    "{} has {ip} of {} already; a second ADD without a DEL is refused",
+                    self.attachment,
                     placed.describe(index)
                 ),
             ));
         }
-        let (ip, range) = match pool.requested {
-            Some(ip) => requested(directory, ip, pool, attachment)?.ok_or_else(|| {
-                Error::new(
-                    code::REQUESTED_TAKEN,
-                    format!(
-                        "{ip}, requested of {}, is reserved already",
-                        placed.describe(index)
-                    ),
-                )
-            })?,
-            None => next(directory, index, pool, attachment)?
-                .ok_or_else(|| placed.exhausted(index, code::TRY_AGAIN_LATER))?,
+        let (ip, range) = match placed.pool.requested {
+            Some(ip) => self.requested(ip, index, placed)?,
+            None => self.next(index, placed)?,
         };
-        directory.set_last_reserved(index, ip);
+        store(&mut self.stores, &placed.directory).set_last_reserved(index, ip);
         tracing::debug!(%ip, pool = placed.describe(index), "reserved");
         Ok(IpConfig::new(
             ip,
@@ -107,33 +99,57 @@ impl<'a> Directories<'a> {
             Some(range.gateway()),
         ))
     }
-}
 
-/// Reserves the requested address, if it is free.
-fn requested<'p>(
-    directory: &mut Directory,
-    ip: IpAddr,
-    pool: &'p Pool,
-    attachment: &Attachment,
-) -> Result<Option<(IpAddr, &'p Range)>, Error> {
-    let reserved = directory.reserve(ip, attachment)?;
-    let range = pool.ranges.range_of(ip).filter(|_| reserved);
-    Ok(range.map(|range| (ip, range)))
-}
-
-/// Reserves the pool's next free address, round robin.
-fn next<'p>(
-    directory: &mut Directory,
-    index: usize,
-    pool: &'p Pool,
-    attachment: &Attachment,
-) -> Result<Option<(IpAddr, &'p Range)>, Error> {
-    for candidate in pool.ranges.rotation(directory.last_reserved(index)) {
-        while let Some(ip) = directory.first_free(candidate.addresses)? {
-            if directory.reserve(ip, attachment)? {
-                return Ok(Some((ip, candidate.range)));
-            }
+    /// Reserves the requested address, if it is free.
+    fn requested<'p>(
+        &mut self,
+        ip: IpAddr,
+        index: usize,
+        placed: &'p PlacedPool,
+    ) -> Result<(IpAddr, &'p Range), Error> {
+        let taken = |by: &str| {
+            let pool = placed.describe(index);
+            let msg = format!("{ip}, requested of {pool}, is reserved already{by}");
+            Error::new(code::REQUESTED_TAKEN, msg)
+        };
+        let range = placed.pool.ranges.range_of(ip).ok_or_else(|| taken(""))?;
+        match store(&mut self.stores, &placed.directory).reserve(ip, self.attachment)? {
+            Ok(()) => Ok((ip, range)),
+            Err(State::Reserved(it)) => Err(taken(&format!(" to {it}"))),
+            Err(State::BeingWritten | State::Torn) => Err(taken(
+                ": its file is empty or cut off, and younger than ten seconds",
+            )),
+            Err(State::Unreadable) => Err(taken("; its file can't be read")),
         }
     }
-    Ok(None)
+
+    /// Reserves the pool's next free address, round robin.
+    fn next<'p>(
+        &mut self,
+        index: usize,
+        placed: &'p PlacedPool,
+    ) -> Result<(IpAddr, &'p Range), Error> {
+        let store = store(&mut self.stores, &placed.directory);
+        let candidates = placed.pool.ranges.rotation(store.last_reserved(index));
+        let intervals: Vec<Interval> = candidates.iter().map(|it| it.addresses).collect();
+        let reserved = store.reserve_first(&intervals, self.attachment)?;
+        reserved
+            .map(|(at, ip)| (ip, candidates[at].range))
+            .ok_or_else(|| placed.exhausted(index, code::TRY_AGAIN_LATER))
+    }
+
+    fn take_back(&mut self, name: &NetworkName, ip: IpAddr) -> Result<(), Error> {
+        let store = store(&mut self.stores, name);
+        match store.state(ip)? {
+            Some(state) => store.release(ip, state),
+            None => Ok(()),
+        }
+    }
+}
+
+fn store<'s, 'a>(
+    stores: &'s mut Stores<'a>,
+    name: &NetworkName,
+) -> &'s mut reservations::Store<'a> {
+    stores.get(name).expect("all pools' directories are open")
 }

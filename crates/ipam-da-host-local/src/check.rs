@@ -3,17 +3,16 @@
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use ipam::Holder;
+use reservations::State;
 
 use crate::config;
-use crate::directory::{self, Directory};
-use crate::storage::Storage;
+use crate::storage;
 
 /// Verifies that every address of `prevResult` that lies in a pool is reserved
 /// to the attachment, and that the attachment holds one at all.
 pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let storage = Storage::read(call, &config.ipam()?)?;
+    let data_dir = storage::data_dir(call, &config.ipam()?)?;
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
@@ -28,27 +27,26 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
         })
         .collect();
     for (ip, name) in &in_pools {
-        let holder = match Directory::existing(&storage, name)? {
-            Some(directory) => directory.holder(*ip)?,
-            None => None,
+        let Some(store) = data_dir.open(name)? else {
+            return Err(not_reserved(*ip, name, None, attachment));
         };
-        if !holder
-            .as_ref()
-            .is_some_and(|holder| holds(holder, attachment))
-        {
-            return Err(not_reserved(*ip, name, holder, attachment));
+        let state = store.state(*ip)?;
+        let holds = matches!(&state, Some(State::Reserved(it))
+            if store.is_ours(it) && (it.is_attachment(attachment) || it.is_container(attachment)));
+        if !holds {
+            return Err(not_reserved(*ip, name, state, attachment));
         }
     }
     if !in_pools.is_empty() {
         return Ok(());
     }
-    // What host-local's CHECK asks for. So it is without a selector that says
+    // host-local's CHECK asks for no more. So it is without a selector that says
     // the pools on CHECK, too.
     let mut names = config::directories(config);
-    names.extend(directory::claimed_by(&storage));
+    names.extend(data_dir.others(&names));
     for name in &names {
-        if let Some(mut directory) = Directory::existing(&storage, name)?
-            && !directory.held_by(attachment, &[])?.is_empty()
+        if let Some(mut store) = data_dir.open(name)?
+            && !store.held_by(attachment, &[])?.is_empty()
         {
             return Ok(());
         }
@@ -62,31 +60,22 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     ))
 }
 
-fn holds(holder: &Holder, attachment: &Attachment) -> bool {
-    let container_id = attachment.container_id.as_str();
-    holder.is_attachment(container_id, attachment.ifname.as_str())
-        || holder.is_container(container_id)
-}
-
 fn not_reserved(
     ip: IpAddr,
     directory: &NetworkName,
-    holder: Option<Holder>,
+    state: Option<State>,
     attachment: &Attachment,
 ) -> Error {
-    let whose = match holder {
+    let is = match state {
         None => "not reserved".to_owned(),
-        Some(Holder::Torn) => "reserved to nobody: the file is empty or cut off".to_owned(),
-        Some(Holder::Container(container_id)) => format!("reserved to {container_id}"),
-        Some(Holder::Attachment {
-            container_id,
-            ifname,
-        }) => {
-            format!("reserved to {container_id} {ifname}")
+        Some(State::Reserved(it)) => format!("reserved to {it}"),
+        Some(State::Torn | State::BeingWritten) => {
+            "reserved to nobody: the file is empty or cut off".to_owned()
         }
+        Some(State::Unreadable) => "unreadable".to_owned(),
     };
     Error::new(
         code::NOT_RESERVED,
-        format!("{ip} should be reserved to {attachment} in {directory}, and is {whose}"),
+        format!("{ip} should be reserved to {attachment} in {directory}, and is {is}"),
     )
 }

@@ -1,10 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod add;
-mod boot;
 mod check;
 mod config;
-mod directory;
 mod release;
 mod status;
 mod storage;

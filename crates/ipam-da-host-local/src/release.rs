@@ -1,25 +1,25 @@
-//! DEL and GC: what is reserved, but shall not be any more.
+//! DEL and GC: release reservations of one attachment, or of all that aren't valid.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName};
-use ipam::Holder;
+use reservations::{DataDir, Reservation, State, Store};
 
 use crate::config;
-use crate::directory::{self, Directory};
-use crate::storage::Storage;
+use crate::storage;
 
-/// Releases what the attachment holds: in the directories of the pools and of
-/// the network, and, where it holds nothing there, wherever the network has
-/// claims. So a DEL succeeds whether or not a selector says the pools.
+/// Releases what the attachment holds: in the directories of the pools and of the
+/// network, and, where it holds nothing there, in those of other named pools. So a DEL
+/// succeeds whether or not a selector says the pools.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let storage = Storage::read(call, &config.ipam()?)?;
-    let mut release = Release::new(&storage);
-    // What the runtime says that the attachment has. Without it, too, what it
-    // holds is found; with it, even what somebody has written without the lock.
-    let hints = match config.prev_result() {
+    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
+    let mut release = Release::new(&data_dir);
+    // The addresses that the runtime, or the chain's record, has from ADD. Without them,
+    // too, all that it holds is found; with them, even a file that somebody has
+    // written over in place.
+    let hints: Vec<IpAddr> = match config.prev_result() {
         Ok(result) => result
             .into_iter()
             .flat_map(|it| it.ips)
@@ -27,41 +27,44 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .collect(),
         Err(_) => Vec::new(),
     };
-    let held = |directory: &mut Directory| directory.held_by(attachment, &hints);
+    let held = |store: &mut Store<'_>| {
+        let mut held = store.held_by(attachment, &hints)?;
+        // As host-local does: a container's address only where the attachment has none.
+        if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
+            held.retain(|(_, it)| it.is_attachment(attachment));
+        }
+        let states = held.into_iter().map(|(ip, it)| (ip, State::Reserved(it)));
+        Ok(states.collect())
+    };
     let named = config::directories(config);
     release.in_all(&named, held);
     if release.released == 0 {
-        let claimed = directory::claimed_by(&storage).into_iter().collect();
-        release.in_all(&(&claimed - &named), held);
+        release.in_all(&data_dir.others(&named).into_iter().collect(), held);
     }
     release.finish()
 }
 
-/// Releases what the network holds for attachments that aren't valid any more,
-/// and what killed processes have left.
+/// Releases what the network holds for attachments that aren't valid any more, and
+/// removes what killed processes and gone directories have left.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let storage = Storage::read(call, &config.ipam()?)?;
+    let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
     let valid = Valid::new(config.valid_attachments()?);
-    let mut release = Release::new(&storage);
-    release.clears_remains = true;
-    let mut all = config::directories(config);
-    all.extend(directory::claimed_by(&storage));
-    release.in_all(&all, |directory| {
-        let mut stale: Reservations = directory
-            .all()?
-            .iter()
-            .filter_map(|(ip, holder)| Some((ip, holder?.clone())))
-            .filter(|(_, holder)| !valid.covers(holder))
-            .collect();
-        stale.retain(|(ip, _)| directory.is_ours(*ip, false));
+    let mut release = Release::new(&data_dir);
+    let mut names = config::directories(config);
+    names.extend(data_dir.others(&names));
+    release.in_all(&names, |store| {
+        store.remove_leftovers()?;
+        let mut stale = store.all()?;
+        stale.retain(|(_, state)| !matches!(state, State::Reserved(it) if valid.covers(it)));
         Ok(stale)
     });
+    data_dir.remove_leftover_caches();
     release.finish()
 }
 
-/// Addresses, and who holds them.
-type Reservations = Vec<(IpAddr, Holder)>;
+/// Addresses, and the state of each.
+type Reservations = Vec<(IpAddr, State)>;
 
 /// The attachments that GC keeps.
 struct Valid {
@@ -83,35 +86,29 @@ impl Valid {
         }
     }
 
-    /// Whether a reservation of this holder stays.
-    fn covers(&self, holder: &Holder) -> bool {
-        match holder {
-            Holder::Attachment {
-                container_id,
-                ifname,
-            } => self
+    /// Whether this reservation stays.
+    fn covers(&self, reservation: &Reservation) -> bool {
+        let container_id = &reservation.container_id;
+        match &reservation.ifname {
+            Some(ifname) => self
                 .attachments
                 .contains(&(container_id.clone(), ifname.clone())),
-            Holder::Container(container_id) => self.containers.contains(container_id),
-            Holder::Torn => false,
+            None => self.containers.contains(container_id),
         }
     }
 }
 
-/// Releasing in several directories, going on past what fails.
+/// Releases in several directories, going on past failures.
 struct Release<'a> {
-    storage: &'a Storage<'a>,
-    /// Whether what killed processes have left goes, too.
-    clears_remains: bool,
+    data_dir: &'a DataDir<'a>,
     released: usize,
     errors: Vec<Error>,
 }
 
 impl<'a> Release<'a> {
-    fn new(storage: &'a Storage<'a>) -> Self {
+    fn new(data_dir: &'a DataDir<'a>) -> Self {
         Self {
-            storage,
-            clears_remains: false,
+            data_dir,
             released: 0,
             errors: Vec::new(),
         }
@@ -121,7 +118,7 @@ impl<'a> Release<'a> {
     fn in_all(
         &mut self,
         names: &BTreeSet<NetworkName>,
-        choose: impl Fn(&mut Directory) -> Result<Reservations, Error>,
+        choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
     ) {
         for name in names {
             if let Err(error) = self.in_one(name, &choose) {
@@ -133,22 +130,19 @@ impl<'a> Release<'a> {
     fn in_one(
         &mut self,
         name: &NetworkName,
-        choose: impl Fn(&mut Directory) -> Result<Reservations, Error>,
+        choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
     ) -> Result<(), Error> {
-        let Some(mut directory) = Directory::existing(self.storage, name)? else {
+        let Some(mut store) = self.data_dir.open(name)? else {
             return Ok(());
         };
-        for (ip, holder) in choose(&mut directory)? {
-            match directory.release(ip, &holder) {
+        for (ip, state) in choose(&mut store)? {
+            match store.release(ip, state) {
                 Ok(()) => {
                     self.released += 1;
                     tracing::debug!(%ip, directory = %name, "released");
                 }
                 Err(error) => self.errors.push(error),
             }
-        }
-        if self.clears_remains {
-            directory.clear_remains()?;
         }
         Ok(())
     }

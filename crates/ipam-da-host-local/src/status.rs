@@ -1,22 +1,34 @@
-//! STATUS: whether every pool has an address left.
+//! STATUS: whether every pool has an address left, and its directory can be written to.
 
 use cni::{Call, Error, code};
+use ipam::Interval;
+use reservations::DataDir;
 
 use crate::config::{self, PlacedPool};
-use crate::directory::Directory;
-use crate::storage::Storage;
+use crate::storage;
 
-/// Fails with code 50 if an ADD would find a pool without a free address, or no
-/// way into its directory. All such pools are named.
+/// Fails with code 50 if an ADD would find a pool without a free address, or couldn't
+/// write to its directory. All such pools are named.
 pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let storage = Storage::read(call, &config.ipam()?)?;
+    let data_dir = storage::data_dir(call, &config.ipam()?)?;
     let mut problems = Vec::new();
-    for (index, placed) in config::pools(config)?.iter().enumerate() {
-        match has_room(&storage, placed) {
+    let pools = config::pools(config)?;
+    for (index, placed) in pools.iter().enumerate() {
+        match has_room(&data_dir, placed) {
             Ok(true) => {}
             Ok(false) => problems.push(placed.exhausted(index, code::UNAVAILABLE).msg),
             Err(error) => problems.push(error.msg),
+        }
+    }
+    let mut names: Vec<_> = pools.iter().map(|placed| &placed.directory).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        if let Err(error) = data_dir.verify_writable(name)
+            && !problems.contains(&error.msg)
+        {
+            problems.push(error.msg);
         }
     }
     if problems.is_empty() {
@@ -26,14 +38,15 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     }
 }
 
-fn has_room(storage: &Storage<'_>, placed: &PlacedPool) -> Result<bool, Error> {
-    let Some(mut directory) = Directory::existing(storage, &placed.directory)? else {
-        return Ok(placed.pool.ranges.capacity() > 0);
+fn has_room(data_dir: &DataDir<'_>, placed: &PlacedPool) -> Result<bool, Error> {
+    let ranges = &placed.pool.ranges;
+    let Some(mut store) = data_dir.open(&placed.directory)? else {
+        return Ok(ranges.capacity() > 0);
     };
-    for candidate in placed.pool.ranges.rotation(None) {
-        if directory.first_free(candidate.addresses)?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let intervals: Vec<Interval> = ranges
+        .rotation(None)
+        .iter()
+        .map(|it| it.addresses)
+        .collect();
+    Ok(store.first_free(&intervals)?.is_some())
 }

@@ -1,10 +1,9 @@
-//! Where reservations are kept, and on behalf of which network.
+//! Reads where reservations are kept from the `ipam` section.
 
 use std::path::PathBuf;
 
-use cni::{Call, Cancellation, Error, NetworkName, Object};
-
-use crate::boot::Boot;
+use cni::{Call, Error, Object, boot_id};
+use reservations::{DataDir, Settings};
 
 /// Where host-local keeps its reservations by default.
 const DATA_DIR: &str = "/var/lib/cni/networks";
@@ -12,54 +11,53 @@ const DATA_DIR: &str = "/var/lib/cni/networks";
 /// Where indexes are kept by default: in memory, and gone after a reboot.
 const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 
-/// Says what to read instead of `/proc`.
-const PROC: &str = "IPAM_DELEGATED_PROC";
-
-/// What is needed to find directories of reservations, and to open them.
-#[derive(Clone)]
-pub(crate) struct Storage<'a> {
-    /// `ipam.dataDir`.
-    pub(crate) data_dir: PathBuf,
-    /// `ipam.cacheDir`.
-    pub(crate) cache_dir: PathBuf,
-    /// The network that is called for.
-    pub(crate) network: NetworkName,
-    /// With `ipam.reclaim` of `boot`: reservations from before this boot go.
-    pub(crate) reclaim: Option<Boot>,
-    /// What ends a wait for another process.
-    pub(crate) interrupt: Option<&'a dyn Cancellation>,
+/// The directories of reservations of a call that releases. A wrong `ipam.reclaim` is no
+/// reason to hold on to an address.
+pub(crate) fn data_dir_to_release<'a>(
+    call: &Call<'a>,
+    ipam: &Object,
+) -> Result<DataDir<'a>, Error> {
+    let reclaim_before = reclaim_before(call, ipam).unwrap_or_else(|error| {
+        tracing::warn!(%error, "going on without it, so that addresses are released");
+        None
+    });
+    open(call, ipam, reclaim_before)
 }
 
-impl<'a> Storage<'a> {
-    /// Reads it from the `ipam` section of a call.
-    pub(crate) fn read(call: &Call<'a>, ipam: &Object) -> Result<Self, Error> {
-        let path = |key, default: &str| {
-            let path: Option<String> = ipam.read("ipam", key)?;
-            let path = path.filter(|path| !path.is_empty());
-            Ok(PathBuf::from(path.as_deref().unwrap_or(default)))
-        };
-        Ok(Self {
-            data_dir: path("dataDir", DATA_DIR)?,
-            cache_dir: path("cacheDir", CACHE_DIR)?,
-            network: call.config.name().clone(),
-            reclaim: reclaim(call, ipam)?,
-            interrupt: call.cancellation,
-        })
-    }
+/// The directories of reservations of a call.
+pub(crate) fn data_dir<'a>(call: &Call<'a>, ipam: &Object) -> Result<DataDir<'a>, Error> {
+    open(call, ipam, reclaim_before(call, ipam)?)
 }
 
-fn reclaim(call: &Call<'_>, ipam: &Object) -> Result<Option<Boot>, Error> {
+fn open<'a>(
+    call: &Call<'a>,
+    ipam: &Object,
+    reclaim_before: Option<String>,
+) -> Result<DataDir<'a>, Error> {
+    let path = |key, default: &str| {
+        let path = ipam.absolute_path("ipam", key)?;
+        Ok::<_, Error>(path.unwrap_or_else(|| PathBuf::from(default)))
+    };
+    Ok(DataDir::new(Settings {
+        data_dir: path("dataDir", DATA_DIR)?,
+        cache_dir: path("cacheDir", CACHE_DIR)?,
+        network: call.config.name().clone(),
+        reclaim_before,
+        cancellation: call.cancellation,
+    }))
+}
+
+/// The ID of this boot, where reservations from before it are to be released.
+fn reclaim_before(call: &Call<'_>, ipam: &Object) -> Result<Option<String>, Error> {
     let when: Option<String> = ipam.read("ipam", "reclaim")?;
     match when.as_deref() {
         None | Some("") => Ok(None),
         Some("boot") => {
-            let proc = call.variable(PROC).map_or("/proc".into(), PathBuf::from);
-            let boot = Boot::current(proc.clone());
-            Ok(boot
-                .inspect_err(|error| {
-                    tracing::warn!(path = %proc.display(), %error, "can't tell the last boot");
-                })
-                .ok())
+            let boot = boot_id(call.environment);
+            if boot.is_none() {
+                tracing::warn!("can't tell the last boot: ipam.reclaim has no effect");
+            }
+            Ok(boot)
         }
         Some(other) => Err(Error::config(format!(
             "ipam.reclaim: {other:?} is not known; it may be \"boot\", or left out"

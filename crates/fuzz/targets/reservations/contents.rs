@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use bolero::TypeGenerator;
 use fuzz::Bytes;
@@ -24,6 +25,8 @@ struct Entry {
     content: Bytes,
     /// With some values, it is something else than a file.
     kind: u8,
+    /// Whether it was written just now.
+    is_young: bool,
 }
 
 /// Addresses of the range, twice so that it is full now and then, others, and names
@@ -58,6 +61,8 @@ const CONTENTS: &[&str] = &[
     "c2",
     "c3",
     "c1\r\neth0",
+    "c1\r\neth0\r\ntestnet",
+    "c1\r\neth0\r\nother",
     "c1",
     "c1\n",
     "",
@@ -91,6 +96,11 @@ impl Entry {
         let path = folder.join(NAMES[usize::from(self.name) % NAMES.len()]);
         if fs::symlink_metadata(&path).is_err() {
             put(&path, self.kind, &self.content.of(CONTENTS));
+            if !self.is_young && path.is_file() {
+                let file = fs::File::options().write(true).open(path).unwrap();
+                let old = SystemTime::now() - Duration::from_secs(60);
+                file.set_modified(old).unwrap();
+            }
         }
     }
 }

@@ -1,0 +1,107 @@
+//! Detects changes of a directory by others, by its modification and change times.
+//!
+//! A program that makes, removes or renames a file in a directory makes the kernel set
+//! the directory's modification time to now. The kernel's clock moves in steps of some
+//! milliseconds on many systems, so two changes can leave the same time. Therefore we
+//! set the time ourselves after each change, to a value that the kernel doesn't set: a
+//! second ago, with nanoseconds of our choice. As long as it is there, nobody else has
+//! changed the directory.
+//!
+//! `tar -x` and `cp -a` set modification times, too, and may put an old one back. They
+//! can't set the change time (`ctime`), which the kernel alone writes. So both count.
+
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
+
+use crate::directory::Directory;
+
+/// Identity of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DirectoryId {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
+
+impl DirectoryId {
+    /// Of the directory with this metadata.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self {
+            dev: metadata.dev(),
+            ino: metadata.ino(),
+        }
+    }
+}
+
+/// State of a directory between two changes: seconds and nanoseconds of its
+/// modification time and of its change time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Version(pub(crate) [i64; 4]);
+
+impl Version {
+    /// Of the directory with this metadata.
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        Self([
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        ])
+    }
+
+    /// Gives the directory a new version, after a change of ours.
+    pub(crate) fn renew(directory: &Directory) -> io::Result<Self> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let last_modification = Timespec {
+            tv_sec: i64::try_from(now.as_secs()).unwrap_or_default() - 1,
+            tv_nsec: now.subsec_nanos().into(),
+        };
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification,
+        };
+        futimens(directory.folder(), &times)?;
+        let version = Self::of(&directory.metadata()?);
+        let set = [last_modification.tv_sec, last_modification.tv_nsec];
+        if version.0[..2] != set {
+            return Err(io::Error::other(
+                "the file system doesn't keep nanoseconds, or somebody has changed the directory",
+            ));
+        }
+        Ok(version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn version(directory: &Directory) -> Version {
+        Version::of(&directory.metadata().unwrap())
+    }
+
+    #[test]
+    fn a_modification_time_that_is_put_back_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap().unwrap();
+        let ours = Version::renew(&directory).unwrap();
+        assert_eq!(version(&directory), ours);
+        let before = fs::metadata(folder.path()).unwrap().modified().unwrap();
+        // Not within the same step of the kernel's clock.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(folder.path().join("10.0.0.2"), "c1\r\neth0").unwrap();
+        let opened = fs::File::open(folder.path()).unwrap();
+        opened.set_modified(before).unwrap();
+        assert_eq!(version(&directory).0[..2], ours.0[..2]);
+        assert_ne!(version(&directory), ours);
+    }
+}

@@ -1,0 +1,287 @@
+use std::fs;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use rustix::fs::OFlags;
+
+use super::*;
+use crate::directory::State;
+use crate::reservation::Reservation;
+use crate::reservation_list::ReservationList;
+
+const ID: DirectoryId = DirectoryId { dev: 1, ino: 2 };
+
+fn version(n: i64) -> Version {
+    Version([n, 1, 2, 3])
+}
+
+struct Place {
+    _root: tempfile::TempDir,
+    folder: StateFolder,
+}
+
+impl Place {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let folder = StateFolder::create(&root.path().join("cache")).unwrap();
+        Self {
+            _root: root,
+            folder,
+        }
+    }
+
+    fn build(&self, n: i64, entries: Vec<Entry>) {
+        Index::build(
+            &self.folder,
+            ID,
+            Path::new("/data/net"),
+            version(n),
+            entries,
+        )
+        .unwrap();
+    }
+
+    fn open(&self, n: i64) -> Option<Index> {
+        Index::open(&self.folder, ID, version(n))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.folder.read(&file_name(ID)).unwrap()
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        self.folder.replace(&file_name(ID), bytes).unwrap();
+    }
+}
+
+fn v4(n: u32) -> IpAddr {
+    Ipv4Addr::from(0x0a00_0000 + n).into()
+}
+
+fn container(n: u16) -> String {
+    format!("c{n}")
+}
+
+fn entry(ip: IpAddr, n: u16) -> Entry {
+    Entry {
+        ip,
+        holder: HolderKey::of(&container(n)),
+        shared: n.is_multiple_of(2),
+    }
+}
+
+fn state(n: u16) -> State {
+    State::Reserved(Reservation {
+        container_id: container(n),
+        ifname: Some("eth0".into()),
+        network: None,
+    })
+}
+
+/// Addresses of both families, near each other and far apart, at the ends, and IPv6 ones
+/// that embed those of IPv4.
+fn address() -> impl Strategy<Value = IpAddr> {
+    prop_oneof![
+        (0u32..600).prop_map(v4),
+        (0u128..600).prop_map(|n| IpAddr::from(Ipv6Addr::from((0xfd00_u128 << 112) | n))),
+        (0u32..600).prop_map(|n| IpAddr::from(Ipv4Addr::from(0x0a00_0000 + n).to_ipv6_mapped())),
+        any::<u128>().prop_map(|n| IpAddr::from(Ipv6Addr::from(n))),
+        (0u128..9).prop_map(|n| IpAddr::from(Ipv6Addr::from(u128::MAX - n))),
+        (0u32..9).prop_map(|n| IpAddr::from(Ipv4Addr::from(u32::MAX - n))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// With any part of it in the tables and the rest in the log, over several calls.
+    #[test]
+    fn the_index_says_what_a_list_of_all_reservations_says(
+        first in proptest::collection::btree_map(address(), 0u16..40, 0..300),
+        calls in proptest::collection::vec(
+            proptest::collection::vec((address(), 0u16..40, any::<bool>()), 1..80), 0..5),
+        asked in proptest::collection::vec((address(), address()), 20),
+    ) {
+        let place = Place::new();
+        let mut truth: BTreeMap<IpAddr, u16> = first;
+        place.build(0, truth.iter().map(|(ip, n)| entry(*ip, *n)).collect());
+        let mut now = 0;
+        for call in calls {
+            let mut index = place.open(now).unwrap();
+            for (ip, n, reserve) in call {
+                now += 1;
+                match (truth.get(&ip).copied(), reserve) {
+                    (None, true) => {
+                        index.insert(entry(ip, n), version(now));
+                        truth.insert(ip, n);
+                    }
+                    (Some(n), false) => {
+                        index.remove(entry(ip, n), version(now));
+                        truth.remove(&ip);
+                    }
+                    _ => index.renew(version(now)),
+                }
+            }
+            index.save(&place.folder, Path::new("/data/net")).unwrap();
+        }
+        let mut index = place.open(now).unwrap();
+        let mut list = ReservationList::default();
+        for (ip, n) in &truth {
+            list.insert(*ip, state(*n));
+        }
+        for (a, b) in asked {
+            if let Some(interval) = Interval::new(a.min(b), a.max(b)) {
+                prop_assert_eq!(index.first_free(interval).unwrap(), list.first_free(interval));
+            }
+        }
+        for n in 0..40 {
+            let mut candidates = index.candidates(HolderKey::of(&container(n))).unwrap();
+            candidates.sort_unstable();
+            prop_assert_eq!(candidates, list.of_container(&container(n)));
+        }
+        prop_assert_eq!(index.has_shared(), truth.values().any(|n| n.is_multiple_of(2)));
+    }
+}
+
+#[test]
+fn a_full_run_of_addresses_has_none_free() {
+    let place = Place::new();
+    place.build(0, (0..10_000).map(|n| entry(v4(n), 1)).collect());
+    let mut index = place.open(0).unwrap();
+    let mut free = |a, b| {
+        index
+            .first_free(Interval::new(v4(a), v4(b)).unwrap())
+            .unwrap()
+    };
+    assert_eq!(free(0, 9_999), None);
+    assert_eq!(free(5, 9_999), None);
+    assert_eq!(free(0, 10_000), Some(v4(10_000)));
+    index.remove(entry(v4(7_000), 1), version(1));
+    let mut free = |a, b| {
+        index
+            .first_free(Interval::new(v4(a), v4(b)).unwrap())
+            .unwrap()
+    };
+    assert_eq!(free(0, 9_999), Some(v4(7_000)));
+    assert_eq!(free(7_001, 9_999), None);
+}
+
+#[test]
+fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
+    let many = 20_000;
+    let scattered = |n: u32| {
+        let bits = (0xfd00_u128 << 112) | (u128::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15) << 20);
+        IpAddr::from(Ipv6Addr::from(bits))
+    };
+    let numbered = |n: u32| u16::try_from(n).unwrap();
+    let distributions: [(usize, Vec<Entry>); 3] = [
+        (4, (0..many).map(|n| entry(v4(n), numbered(n))).collect()),
+        (20, (0..many).map(|n| entry(v4(2 * n), 7)).collect()),
+        (
+            4,
+            (0..many)
+                .map(|n| entry(scattered(n), numbered(n)))
+                .collect(),
+        ),
+    ];
+    for (most_pages, entries) in distributions {
+        let place = Place::new();
+        let last = *entries.last().unwrap();
+        place.build(0, entries);
+        let size = place.bytes().len();
+        assert!(size < HEAD + 100 * many as usize, "{size} bytes");
+        let mut index = place.open(0).unwrap();
+        assert!(index.candidates(last.holder).unwrap().contains(&last.ip));
+        // Few pages are read, however many have one holder.
+        let mut index = place.open(0).unwrap();
+        assert!(
+            index
+                .candidates(HolderKey::of("nobody"))
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            index.tables.pages_read() <= most_pages,
+            "{}",
+            index.tables.pages_read()
+        );
+    }
+}
+
+#[test]
+fn any_changed_byte_is_noticed() {
+    let place = Place::new();
+    place.build(0, (0..300).map(|n| entry(v4(2 * n), 1)).collect());
+    let mut index = place.open(0).unwrap();
+    index.insert(entry(v4(1), 1), version(1));
+    index.save(&place.folder, Path::new("/data/net")).unwrap();
+    let bytes = place.bytes();
+    let everything = |index: &mut Index| {
+        let interval = Interval::new(v4(0), v4(700)).unwrap();
+        let free = index.first_free(interval)?;
+        Ok::<_, Unusable>((free, index.candidates(HolderKey::of("c1"))?))
+    };
+    let right = everything(&mut place.open(1).unwrap()).unwrap();
+    for at in (0..bytes.len()).filter(|at| *at < HEADER + log::SIZE || (*at > HEAD && at % 7 == 0))
+    {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x10;
+        place.write(&damaged);
+        if let Some(mut index) = place.open(1)
+            && let Ok(answer) = everything(&mut index)
+        {
+            assert_eq!(answer, right, "byte {at}");
+            assert!(at > HEAD, "byte {at} went unnoticed");
+        }
+    }
+}
+
+#[test]
+fn pages_of_two_generations_are_not_used_together() {
+    let place = Place::new();
+    let entries = |first: u32| (first..first + 300).map(|n| entry(v4(n), 1)).collect();
+    place.build(1, entries(0));
+    let old = place.bytes();
+    place.build(2, entries(100));
+    let new = place.bytes();
+    assert_eq!(old.len(), new.len());
+    // The table of runs is from before a power cut, the rest from after it.
+    let mixed = [&new[..new.len() - 4096], &old[old.len() - 4096..]].concat();
+    place.write(&mixed);
+    let mut index = place.open(2).unwrap();
+    let interval = Interval::new(v4(0), v4(700)).unwrap();
+    assert_eq!(index.first_free(interval), Err(Unusable));
+    // Neither is a log of another generation.
+    place.build(1, entries(0));
+    let mut index = place.open(1).unwrap();
+    index.insert(entry(v4(500), 1), version(2));
+    index.save(&place.folder, Path::new("/data/net")).unwrap();
+    let log = &place.bytes()[HEADER..HEAD];
+    place.build(3, entries(100));
+    let built = place.bytes();
+    let mixed = [&built[..HEADER], log, &built[HEAD..]].concat();
+    place.write(&mixed);
+    assert!(place.open(2).is_none() && place.open(3).is_some());
+}
+
+#[test]
+fn a_log_that_is_cut_off_is_of_an_older_version() {
+    let place = Place::new();
+    place.build(0, Vec::new());
+    let mut index = place.open(0).unwrap();
+    index.insert(entry(v4(1), 1), version(1));
+    index.insert(entry(v4(2), 1), version(2));
+    index.save(&place.folder, Path::new("/data/net")).unwrap();
+    let mut bytes = place.bytes();
+    bytes[HEADER + log::SIZE..HEADER + 2 * log::SIZE].fill(0);
+    place.write(&bytes);
+    assert!(place.open(2).is_none());
+    assert!(place.open(1).is_some());
+    let file = place
+        .folder
+        .open_file(&file_name(ID), OFlags::RDONLY)
+        .unwrap();
+    assert_eq!(path_in(&file).unwrap(), Path::new("/data/net"));
+    fs::remove_file(place.folder.path_of(&file_name(ID))).unwrap();
+    assert!(place.open(1).is_none());
+}

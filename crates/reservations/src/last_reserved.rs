@@ -1,0 +1,85 @@
+//! Reads and writes the address that a pool gave last: the next one is looked for
+//! behind it. A lost one only starts the rotation from the beginning.
+
+use std::fs::File;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use crate::directory::Directory;
+use crate::new_file::NewFile;
+
+/// More than any address is long.
+const MOST_BYTES: usize = 64;
+
+/// Name of the file of this pool.
+pub(crate) fn file_name(pool: usize) -> String {
+    format!("last_reserved_ip.{pool}")
+}
+
+/// Reads it.
+pub(crate) fn read(directory: &Directory, pool: usize) -> Option<IpAddr> {
+    let (content, _) = directory.read_file(&file_name(pool)).ok()?;
+    parse(pool, &content)
+}
+
+fn parse(pool: usize, content: &[u8]) -> Option<IpAddr> {
+    let text = String::from_utf8_lossy(content);
+    let last = text.trim().parse().ok();
+    if last.is_none() {
+        tracing::debug!(pool, %text, "the address given last is unreadable");
+    }
+    last
+}
+
+/// The open file of one pool, to be read and written over.
+#[derive(Debug)]
+pub(crate) struct LastReserved {
+    pool: usize,
+    file: File,
+    content: Vec<u8>,
+}
+
+impl LastReserved {
+    /// Opens it.
+    pub(crate) fn open(directory: &Directory, pool: usize) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
+        let file = File::from(file?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let mut content = vec![0; MOST_BYTES];
+        let read = file.read_at(&mut content, 0)?;
+        content.truncate(read);
+        Ok(Self {
+            pool,
+            file,
+            content,
+        })
+    }
+
+    /// The address.
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
+        parse(self.pool, &self.content)
+    }
+
+    /// Writes over an address of the same length; `false` if it has another. So the file
+    /// is never half written, and the directory isn't changed.
+    pub(crate) fn overwrite(&self, ip: IpAddr) -> bool {
+        let text = ip.to_string();
+        self.content.len() == text.len() && self.file.write_all_at(text.as_bytes(), 0).is_ok()
+    }
+}
+
+/// Writes it as a new file.
+pub(crate) fn replace(directory: &Directory, pool: usize, ip: IpAddr) -> io::Result<()> {
+    let name = file_name(pool);
+    let file = NewFile::write(directory, ip.to_string().as_bytes())?;
+    // Not renamed over the old file: ext4 would then write to the disk at once
+    // (mount(8), auto_da_alloc). A kill in between loses the rotation, nothing else.
+    directory.remove(&name)?;
+    file.link(&name).map(|_| ())
+}

@@ -1,0 +1,177 @@
+//! Takes the lock that all users of a directory hold, host-local included:
+//! `flock(2)` on its file `lock`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::thread;
+use std::time::Instant;
+
+use cni::Cancellation;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::directory::Directory;
+
+/// Name of the file that is locked.
+pub(crate) const LOCK_FILE: &str = "lock";
+
+/// The lock on one directory, held exclusively until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Waits until nobody else holds it, or until the cancellation comes.
+    ///
+    /// `None` if the directory's path doesn't lead to the locked file any more:
+    /// somebody removed or replaced the file, or the directory, and another process
+    /// may hold the lock on the new one.
+    pub(crate) fn acquire(
+        directory: &Directory,
+        cancellation: Option<&dyn Cancellation>,
+    ) -> io::Result<Option<Self>> {
+        let path = directory.path().join(LOCK_FILE);
+        // As host-local's library creates it.
+        let mode = Mode::from_raw_mode(0o750);
+        // With NONBLOCK, opening a pipe doesn't wait.
+        let flags =
+            OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = match openat(directory.folder(), LOCK_FILE, flags, mode) {
+            // The directory was removed.
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(io::Error::other("it is a symbolic link")),
+            other => File::from(other?),
+        };
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        wait(&file, &path, cancellation)?;
+        match std::fs::symlink_metadata(&path) {
+            Ok(now) if (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()) => {
+                Ok(Some(Self { _file: file }))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => {}
+        other => return Ok(other?),
+    }
+    let since = Instant::now();
+    tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
+    match cancellation {
+        None => retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?,
+        Some(cancellation) => wait_or_interrupt(file, cancellation.fd()?)?,
+    }
+    tracing::debug!(
+        path = %path.display(),
+        milliseconds = format_args!("{:.3}", since.elapsed().as_secs_f64() * 1e3),
+        "waited for the lock"
+    );
+    Ok(())
+}
+
+/// Waits in another thread, since a wait for a lock can't also wait for the cancellation.
+fn wait_or_interrupt(file: &File, cancellation: BorrowedFd<'_>) -> io::Result<()> {
+    let (ours, theirs) = io::pipe()?;
+    let duplicate = file.try_clone()?;
+    let waiting = thread::Builder::new().spawn(move || {
+        let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
+        drop(theirs);
+        // With this descriptor goes the lock, if nobody waits for it any more.
+        drop(duplicate);
+        locked
+    })?;
+    let [done, _] = cni::wait_for([Some(ours.as_fd()), Some(cancellation)], None)?;
+    if !done {
+        return Err(io::Error::other("interrupted while waiting for the lock"));
+    }
+    let locked = waiting.join();
+    Ok(locked.map_err(|_| io::Error::other("the thread that waited for the lock panicked"))??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::PipeReader;
+    use std::time::Duration;
+
+    struct Pipe(PipeReader);
+
+    impl Cancellation for Pipe {
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+
+        fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+            Ok(self.0.as_fd())
+        }
+    }
+
+    fn directory(path: &Path) -> Directory {
+        Directory::open(path).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_wait_for_the_lock_ends_with_the_lock_or_with_the_interrupt() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = directory(folder.path());
+        let (receiver, sender) = io::pipe().unwrap();
+        let pipe = Pipe(receiver);
+        let acquire = || Lock::acquire(&directory, Some(&pipe as &dyn Cancellation));
+        let first = acquire().unwrap().unwrap();
+        thread::scope(|scope| {
+            let second = scope.spawn(acquire);
+            thread::sleep(Duration::from_millis(20));
+            assert!(!second.is_finished());
+            drop(first);
+            let second = second.join().unwrap().unwrap();
+            drop(sender);
+            let error = acquire().unwrap_err();
+            assert!(error.to_string().contains("interrupted"), "{error}");
+            drop(second);
+        });
+        // The wait that was given up keeps nobody from it.
+        Lock::acquire(&directory, None).unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_was_removed_or_replaced_during_the_wait_is_no_lock() {
+        for replaced in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let directory = directory(folder.path());
+            let first = Lock::acquire(&directory, None).unwrap().unwrap();
+            thread::scope(|scope| {
+                let second = scope.spawn(|| Lock::acquire(&directory, None));
+                thread::sleep(Duration::from_millis(20));
+                fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
+                if replaced {
+                    fs::write(folder.path().join(LOCK_FILE), "").unwrap();
+                }
+                drop(first);
+                assert!(second.join().unwrap().unwrap().is_none());
+            });
+            assert!(Lock::acquire(&directory, None).unwrap().is_some());
+        }
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lock_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        std::os::unix::fs::symlink(&victim, folder.path().join(LOCK_FILE)).unwrap();
+        assert!(Lock::acquire(&directory(folder.path()), None).is_err());
+        assert!(!victim.exists());
+    }
+}

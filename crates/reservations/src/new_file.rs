@@ -1,0 +1,230 @@
+//! Creates files that appear with their content in one step, or not at all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+
+use rustix::fs::{
+    Access, AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, accessat, futimens,
+    linkat, openat, renameat,
+};
+use rustix::io::Errno;
+
+use crate::directory::Directory;
+
+/// Mode of a file, as the newest host-local makes it.
+const MODE: Mode = Mode::from_raw_mode(0o600);
+
+/// Name of a file whose content isn't complete, where the file system has no files
+/// without a name. There is one of it at most, since its writer holds the lock.
+pub(crate) const UNFINISHED: &str = "unfinished.tmp";
+
+/// A file with content that doesn't have its name yet.
+pub(crate) struct NewFile<'a> {
+    directory: &'a Directory,
+    file: File,
+    /// Whether it is named [`UNFINISHED`].
+    unfinished: bool,
+}
+
+impl<'a> NewFile<'a> {
+    /// Writes `content` to a new file in the directory.
+    pub(crate) fn write(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
+        match openat(directory.folder(), ".", flags, MODE) {
+            Ok(fd) => Self::filled(directory, fd.into(), false, content),
+            // The file system has no such files (EOPNOTSUPP), or the kernel is older
+            // than the flag (EISDIR, Linux before 3.11).
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Self::write_unfinished(directory, content),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The same, where every file must have a name.
+    ///
+    /// A process that was killed between link and unlink has left a file that is a
+    /// reservation, too. So the old one is removed; it is never written to.
+    fn write_unfinished(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
+        directory.remove(UNFINISHED)?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = File::from(openat(directory.folder(), UNFINISHED, flags, MODE)?);
+        Self::filled(directory, file, true, content)
+    }
+
+    fn filled(
+        directory: &'a Directory,
+        file: File,
+        unfinished: bool,
+        content: &[u8],
+    ) -> io::Result<Self> {
+        let mut it = Self {
+            directory,
+            file,
+            unfinished,
+        };
+        it.file.write_all(content)?;
+        Ok(it)
+    }
+
+    /// Verifies that files can be made in the directory, as far as that leaves no trace.
+    pub(crate) fn try_unnamed(directory: &'a Directory) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
+        match openat(directory.folder(), ".", flags, MODE) {
+            Ok(fd) => File::from(fd).write_all(b"x"),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Ok(accessat(
+                directory.folder(),
+                ".",
+                Access::WRITE_OK,
+                AtFlags::empty(),
+            )?),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Replaces the nanoseconds of its modification time.
+    pub(crate) fn set_nanoseconds(&self, nanoseconds: u32) -> io::Result<()> {
+        use std::os::unix::fs::MetadataExt;
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification: Timespec {
+                tv_sec: self.file.metadata()?.mtime(),
+                tv_nsec: nanoseconds.into(),
+            },
+        };
+        Ok(futimens(&self.file, &times)?)
+    }
+
+    /// Gives it this name; `false` if a file of that name exists.
+    pub(crate) fn link(&self, name: &str) -> io::Result<bool> {
+        let folder = self.directory.folder();
+        let linked = if self.unfinished {
+            linkat(folder, UNFINISHED, folder, name, AtFlags::empty())
+        } else {
+            match linkat(&self.file, "", folder, name, AtFlags::EMPTY_PATH) {
+                // Not root: only through the name that /proc has for it.
+                Err(Errno::NOENT | Errno::PERM) => {
+                    let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+                }
+                other => other,
+            }
+        };
+        match linked {
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives it this name, in place of the file that has it.
+    pub(crate) fn replace(mut self, name: &str) -> io::Result<()> {
+        if !self.unfinished {
+            self.directory.remove(UNFINISHED)?;
+            self.link(UNFINISHED)?;
+            self.unfinished = true;
+        }
+        let folder = self.directory.folder();
+        renameat(folder, UNFINISHED, folder, name)?;
+        self.unfinished = false;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile<'_> {
+    fn drop(&mut self) {
+        if self.unfinished {
+            let _ = self.directory.remove(UNFINISHED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap().unwrap();
+        (folder, directory)
+    }
+
+    type Write = for<'a> fn(&'a Directory, &[u8]) -> io::Result<NewFile<'a>>;
+
+    /// With files without a name, and without them.
+    const WAYS: [Write; 2] = [
+        |directory, content| NewFile::write(directory, content),
+        |directory, content| NewFile::write_unfinished(directory, content),
+    ];
+
+    #[test]
+    fn a_file_appears_whole_and_only_its_owner_may_read_it() {
+        for write in WAYS {
+            let (folder, directory) = directory();
+            let file = write(&directory, b"content").unwrap();
+            assert!(!folder.path().join("a").exists());
+            assert!(file.link("a").unwrap());
+            drop(file);
+            assert_eq!(names(folder.path()), ["a"]);
+            assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"content");
+            let mode = fs::metadata(folder.path().join("a")).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_stays_as_it_is_unless_it_is_replaced() {
+        for write in WAYS {
+            let (folder, directory) = directory();
+            let path = folder.path().join("a");
+            fs::write(&path, "old").unwrap();
+            assert!(!write(&directory, b"new").unwrap().link("a").unwrap());
+            assert_eq!(fs::read(&path).unwrap(), b"old");
+            write(&directory, b"new").unwrap().replace("a").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"new");
+            assert_eq!(names(folder.path()), ["a"]);
+        }
+    }
+
+    #[test]
+    fn a_kill_between_link_and_unlink_costs_no_reservation() {
+        let (folder, directory) = directory();
+        let killed = NewFile::write_unfinished(&directory, b"first").unwrap();
+        killed.link("10.0.0.2").unwrap();
+        std::mem::forget(killed);
+        assert_eq!(names(folder.path()), ["10.0.0.2", UNFINISHED]);
+
+        let next = NewFile::write_unfinished(&directory, b"second").unwrap();
+        assert!(next.link("10.0.0.3").unwrap());
+        drop(next);
+        assert_eq!(names(folder.path()), ["10.0.0.2", "10.0.0.3"]);
+        assert_eq!(fs::read(folder.path().join("10.0.0.2")).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_unfinished_file_is_not_followed() {
+        let (folder, directory) = directory();
+        let victim = tempfile::NamedTempFile::new().unwrap();
+        fs::write(victim.path(), "precious").unwrap();
+        symlink(victim.path(), folder.path().join(UNFINISHED)).unwrap();
+        for write in WAYS {
+            write(&directory, b"new").unwrap().replace("a").unwrap();
+        }
+        assert_eq!(fs::read(victim.path()).unwrap(), b"precious");
+    }
+}

@@ -1,0 +1,172 @@
+//! Format of a reservation file, as host-local defines it
+//! (`backend/disk/backend.go`): its name is the address, its content the holder.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use cni::Attachment;
+
+/// Separates the lines of a reservation file.
+const LINE_BREAK: &str = "\r\n";
+
+/// The address that a file of this name is the reservation of, if it is one.
+pub fn address_of_file(name: &str) -> Option<IpAddr> {
+    let ip: IpAddr = name.parse().ok()?;
+    // Another spelling of an address would be another file.
+    (ip.to_string() == name).then_some(ip)
+}
+
+/// Content of a reservation file:
+/// `<containerID>[\r\n<ifname>[\r\n<network>]]`.
+///
+/// The third line is ours. It is written in a directory that isn't named after the
+/// network, which is the directory of a named pool. host-local compares the whole
+/// content with its two lines, so it neither finds nor releases a file with three.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The container.
+    pub container_id: String,
+    /// The interface. `None` in a file of a host-local before 0.7, which reserved
+    /// addresses to containers as a whole.
+    pub ifname: Option<String>,
+    /// The network. `None` is the network that the directory is named after.
+    pub network: Option<String>,
+}
+
+impl Reservation {
+    /// Reads a file's content. `None` for a torn file: empty or cut off, because its
+    /// writer crashed before the address could be used. Surrounding white space
+    /// doesn't count.
+    pub fn parse(content: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(content);
+        // A power cut can leave a file's length without its content: zeroes.
+        if text.contains('\0') {
+            return None;
+        }
+        let mut lines = text.trim().splitn(3, LINE_BREAK).map(str::to_owned);
+        let container_id = lines.next().filter(|line| !line.is_empty())?;
+        let ifname = lines.next();
+        // The line break was written, the text after it was not.
+        if ifname.is_none() && text.contains('\r') {
+            return None;
+        }
+        Some(Self {
+            container_id,
+            ifname,
+            network: lines.next(),
+        })
+    }
+
+    /// Content of an attachment's file, with its network's name where the directory
+    /// isn't named after the network.
+    pub(crate) fn content(attachment: &Attachment, network: Option<&str>) -> Vec<u8> {
+        let mut content = format!(
+            "{}{LINE_BREAK}{}",
+            attachment.container_id, attachment.ifname
+        );
+        if let Some(network) = network {
+            content.push_str(LINE_BREAK);
+            content.push_str(network);
+        }
+        content.into_bytes()
+    }
+
+    /// Whether the address is reserved to this interface of this container.
+    pub fn is_attachment(&self, attachment: &Attachment) -> bool {
+        self.container_id == attachment.container_id.as_str()
+            && self.ifname.as_deref() == Some(attachment.ifname.as_str())
+    }
+
+    /// Whether the address is reserved to this container as a whole.
+    pub fn is_container(&self, attachment: &Attachment) -> bool {
+        self.container_id == attachment.container_id.as_str() && self.ifname.is_none()
+    }
+}
+
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.container_id)?;
+        if let Some(ifname) = &self.ifname {
+            write!(f, " {ifname}")?;
+        }
+        if let Some(network) = &self.network {
+            write!(f, " on network {network}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn whole_files_are_told_from_torn_ones() {
+        let of = |lines: &[&str]| {
+            let line = |n: usize| lines.get(n).map(|&line| line.to_owned());
+            Some(Reservation {
+                container_id: line(0).unwrap(),
+                ifname: line(1),
+                network: line(2),
+            })
+        };
+        for (content, reservation) in [
+            ("c1\r\neth0", of(&["c1", "eth0"])),
+            ("c1\r\neth0\n", of(&["c1", "eth0"])),
+            ("c1\r\neth0\r\nred", of(&["c1", "eth0", "red"])),
+            ("c1\r\neth0\r\nred\n", of(&["c1", "eth0", "red"])),
+            ("c1", of(&["c1"])),
+            ("c1\n", of(&["c1"])),
+            ("", None),
+            (" \r\n", None),
+            ("c1\r", None),
+            ("c1\r\n", None),
+            ("\0\0\0\0", None),
+            ("c1\r\n\0\0\0\0", None),
+        ] {
+            assert_eq!(
+                Reservation::parse(content.as_bytes()),
+                reservation,
+                "{content:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_an_address_in_its_usual_spelling_names_a_reservation() {
+        for name in ["10.0.0.1", "fd00::1", "::", "::ffff:10.0.0.1"] {
+            assert!(address_of_file(name).is_some(), "{name}");
+        }
+        for name in [
+            "lock",
+            "last_reserved_ip.0",
+            "last_boot.10.0.0.1",
+            "10.0.0.1.tmp",
+            "FD00::1",
+            "fd00:0::1",
+            "",
+        ] {
+            assert_eq!(address_of_file(name), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            id in "[A-Za-z0-9][A-Za-z0-9_.-]{0,70}",
+            ifname in "[a-z0-9.@-]{1,15}",
+            network in proptest::option::of("[A-Za-z0-9][A-Za-z0-9_.-]{0,70}"),
+        ) {
+            prop_assume!(ifname != "." && ifname != "..");
+            let attachment = Attachment {
+                container_id: id.parse().unwrap(),
+                ifname: ifname.parse().unwrap(),
+            };
+            let content = Reservation::content(&attachment, network.as_deref());
+            let read = Reservation::parse(&content).unwrap();
+            prop_assert!(read.is_attachment(&attachment) && !read.is_container(&attachment));
+            prop_assert_eq!(read.network, network);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! One locked directory of reservations, used on behalf of a network.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+use cni::{Attachment, Error, NetworkName};
+use ipam::Interval;
+
+use crate::by_network;
+use crate::data_dir::{DataDir, Locked};
+use crate::directory::{Directory, State};
+use crate::last_reserved::{self, LastReserved};
+use crate::lock::Lock;
+use crate::new_file::{NewFile, UNFINISHED};
+use crate::reclaim;
+use crate::reservation::Reservation;
+use crate::reservation_cache::{Noted, ReservationCache};
+
+/// A directory of reservations that this process alone uses, until it is dropped.
+///
+/// A network sees its own reservations alone: in the directory that is named after it,
+/// those without a third line; in any other, those whose third line names it.
+pub struct Store<'a> {
+    data_dir: &'a DataDir<'a>,
+    names: Vec<NetworkName>,
+    /// Whether the directory is named after the network.
+    own: bool,
+    directory: Directory,
+    cache: ReservationCache<'a>,
+    /// The pool whose rotation was asked for last, and its file, if it can be written.
+    last_reserved: Option<(usize, Option<LastReserved>)>,
+    _lock: Lock,
+}
+
+impl<'a> Store<'a> {
+    pub(crate) fn open(data_dir: &'a DataDir<'a>, locked: Locked) -> Result<Self, Error> {
+        let Locked {
+            names,
+            directory,
+            lock,
+        } = locked;
+        let failed = |e| Error::io(directory.path().display(), e);
+        let cache = ReservationCache::open(&directory, data_dir.cache()).map_err(failed)?;
+        // While the index is up to date, no other version has been here.
+        if !cache.is_index() {
+            by_network::bring_over(&directory).map_err(failed)?;
+        }
+        let mut it = Self {
+            data_dir,
+            own: names.contains(&data_dir.settings.network),
+            names,
+            directory,
+            cache,
+            last_reserved: None,
+            _lock: lock,
+        };
+        if let Some(boot) = &data_dir.settings.reclaim_before {
+            it.reclaim(boot)?;
+        }
+        Ok(it)
+    }
+
+    /// Reserves an address to the attachment, if it is free. `Err` in the inner result
+    /// is the state of one that isn't.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn reserve(
+        &mut self,
+        ip: IpAddr,
+        attachment: &Attachment,
+    ) -> Result<Result<(), State>, Error> {
+        let network = (!self.own).then(|| self.data_dir.settings.network.to_string());
+        let mark = self.data_dir.settings.reclaim_before.as_deref();
+        let mark = mark.map(reclaim::mark);
+        let directory = &self.directory;
+        let reserved = self.cache.change(directory, || {
+            let content = Reservation::content(attachment, network.as_deref());
+            let reserved = make(directory, ip, &content, mark)?;
+            let state = match &reserved {
+                Ok(()) => State::Reserved(Reservation {
+                    container_id: attachment.container_id.to_string(),
+                    ifname: Some(attachment.ifname.to_string()),
+                    network,
+                }),
+                Err(state) => state.clone(),
+            };
+            Ok((reserved, Noted::Taken(ip, state)))
+        });
+        reserved.map_err(|e| self.failed(ip, e))
+    }
+
+    /// Reserves the first free address of these intervals, and says of which. `None` if
+    /// all are taken: by the files, which are then read, whatever the index says.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn reserve_first(
+        &mut self,
+        intervals: &[Interval],
+        attachment: &Attachment,
+    ) -> Result<Option<(usize, IpAddr)>, Error> {
+        while let Some((at, ip)) = self.first_free(intervals)? {
+            if self.reserve(ip, attachment)?.is_ok() {
+                return Ok(Some((at, ip)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first free address of these intervals, and of which it is.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn first_free(&mut self, intervals: &[Interval]) -> Result<Option<(usize, IpAddr)>, Error> {
+        let search = |cache: &mut ReservationCache<'_>| {
+            for (at, interval) in intervals.iter().enumerate() {
+                if let Some(ip) = cache.first_free(&self.directory, *interval)? {
+                    return Ok(Some((at, ip)));
+                }
+            }
+            Ok::<_, io::Error>(None)
+        };
+        let mut found = search(&mut self.cache);
+        // A file that was emptied in place is not noticed by the index.
+        if matches!(found, Ok(None)) && self.cache.is_index() {
+            found = self
+                .cache
+                .read_files(&self.directory)
+                .and_then(|()| search(&mut self.cache));
+        }
+        found.map_err(|e| self.unreadable(e))
+    }
+
+    /// Releases an address of the network's.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn release(&mut self, ip: IpAddr, state: State) -> Result<(), Error> {
+        let directory = &self.directory;
+        let released = self.cache.change(directory, || {
+            directory.remove(&ip.to_string())?;
+            Ok(((), Noted::Released(ip, state)))
+        });
+        released.map_err(|e| self.failed(ip, e))
+    }
+
+    /// The addresses that the attachment holds, and those that an old host-local
+    /// reserved to its container without an interface. The files of the `hints` are
+    /// read in any case.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn held_by(
+        &mut self,
+        attachment: &Attachment,
+        hints: &[IpAddr],
+    ) -> Result<Vec<(IpAddr, Reservation)>, Error> {
+        let container_id = attachment.container_id.as_str();
+        let candidates = self.cache.candidates(&self.directory, container_id);
+        let mut ips: BTreeSet<IpAddr> = candidates
+            .map_err(|e| self.unreadable(e))?
+            .into_iter()
+            .collect();
+        ips.extend(hints);
+        let mut held = Vec::new();
+        for ip in ips {
+            if let Some(State::Reserved(it)) = self.state(ip)?
+                && self.is_ours(&it)
+                && (it.is_attachment(attachment) || it.is_container(attachment))
+            {
+                held.push((ip, it));
+            }
+        }
+        Ok(held)
+    }
+
+    /// The network's reservations, and, in its own directory, torn files; as the files
+    /// say.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn all(&mut self) -> Result<Vec<(IpAddr, State)>, Error> {
+        let list = match self.cache.files(&self.directory) {
+            Ok(list) => list,
+            Err(error) => return Err(Error::io(self.directory.path().display(), error)),
+        };
+        let (own, network) = (self.own, self.data_dir.settings.network.as_str());
+        Ok(list
+            .iter()
+            .filter(|(_, state)| may_release(state, own, network))
+            .map(|(ip, state)| (ip, state.clone()))
+            .collect())
+    }
+
+    /// The state of an address, by its file as it is now; `None` if it has none.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn state(&self, ip: IpAddr) -> Result<Option<State>, Error> {
+        self.directory.read(ip).map_err(|e| self.failed(ip, e))
+    }
+
+    /// Whether a reservation in this directory is the network's.
+    pub fn is_ours(&self, reservation: &Reservation) -> bool {
+        is_of(
+            reservation,
+            self.own,
+            self.data_dir.settings.network.as_str(),
+        )
+    }
+
+    /// The address that the pool of this index gave last.
+    pub fn last_reserved(&mut self, pool: usize) -> Option<IpAddr> {
+        let opened = LastReserved::open(&self.directory, pool);
+        let ip = match &opened {
+            Ok(file) => file.ip(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            // It may be read-only.
+            Err(_) => last_reserved::read(&self.directory, pool),
+        };
+        self.last_reserved = Some((pool, opened.ok()));
+        ip
+    }
+
+    /// Notes the address that the pool of this index gives. If it can't be noted, the
+    /// rotation starts again, and no address need be refused.
+    pub fn set_last_reserved(&mut self, pool: usize, ip: IpAddr) {
+        let directory = &self.directory;
+        let file = match self.last_reserved.take() {
+            Some((asked, file)) if asked == pool => file,
+            _ => LastReserved::open(directory, pool).ok(),
+        };
+        if file.is_some_and(|file| file.overwrite(ip)) {
+            return;
+        }
+        let noted = self.cache.change(directory, || {
+            last_reserved::replace(directory, pool, ip)?;
+            Ok(((), Noted::Nothing))
+        });
+        if let Err(error) = noted {
+            let path = directory.path().join(last_reserved::file_name(pool));
+            tracing::warn!(path = %path.display(), %error, "can't note the address given last");
+        }
+    }
+
+    /// Removes what killed processes have left: an unfinished file.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn remove_leftovers(&mut self) -> Result<(), Error> {
+        let directory = &self.directory;
+        if !directory.has(UNFINISHED) {
+            return Ok(());
+        }
+        let removed = self.cache.change(directory, || {
+            directory.remove(UNFINISHED)?;
+            Ok(((), Noted::Nothing))
+        });
+        removed.map_err(|e| Error::io(directory.path().join(UNFINISHED).display(), e))
+    }
+
+    /// Verifies that a reservation could be written, and leaves nothing behind.
+    pub(crate) fn verify_writable(&mut self) -> Result<(), Error> {
+        let directory = &self.directory;
+        let written = self.cache.change(directory, || {
+            NewFile::write(directory, b"x")?;
+            Ok(((), Noted::Nothing))
+        });
+        written.map_err(|e| Error::io(directory.path().display(), e))
+    }
+
+    pub(crate) fn is_named(&self, name: &NetworkName) -> bool {
+        self.names.contains(name)
+    }
+
+    fn reclaim(&mut self, boot: &str) -> Result<(), Error> {
+        let (own, network) = (self.own, self.data_dir.settings.network.clone());
+        let network = network.as_str();
+        if reclaim::is_done(&self.directory, network, boot) {
+            return Ok(());
+        }
+        let is_ours = |state: &State| may_release(state, own, network);
+        let found = reclaim::from_before(&self.directory, network, boot, is_ours)
+            .map_err(|e| self.unreadable(e))?;
+        let released = found.len();
+        for (ip, state) in found {
+            self.release(ip, state)?;
+        }
+        if released > 0 {
+            let path = self.directory.path().display();
+            tracing::warn!(%path, released, "released what was reserved before the last boot");
+        }
+        let directory = &self.directory;
+        let noted = self.cache.change(directory, || {
+            reclaim::note(directory, network, boot, is_ours)?;
+            Ok(((), Noted::Nothing))
+        });
+        if let Err(error) = noted {
+            tracing::warn!(%error, "the directory will be looked through again");
+        }
+        Ok(())
+    }
+
+    fn failed(&self, ip: IpAddr, error: io::Error) -> Error {
+        Error::io(self.directory.path_of(ip).display(), error)
+    }
+
+    fn unreadable(&self, error: io::Error) -> Error {
+        Error::io(self.directory.path().display(), error)
+    }
+}
+
+impl Drop for Store<'_> {
+    fn drop(&mut self) {
+        // While the lock is held.
+        self.cache.save(&self.directory);
+    }
+}
+
+/// Makes the file of a reservation, unless the address is taken. A torn file is replaced.
+fn make(
+    directory: &Directory,
+    ip: IpAddr,
+    content: &[u8],
+    mark: Option<u32>,
+) -> io::Result<Result<(), State>> {
+    let name = ip.to_string();
+    let file = NewFile::write(directory, content)?;
+    if let Some(mark) = mark
+        && let Err(error) = file.set_nanoseconds(mark)
+    {
+        tracing::debug!(%error, "can't mark the file with the boot; it goes one boot later");
+    }
+    if file.link(&name)? {
+        return Ok(Ok(()));
+    }
+    let state = directory.read(ip).ok().flatten();
+    if state == Some(State::Torn) {
+        tracing::warn!(
+            path = %directory.path_of(ip).display(),
+            "the reservation is empty or cut off: a crash has left it; giving the address out again"
+        );
+        directory.remove(&name)?;
+        if file.link(&name)? {
+            return Ok(Ok(()));
+        }
+    }
+    Ok(Err(state.unwrap_or(State::Unreadable)))
+}
+
+fn is_of(reservation: &Reservation, own: bool, network: &str) -> bool {
+    match &reservation.network {
+        Some(named) => named == network,
+        None => own,
+    }
+}
+
+/// Whether GC of the network may release an address in this state.
+fn may_release(state: &State, own: bool, network: &str) -> bool {
+    match state {
+        State::Reserved(reservation) => is_of(reservation, own, network),
+        State::Torn => own,
+        State::BeingWritten | State::Unreadable => false,
+    }
+}
