@@ -115,7 +115,7 @@ fn a_relative_folder_is_refused() {
         let msg = error["msg"].as_str().unwrap();
         assert!(
             msg.contains(key) && msg.contains("\"some/folder\""),
-            "{msg}"
+            "{key}: {msg}"
         );
     }
     let call = sandbox.call(

@@ -91,24 +91,28 @@ impl<D: Delegates> Steps<'_, D> {
         has_unended |= !self.delegates.begin_rollback().is_empty();
         let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let given = given.map(|output| output.json().to_owned());
-        let not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
+        let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
         let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);
+        let undone = undone.iter().filter(is_undone).cloned().collect();
+        if !may_hold {
+            not_undone.retain(|it| it.delegate != failed.delegate);
+        }
         Box::new(FailedAdd {
             failed,
             may_hold,
             has_unended,
-            undone: undone.iter().filter(is_undone).cloned().collect(),
+            undone,
             not_undone,
         })
     }
 }
 
 /// Whether a delegate that has failed with ADD may hold something. One that was not
-/// started doesn't. Neither does a selector that was able to report its failure; of one
-/// that died, nothing is known.
+/// started doesn't. Neither does one that has refused the configuration (code 7), nor a
+/// selector that was able to report its failure; of one that died, nothing is known.
 fn may_hold(failure: &Failure, is_last: bool) -> bool {
     match failure {
-        Failure::Error { .. } => is_last,
+        Failure::Error { error, .. } => is_last && error.code != code::INVALID_CONFIG,
         failure => !failure.is_not_run(),
     }
 }
