@@ -73,8 +73,10 @@ fn names(folder: &Path) -> io::Result<Option<Vec<String>>> {
 
 /// A second file counts as long as it says the same as the reservation.
 fn says_the_same(directory: &Directory, name: &str, second: &Path) -> bool {
-    let reservation = directory.read_file(name);
-    reservation.is_ok_and(|(content, _)| cni::read_file(second).is_ok_and(|it| it == content))
+    let content = |name: &str| directory.read_file(name).map(|(content, _)| content);
+    // An absolute path, which doesn't depend on the directory.
+    let second = second.to_str().and_then(|path| content(path).ok());
+    second.is_some() && content(name).ok() == second
 }
 
 fn name_network(directory: &Directory, ip: IpAddr, network: &str) -> io::Result<()> {
