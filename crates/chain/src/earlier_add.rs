@@ -38,6 +38,7 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
         other => other?,
     };
     let Locked { journal, record } = locked.expect("a missing journal is made");
+    let is_new = record.is_none();
     let has_undone = match record {
         None => false,
         Some(Err(reason)) => {
@@ -70,7 +71,9 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
             true
         }
     };
-    journal.clear();
+    if !is_new {
+        journal.clear();
+    }
     Ok(Cleared {
         journal: Some(journal),
         has_undone,

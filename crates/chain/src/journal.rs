@@ -6,8 +6,9 @@
 
 use std::cell::Cell;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -166,9 +167,10 @@ impl Journal {
     }
 
     fn read(&self) -> io::Result<Vec<u8>> {
-        let mut content = Vec::new();
-        (&self.file).rewind()?;
-        (&self.file).read_to_end(&mut content)?;
+        let length = self.file.metadata()?.len();
+        let mut content = vec![0; usize::try_from(length).unwrap_or_default()];
+        // A writer that doesn't hold the lock is none of ours.
+        self.file.read_exact_at(&mut content, 0)?;
         Ok(content)
     }
 
@@ -200,11 +202,9 @@ impl Journal {
             return;
         }
         let bytes: Vec<u8> = lines.iter().flat_map(Line::to_bytes).collect();
-        let length = self.file.metadata().map(|it| it.len());
         if let Err(error) = (&self.file).write_all(&bytes) {
-            // What was written of it is no line.
-            let _ = length.and_then(|length| self.file.set_len(length));
             self.give_up(&error);
+            self.mend();
         }
     }
 
