@@ -114,7 +114,7 @@ fn lock(
     }
     let unended = context
         .overtime
-        .spend(|most| terminate_holders(&record, attachment, makers, most));
+        .spend(|most| terminate_holders(context, &record, attachment, makers, most));
     if context.overtime.spend(|most| journal.lock(most))? {
         return Ok(());
     }
@@ -126,6 +126,7 @@ fn lock(
 }
 
 fn terminate_holders(
+    context: &Context<'_>,
     record: &Record,
     attachment: &Attachment,
     makers: Vec<Pid>,
@@ -137,7 +138,9 @@ fn terminate_holders(
     };
     let mut unended = terminate(makers, at_most / 2, is_still);
     for call in record.calls() {
-        if let Some(session) = call.session {
+        if let Some(session) = call.session
+            && context.running.has(&call.id)
+        {
             unended.extend(terminate_call(&call.id, session, at_most / 4));
         }
     }

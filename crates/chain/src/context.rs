@@ -7,7 +7,7 @@ use cni::{Attachment, Cancellation, DelegateName, Environment, Error, NetworkCon
 use crate::event::Observer;
 use crate::failure;
 use crate::journal::Journals;
-use crate::leftover_processes::CallId;
+use crate::leftover_processes::{CallId, RunningCalls};
 use crate::overtime::Overtime;
 use crate::plugins::{Found, Plugins};
 use crate::proc;
@@ -27,6 +27,8 @@ pub(crate) struct Context<'a> {
     pub(crate) id: CallId,
     /// Time that the call may take beyond its delegates' own.
     pub(crate) overtime: Overtime,
+    /// The earlier calls that still have processes.
+    pub(crate) running: RunningCalls,
     boot: OnceCell<Option<String>>,
 }
 
@@ -48,6 +50,7 @@ impl<'a> Context<'a> {
             environment,
             cancellation: None,
             observer: None,
+            running: RunningCalls::default(),
             boot: OnceCell::new(),
         }
     }

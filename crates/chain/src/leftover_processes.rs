@@ -4,6 +4,8 @@
 //! They are found by their environment. A process that has made a session of its own is
 //! a daemon, which other containers may depend on: it is left alone.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
@@ -47,6 +49,11 @@ impl CallId {
         environment.with(CHAIN_CALL, self.text.as_str())
     }
 
+    /// The variable with its value.
+    fn marked(&self) -> Vec<u8> {
+        format!("{CHAIN_CALL}={}", self.text).into_bytes()
+    }
+
     /// The process that makes or made the call, if it isn't this one.
     fn process(&self) -> Option<Pid> {
         Pid::from_raw(self.pid).filter(|pid| *pid != getpid())
@@ -71,6 +78,23 @@ impl From<CallId> for String {
     }
 }
 
+/// The calls that had processes when they were first asked for. A node has thousands of
+/// processes, and a GC may ask for many calls: they are read once.
+#[derive(Default)]
+pub(crate) struct RunningCalls(OnceCell<HashSet<Vec<u8>>>);
+
+impl RunningCalls {
+    /// Whether a call had processes.
+    pub(crate) fn has(&self, call: &CallId) -> bool {
+        let marks = || {
+            let environments = proc::others().into_iter().filter_map(proc::environment);
+            let is_mark = |it: &Vec<u8>| it.starts_with(CHAIN_CALL.as_bytes());
+            environments.flatten().filter(is_mark).collect()
+        };
+        self.0.get_or_init(marks).contains(&call.marked())
+    }
+}
+
 /// Finds the processes that a call in this session has started. Daemons are not among
 /// them.
 pub(crate) fn of_call(call: &CallId, session: i32) -> Vec<Pid> {
@@ -80,7 +104,7 @@ pub(crate) fn of_call(call: &CallId, session: i32) -> Vec<Pid> {
 }
 
 fn is_of_call(pid: Pid, call: &CallId, session: i32) -> bool {
-    let mark = format!("{CHAIN_CALL}={}", call.text).into_bytes();
+    let mark = call.marked();
     // The environment first: nothing else is read of a process that isn't the call's.
     proc::environment(pid).is_some_and(|it| it.contains(&mark))
         && proc::session(pid) == Some(session)
@@ -221,9 +245,8 @@ mod tests {
         let mut child = start("setsid sleep 100 & echo $!; sleep 100", &call);
         wait_for_processes(&call, 2);
         let has_daemon = || {
-            let variable = format!("{CHAIN_CALL}={}", call.text).into_bytes();
             let marked =
-                |pid: &Pid| proc::environment(*pid).is_some_and(|it| it.contains(&variable));
+                |pid: &Pid| proc::environment(*pid).is_some_and(|it| it.contains(&call.marked()));
             proc::others()
                 .into_iter()
                 .find(|pid| marked(pid) && proc::session(*pid) != Some(session()))
