@@ -31,7 +31,7 @@ impl<D: Delegates> Steps<'_, D> {
                     result = Some(output);
                 }
                 Err(failure) => {
-                    return Err(self.roll_back(config, names, i, result.as_ref(), failure));
+                    return Err(self.roll_back(config, names, i, result.as_ref(), &failure));
                 }
             }
         }
@@ -42,7 +42,7 @@ impl<D: Delegates> Steps<'_, D> {
                 unended: Vec::new(),
             };
             let last = names.len() - 1;
-            return Err(self.roll_back(config, names, last, Some(&result), failure));
+            return Err(self.roll_back(config, names, last, Some(&result), &failure));
         }
         Ok(result)
     }
@@ -76,12 +76,12 @@ impl<D: Delegates> Steps<'_, D> {
         names: &[DelegateName],
         failed: usize,
         given: Option<&JsonOutput>,
-        failure: Failure,
+        failure: &Failure,
     ) -> Box<FailedAdd> {
-        let may_hold = may_hold(&failure, failed + 1 == names.len());
+        let may_hold = may_hold(failure, failed + 1 == names.len());
         let has_run = !failure.is_not_run();
         let mut has_unended = failure.has_unended();
-        let error = failure.into_error();
+        let error = failure.to_error();
         // A delegate that has never run has nothing to undo. One that refuses with 110
         // holds what an earlier ADD was given.
         let undoes_failed = has_run && error.code != code::ALREADY_ALLOCATED;

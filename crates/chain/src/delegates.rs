@@ -126,6 +126,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             executable: executable.map(PathBuf::as_path),
             is_executed: linked.is_none(),
             prev_result,
+            stdin,
         });
         let started = Instant::now();
         let environment = self

@@ -29,6 +29,8 @@ pub enum Event<'a> {
         is_executed: bool,
         /// Its `prevResult`, if the chain gives it one.
         prev_result: Option<&'a RawValue>,
+        /// All that it is given on stdin.
+        stdin: &'a [u8],
     },
     /// A delegate has written to stderr.
     Stderr {

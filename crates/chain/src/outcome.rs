@@ -99,7 +99,7 @@ impl Failure {
     }
 
     /// The failure as a CNI error: the delegate's own if it gave one.
-    pub fn into_error(self) -> Error {
+    pub fn to_error(&self) -> Error {
         match self {
             Self::Error { error, stderr } => {
                 // A plugin that also logs its error is quoted once.
@@ -107,8 +107,11 @@ impl Failure {
                     .lines()
                     .filter(|line| !line.contains(&error.msg))
                     .collect();
-                let details = lines([error.details, stderr_line(&rest.join("\n"))]);
-                Error { details, ..error }
+                let details = lines([error.details.clone(), stderr_line(&rest.join("\n"))]);
+                Error {
+                    details,
+                    ..error.clone()
+                }
             }
             Self::NotFound {
                 path,
@@ -139,7 +142,7 @@ impl Failure {
                     format!("failed ({status}) without a CNI error on stdout"),
                 ),
             }
-            .with_details(lines([stdout_line(&stdout), stderr_line(&stderr)])),
+            .with_details(lines([stdout_line(stdout), stderr_line(stderr)])),
             Self::Garbled {
                 reason,
                 stdout,
@@ -148,19 +151,19 @@ impl Failure {
                 code::DELEGATE_GARBLED,
                 format!("printed no JSON object: {reason}"),
             )
-            .with_details(lines([stdout_line(&stdout), stderr_line(&stderr)])),
+            .with_details(lines([stdout_line(stdout), stderr_line(stderr)])),
             Self::TimedOut {
                 limit,
                 stderr,
                 unended,
             } => Error::new(
                 code::TRY_AGAIN_LATER,
-                format!("did not end within {limit:?}, and {}", terminated(&unended)),
+                format!("did not end within {limit:?}, and {}", terminated(unended)),
             )
-            .with_details(stderr_line(&stderr)),
+            .with_details(stderr_line(stderr)),
             Self::Cancelled { unended } => Error::new(
                 code::INTERRUPTED,
-                format!("{}, since SIGTERM or SIGINT came", terminated(&unended)),
+                format!("{}, since SIGTERM or SIGINT came", terminated(unended)),
             ),
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,

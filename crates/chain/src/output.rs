@@ -159,7 +159,7 @@ mod tests {
 
     fn error(raw_status: i32, stdout: &str) -> Error {
         match outcome(raw_status, stdout) {
-            Outcome::Failed(failure) => failure.into_error(),
+            Outcome::Failed(failure) => failure.to_error(),
             other => panic!("{other:?}"),
         }
     }

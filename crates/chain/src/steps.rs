@@ -80,7 +80,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
                 }
                 Outcome::Nothing => {}
                 Outcome::Failed(failure) => {
-                    if let Some(error) = self.fatal(step, command, failure) {
+                    if let Some(error) = self.fatal(step, command, &failure) {
                         failed.push(self.failed(step.name, command, step.config, error));
                         if on_failure == OnFailure::Stop {
                             break;
@@ -100,9 +100,9 @@ impl<'a, D: Delegates> Steps<'a, D> {
 
     /// The error of a failed step; `None` if the failure may be passed over, which is
     /// logged.
-    fn fatal(&self, step: &Step<'_>, command: Command, failure: Failure) -> Option<Error> {
+    fn fatal(&self, step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
         let Step { name, recorded, .. } = step;
-        match &failure {
+        match failure {
             Failure::Garbled { stdout, .. } => {
                 // It has done what it was asked for, and nothing was to be printed.
                 tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
@@ -120,7 +120,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
             }
             _ => {}
         }
-        let error = failure.into_error();
+        let error = failure.to_error();
         if recorded.is_some_and(|it| it.holds_nothing) {
             tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
             return None;

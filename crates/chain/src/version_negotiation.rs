@@ -278,6 +278,6 @@ mod tests {
         let Outcome::Failed(failure) = outcome else {
             panic!("{outcome:?}")
         };
-        assert_eq!(failure.into_error().code, code::INCOMPATIBLE_VERSION);
+        assert_eq!(failure.to_error().code, code::INCOMPATIBLE_VERSION);
     }
 }

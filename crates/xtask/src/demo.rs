@@ -1,23 +1,27 @@
 //! `cargo xtask demo`: two containers from ADD to GC, with the README's configuration.
 
 mod drawing;
-mod recorder;
 mod tools;
+mod watched_chain;
+mod wrapper;
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
-use harness::{Call, ORCHESTRATOR, PLUGINS, REFERENCE_PLUGINS, answer_of, repository};
+use cni::Environment;
+use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, repository};
 use serde_json::{Value, json};
 
 use crate::build::{BUILT_PLUGINS, Flavour};
-use drawing::{Step, draw};
-use recorder::{Recorded, Recorder};
+use drawing::draw;
 use tools::Tools;
+use watched_chain::{ChainCall, WatchedChain};
+use wrapper::Wrapper;
 
-pub(crate) use recorder::{Record, record};
+pub(crate) use wrapper::{RunWatchedChain, run_watched_chain};
 
 const CONFLIST: &str = "testdata/mynet.conflist";
 
@@ -32,15 +36,12 @@ pub(crate) fn run() -> Result<()> {
     let root = tempfile::Builder::new()
         .prefix("ipam-delegated-demo-")
         .tempdir()?;
-    let recorder = Recorder::new(root.path())?;
-    for plugin in PLUGINS {
-        recorder.wrap(&built.join(plugin))?;
-    }
     let runtime = Runtime {
         config: config(root.path())?,
         root: root.path().to_owned(),
         tools: Tools::find(),
-        recorder,
+        wrapper: Wrapper::new(root.path())?,
+        built,
     };
     runtime.story()
 }
@@ -64,12 +65,15 @@ fn config(root: &Path) -> Result<Value> {
     Ok(config)
 }
 
-/// The runtime of the demo: it calls the main plugin, or `ipam-delegated` without one.
+/// The runtime of the demo: it calls the main plugin, or runs the chain itself.
 struct Runtime {
     config: Value,
     root: PathBuf,
     tools: Tools,
-    recorder: Recorder,
+    /// The chain as an executable, for the main plugin.
+    wrapper: Wrapper,
+    /// The folder of the delegates.
+    built: PathBuf,
 }
 
 impl Runtime {
@@ -118,21 +122,18 @@ impl Runtime {
         for (key, value) in keys {
             config[key] = value.clone();
         }
-        let main = match &self.tools.node {
-            Some(_) => Path::new(REFERENCE_PLUGINS).join("bridge"),
-            None => self.recorder.plugins().join(ORCHESTRATOR),
-        };
+        let main = self.tools.node.as_ref().map(|_| "bridge");
         println!(
             "$ CNI_COMMAND={command} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} \
              CNI_IFNAME=eth0 {}\n",
-            main.file_name().unwrap_or_default().display()
+            main.unwrap_or(ORCHESTRATOR)
         );
-        let call = Call::new(main)
-            .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", container)
-            .env("CNI_NETNS", format!("/run/netns/{container}"))
-            .env("CNI_IFNAME", "eth0");
-        self.finish(call, &config, container)
+        let environment = self
+            .environment(command)?
+            .with("CNI_CONTAINERID", container)
+            .with("CNI_NETNS", format!("/run/netns/{container}"))
+            .with("CNI_IFNAME", "eth0");
+        self.finish(main, &environment, &config, container)
     }
 
     /// Calls GC of `ipam-delegated`: Debian's `bridge` doesn't hand it on.
@@ -141,31 +142,61 @@ impl Runtime {
         config["cniVersion"] = json!("1.1.0");
         config["cni.dev/valid-attachments"] = json!([]);
         println!("$ CNI_COMMAND=GC {ORCHESTRATOR}\n");
-        let call = Call::new(self.recorder.plugins().join(ORCHESTRATOR));
-        self.finish(call.env("CNI_COMMAND", "GC"), &config, "")?;
+        self.finish(None, &self.environment("GC")?, &config, "")?;
         Ok(())
     }
 
-    fn finish(&self, call: Call, config: &Value, container: &str) -> Result<String> {
-        let path = [self.recorder.plugins(), REFERENCE_PLUGINS.as_ref()];
-        let call = call
-            .env("CNI_PATH", env::join_paths(path)?)
-            .stdin(serde_json::to_vec(config)?);
-        let output = match &self.tools.node {
-            Some(node) => call.run_on(node),
-            None => call.run(),
+    fn environment(&self, command: &str) -> Result<Environment> {
+        // The wrapper comes before the plugin whose name it has.
+        let path = [
+            self.wrapper.folder(),
+            &self.built,
+            REFERENCE_PLUGINS.as_ref(),
+        ];
+        Ok(Environment::default()
+            .with("CNI_COMMAND", command)
+            .with("CNI_PATH", env::join_paths(path)?))
+    }
+
+    /// Makes the call, draws the calls of the chain in it, and returns the result.
+    fn finish(
+        &self,
+        main: Option<&str>,
+        environment: &Environment,
+        config: &Value,
+        container: &str,
+    ) -> Result<String> {
+        let stdin = serde_json::to_vec(config)?;
+        let (success, stdout, calls) = match &self.tools.node {
+            Some(node) => self.on(node, main, environment, stdin)?,
+            None => in_this_process(environment, &stdin)?,
         };
-        let main = self.tools.node.as_ref().map(|_| "bridge");
-        for call in calls(&self.recorder.take()?) {
+        for call in &calls {
             print!("{}", drawing(main, call, container));
         }
-        ensure!(
-            output.status.success(),
-            "it failed: {} {}",
-            output.stdout,
-            output.stderr
-        );
-        Ok(output.stdout)
+        ensure!(success, "it failed: {stdout}");
+        Ok(stdout)
+    }
+
+    /// Calls the main plugin, or `ipam-delegated` without one, on the node.
+    fn on(
+        &self,
+        node: &Node,
+        main: Option<&str>,
+        environment: &Environment,
+        stdin: Vec<u8>,
+    ) -> Result<Made> {
+        let executable = match main {
+            Some(main) => Path::new(REFERENCE_PLUGINS).join(main),
+            None => self.wrapper.folder().join(ORCHESTRATOR),
+        };
+        let mut call = Call::new(executable).stdin(stdin);
+        for (name, value) in environment.iter() {
+            call = call.env(&name.to_string_lossy(), value);
+        }
+        let output = call.run_on(node);
+        eprint!("{}", output.stderr);
+        Ok((output.status.success(), output.stdout, self.wrapper.take()?))
     }
 
     fn show_files(&self) -> Result<()> {
@@ -183,44 +214,38 @@ impl Runtime {
     }
 }
 
+/// A call that was made: whether it succeeded, stdout, and the chain's calls in it.
+type Made = (bool, String, Vec<ChainCall>);
+
 fn heading(text: &str) {
     println!("\n== {text}\n");
 }
 
-/// The calls of `ipam-delegated`, each with the delegates' behind it.
-fn calls(recorded: &[Recorded]) -> impl Iterator<Item = &[Recorded]> {
-    let mut rest = recorded;
-    std::iter::from_fn(move || {
-        let next = (1..rest.len()).find(|&at| rest[at].plugin == ORCHESTRATOR);
-        let (call, others) = rest.split_at(next.unwrap_or(rest.len()));
-        rest = others;
-        (!call.is_empty()).then_some(call)
-    })
+/// Runs the chain in this process; its delegates are executed.
+fn in_this_process(environment: &Environment, stdin: &[u8]) -> Result<Made> {
+    let calls = Mutex::new(Vec::new());
+    let tell = |call| calls.lock().expect("no call panics").push(call);
+    let plugin = WatchedChain { tell: &tell };
+    let mut read = || Ok(stdin.to_vec());
+    let output = cni_plugin::respond(&plugin, environment, &mut read, None);
+    let stdout = String::from_utf8(output.stdout)?;
+    Ok((
+        output.success,
+        stdout,
+        calls.into_inner().expect("no call panics"),
+    ))
 }
 
-/// The drawing of one call of `ipam-delegated`.
-fn drawing(main: Option<&str>, call: &[Recorded], container: &str) -> String {
-    let Some((chain, delegates)) = call.split_first() else {
-        return String::new();
+/// The drawing of one call of the chain.
+fn drawing(main: Option<&str>, call: &ChainCall, container: &str) -> String {
+    let command = &call.command;
+    let outcome = match &call.outcome {
+        Ok(result) if result["ips"].is_array() => {
+            format!("{container} has {}", answer_of(result).join(" and "))
+        }
+        Ok(_) => format!("{command}: success"),
+        Err(error) => format!("{command}: {error}"),
     };
-    let steps: Vec<Step> = delegates
-        .iter()
-        .map(|it| Step {
-            name: match it.command == chain.command {
-                true => it.plugin.clone(),
-                false => format!("{} {}", it.plugin, it.command),
-            },
-            took: it.took,
-            given: it.input["prevResult"].clone(),
-            printed: it.output.clone(),
-            success: it.success,
-        })
-        .collect();
-    let outcome = match chain.output["ips"].as_array() {
-        Some(_) => format!("{container} has {}", answer_of(&chain.output).join(" and ")),
-        None if chain.success => format!("{}: success", chain.command),
-        None => format!("{}: {}", chain.command, chain.output["msg"]),
-    };
-    let plugins: Vec<&str> = main.into_iter().filter(|_| chain.command != "GC").collect();
-    draw(&[&plugins[..], &[ORCHESTRATOR]].concat(), &steps, &outcome)
+    let plugins: Vec<&str> = main.into_iter().chain([ORCHESTRATOR]).collect();
+    draw(&plugins, &call.steps, &outcome)
 }

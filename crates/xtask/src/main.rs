@@ -61,9 +61,9 @@ enum Task {
     /// The executables are static, for the host's architecture, with musl where the
     /// toolchain has that target. The same commit gives the same bytes.
     Dist(dist::Dist),
-    /// Run a plugin and record the call, for the demo.
+    /// Run a chain as `ipam-delegated` does, for the demo.
     #[command(hide = true)]
-    Record(demo::Record),
+    RunWatchedChain(demo::RunWatchedChain),
 }
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
             verbose_flavour,
         } => install::run(&dir, verbose_flavour),
         Task::Dist(dist) => dist::run(&dist),
-        Task::Record(record) => return code(demo::record(&record)),
+        Task::RunWatchedChain(arguments) => return demo::run_watched_chain(&arguments),
     };
     code(done.map(|()| ExitCode::SUCCESS))
 }

@@ -2,25 +2,16 @@
 //! it took.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use serde_json::Value;
 
-/// One delegate's part in a call.
-#[derive(Clone, Debug)]
-pub(crate) struct Step {
-    /// The delegate's name, and its command if that isn't the call's.
-    pub(crate) name: String,
-    pub(crate) took: Duration,
-    /// The result that the delegate was given; `null` for none.
-    pub(crate) given: Value,
-    /// The delegate's stdout; `null` for nothing.
-    pub(crate) printed: Value,
-    pub(crate) success: bool,
-}
+use super::watched_chain::Step;
+
+/// The widest line of a drawing, in characters.
+const WIDEST: usize = 100;
 
 /// Draws a call: its plugins from the left to the right, the delegates below, the outcome
-/// last. No line is wider than the texts in it need.
+/// last. A line that is too wide is cut off.
 pub(crate) fn draw(plugins: &[&str], steps: &[Step], outcome: &str) -> String {
     let mut drawing = format!("{}\n", plugins.join(" ── "));
     let above: usize = plugins
@@ -33,7 +24,7 @@ pub(crate) fn draw(plugins: &[&str], steps: &[Step], outcome: &str) -> String {
     let width = steps.iter().map(|it| it.name.len()).max().unwrap_or(0);
     for step in steps {
         let took = format!("{:.1} ms", step.took.as_secs_f64() * 1e3);
-        let changes = step.changes();
+        let changes = changes(step);
         let mut changes = changes.iter().map(String::as_str);
         let first = changes.next().unwrap_or_default();
         let name = &step.name;
@@ -43,40 +34,52 @@ pub(crate) fn draw(plugins: &[&str], steps: &[Step], outcome: &str) -> String {
         }
     }
     let _ = writeln!(drawing, "{margin}└─ {outcome}");
-    drawing
+    drawing.lines().map(cut_off).collect()
 }
 
-impl Step {
-    /// The changes to the result, a line each.
-    fn changes(&self) -> Vec<String> {
-        if !self.success {
-            let text = |key: &str| self.printed[key].as_str().unwrap_or("?").to_owned();
-            return vec![format!("! {}: {}", self.printed["code"], text("msg"))];
-        }
-        if self.printed.is_null() {
-            return vec!["prints nothing: success".to_owned()];
-        }
-        let (before, after) = (parts(&self.given), parts(&self.printed));
-        let mut lines: Vec<String> = after
-            .iter()
-            .filter(|part| !before.contains(part))
-            .map(|(kind, text)| format!("+ {kind:<5}  {text}"))
-            .collect();
-        for kind in ["pool", "ip", "route", "dns"] {
-            let gone = before
-                .iter()
-                .filter(|part| part.0 == kind && !after.contains(part));
-            match gone.count() {
-                0 => {}
-                1 => lines.push(format!("- the {kind}")),
-                count => lines.push(format!("- the {count} {kind}s")),
-            }
-        }
-        if lines.is_empty() {
-            lines.push("prints what it was given".to_owned());
-        }
-        lines
+/// The line, no wider than [`WIDEST`], with its end.
+fn cut_off(line: &str) -> String {
+    if line.chars().count() <= WIDEST {
+        return format!("{line}\n");
     }
+    line.chars().take(WIDEST - 1).chain("…\n".chars()).collect()
+}
+
+/// The delegate's changes to the result and the text that it wrote to stderr, a line each.
+fn changes(step: &Step) -> Vec<String> {
+    let mut lines = match &step.outcome {
+        None => vec!["! it has not ended".to_owned()],
+        Some(Err(error)) => vec![format!("! {error}")],
+        Some(Ok(Value::Null)) => vec!["prints nothing: success".to_owned()],
+        Some(Ok(result)) => differences(&step.given, result),
+    };
+    let stderr = step.stderr.lines().map(|line| format!("stderr: {line}"));
+    lines.extend(stderr);
+    lines
+}
+
+/// The parts of a result that are new, and the number of those that are gone.
+fn differences(before: &Value, after: &Value) -> Vec<String> {
+    let (before, after) = (parts(before), parts(after));
+    let mut lines: Vec<String> = after
+        .iter()
+        .filter(|part| !before.contains(part))
+        .map(|(kind, text)| format!("+ {kind:<5}  {text}"))
+        .collect();
+    for kind in ["pool", "ip", "route", "dns"] {
+        let gone = before
+            .iter()
+            .filter(|part| part.0 == kind && !after.contains(part));
+        match gone.count() {
+            0 => {}
+            1 => lines.push(format!("- the {kind}")),
+            count => lines.push(format!("- the {count} {kind}s")),
+        }
+    }
+    if lines.is_empty() {
+        lines.push("prints what it was given".to_owned());
+    }
+    lines
 }
 
 /// The parts of a result, each with its kind.
@@ -140,19 +143,19 @@ fn text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
 
-    fn step(name: &str, given: Value, printed: Value) -> Step {
-        let (name, took) = (name.to_owned(), Duration::from_micros(1250));
-        let success = printed.get("code").is_none();
+    fn step(name: &str, given: Value, outcome: Result<Value, String>) -> Step {
         Step {
-            name,
-            took,
+            name: name.to_owned(),
+            took: Duration::from_micros(1250),
             given,
-            printed,
-            success,
+            stderr: String::new(),
+            outcome: Some(outcome),
         }
     }
 
@@ -163,8 +166,8 @@ mod tests {
         let given = json!({"ips": [{"address": "10.1.0.2/24", "gateway": "10.1.0.1"}],
             "routes": [{"dst": "0.0.0.0/0"}], "dns": {"search": ["a", "b"]}});
         let steps = [
-            step("ipam-ds-ranges", Value::Null, pools.clone()),
-            step("ipam-da-host-local", pools, given),
+            step("ipam-ds-ranges", Value::Null, Ok(pools.clone())),
+            step("ipam-da-host-local", pools, Ok(given)),
         ];
         let drawing = draw(&["bridge", "ipam-delegated"], &steps, "c1 has 10.1.0.2");
         let expected = "\
@@ -183,11 +186,24 @@ bridge ── ipam-delegated
     #[test]
     fn a_delegate_that_prints_nothing_or_an_error_is_drawn_with_that() {
         let result = json!({"ips": [{"address": "10.1.0.2/24"}]});
-        let silent = step("a", result.clone(), Value::Null);
-        assert_eq!(silent.changes(), ["prints nothing: success"]);
-        let same = step("a", result.clone(), result.clone());
-        assert_eq!(same.changes(), ["prints what it was given"]);
-        let failed = step("a", result, json!({"code": 11, "msg": "full"}));
-        assert_eq!(failed.changes(), ["! 11: full"]);
+        let mut silent = step("a", result.clone(), Ok(Value::Null));
+        silent.stderr = "one\ntwo\n".to_owned();
+        assert_eq!(
+            changes(&silent),
+            ["prints nothing: success", "stderr: one", "stderr: two"]
+        );
+        let same = step("a", result.clone(), Ok(result.clone()));
+        assert_eq!(changes(&same), ["prints what it was given"]);
+        let failed = step("a", result, Err("full (code 11)".to_owned()));
+        assert_eq!(changes(&failed), ["! full (code 11)"]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_wide_is_cut_off() {
+        let failed = step("a", Value::Null, Err("ä".repeat(200)));
+        let drawing = draw(&["ipam-delegated"], &[failed], "c1 has nothing");
+        let widths: Vec<usize> = drawing.lines().map(|it| it.chars().count()).collect();
+        assert_eq!(widths, [14, WIDEST, 17]);
+        assert!(drawing.contains("ää…\n"), "{drawing}");
     }
 }

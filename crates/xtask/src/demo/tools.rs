@@ -28,15 +28,15 @@ impl Tools {
         let node = match node() {
             Ok(node) => {
                 println!(
-                    "As root, with {REFERENCE_PLUGINS}/bridge: the containers are network \
-                     namespaces,\non a node that is one, too, and ends with the demo."
+                    "As root, with {REFERENCE_PLUGINS}/bridge: the containers and their node are \
+                     network\nnamespaces, which are removed at the end."
                 );
                 Some(node)
             }
             Err(reason) => {
                 println!(
                     "No network namespaces: {reason}.\n\
-                     ipam-delegated is called as the main plugin would call it."
+                     The demo runs the chain itself, as ipam-delegated does."
                 );
                 None
             }
