@@ -82,7 +82,7 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
         // A third party's stderr.
         "the delegate writes to stderr delegate=complains stderr=the fan is loud".to_owned(),
         "and hot".to_owned(),
-        "succeeded output={".to_owned(),
+        "delivering the answer output={".to_owned(),
     ] {
         assert!(log.contains(&said), "{said}\n{log}");
     }

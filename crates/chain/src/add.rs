@@ -1,5 +1,7 @@
 //! ADD of an attachment: runs the chain and records how far it has got.
 
+use std::io;
+
 use cni::{Attachment, Error, JsonOutput, TraceContext};
 
 use crate::context::Context;
@@ -12,10 +14,14 @@ use crate::record_line::{Intent, Line};
 use crate::steps::Steps;
 use crate::version_negotiation::VersionNegotiation;
 
-/// Runs the delegates with ADD.
-pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<JsonOutput, Error> {
+/// Runs the delegates with ADD, and delivers the result.
+pub(crate) fn add(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
+) -> Result<JsonOutput, Error> {
     let Cleared {
-        journal,
+        mut journal,
         has_undone,
     } = earlier_add::clear(context, attachment)?;
     let mut record = Record::new(intent(context, attachment));
@@ -45,8 +51,15 @@ pub(crate) fn add(context: &Context<'_>, attachment: &Attachment) -> Result<Json
                 debug_assert_eq!(noted, Ok(()));
             }
         },
+        deliver,
     );
     drop(delegates);
+    if result.is_ok()
+        && let Some(journal) = journal.take_if(|it| !it.is_whole())
+    {
+        // It would say that the ADD was not complete, and the next one would undo it.
+        journal.remove();
+    }
     result.map_err(|failed| {
         if !is_anything_held(&record, &failed)
             && let Some(journal) = journal

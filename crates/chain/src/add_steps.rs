@@ -1,5 +1,7 @@
 //! ADD in order, and the rollback of an ADD that has failed.
 
+use std::io;
+
 use cni::{Command, DelegateName, JsonOutput, NetworkConfig, code};
 use serde_json::value::RawValue;
 
@@ -14,13 +16,14 @@ impl<D: Delegates> Steps<'_, D> {
     /// ADD: each delegate is given the result of the one before it, or the merged results
     /// of all before it. The last result is the answer. `on_result` is told each result
     /// as it is handed on, and whether it is the last one. If a delegate fails, all up to
-    /// and including it are undone.
+    /// and including it are undone. So are all if `deliver` fails, which gets the answer.
     pub(crate) fn add(
         &mut self,
         config: &NetworkConfig,
         names: &[DelegateName],
         mode: AnswerMode,
         mut on_result: impl FnMut(&RawValue, bool),
+        deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
         let mut result: Option<JsonOutput> = None;
         for (i, name) in names.iter().enumerate() {
@@ -36,15 +39,21 @@ impl<D: Delegates> Steps<'_, D> {
             }
         }
         let result = result.expect("a chain has at least one delegate");
-        if self.delegates.is_cancelled() {
+        let undelivered = if self.delegates.is_cancelled() {
             // Nobody may be waiting for the answer any more.
-            let failure = Failure::Cancelled {
+            Some(Failure::Cancelled {
                 unended: Vec::new(),
-            };
-            let last = names.len() - 1;
-            return Err(self.roll_back(config, names, last, Some(&result), &failure));
+            })
+        } else {
+            deliver(&result).err().map(Failure::NotDelivered)
+        };
+        match undelivered {
+            None => Ok(result),
+            Some(failure) => {
+                let last = names.len() - 1;
+                Err(self.roll_back(config, names, last, Some(&result), &failure))
+            }
         }
-        Ok(result)
     }
 
     fn add_one(
@@ -78,13 +87,13 @@ impl<D: Delegates> Steps<'_, D> {
         given: Option<&JsonOutput>,
         failure: &Failure,
     ) -> Box<FailedAdd> {
-        let may_hold = may_hold(failure, failed + 1 == names.len());
+        let may_hold = may_hold(&names[failed], failure);
         let has_run = !failure.is_not_run();
         let mut has_unended = failure.has_unended();
         let error = failure.to_error();
         // A delegate that has never run has nothing to undo. One that refuses with 110
         // holds what an earlier ADD was given.
-        let undoes_failed = has_run && error.code != code::ALREADY_ALLOCATED;
+        let undoes_failed = has_run && !failure.is_refusal();
         let undone = &names[..failed + usize::from(undoes_failed)];
         let failed = self.failed(&names[failed], Command::Add, config, error);
 
@@ -107,12 +116,19 @@ impl<D: Delegates> Steps<'_, D> {
     }
 }
 
-/// Whether a delegate that has failed with ADD may hold something. One that was not
-/// started doesn't. Neither does one that has refused the configuration (code 7), nor a
-/// selector that was able to report its failure; of one that died, nothing is known.
-fn may_hold(failure: &Failure, is_last: bool) -> bool {
+/// The start of a selector's name, by the convention of `ipam-delegated`.
+const SELECTOR: &str = "ipam-ds-";
+
+/// Whether a delegate that has failed with ADD may hold something of it. One that was not
+/// started doesn't. Neither does one that has refused the configuration (code 7) or the
+/// attachment (code 110), nor a selector that was able to report its failure.
+fn may_hold(name: &DelegateName, failure: &Failure) -> bool {
     match failure {
-        Failure::Error { error, .. } => is_last && error.code != code::INVALID_CONFIG,
+        Failure::Error { error, .. } => {
+            error.code != code::INVALID_CONFIG
+                && !failure.is_refusal()
+                && !name.as_str().starts_with(SELECTOR)
+        }
         failure => !failure.is_not_run(),
     }
 }
@@ -121,7 +137,6 @@ fn may_hold(failure: &Failure, is_last: bool) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{Script, config, names};
-    use cni::code;
 
     fn add(
         script: &mut Script,
@@ -129,7 +144,7 @@ mod tests {
         prev: &str,
     ) -> Result<JsonOutput, Box<FailedAdd>> {
         let (config, names) = (config(prev), names(delegates));
-        Steps::new(script, None).add(&config, &names, AnswerMode::Last, |_, _| {})
+        Steps::new(script, None).add(&config, &names, AnswerMode::Last, |_, _| {}, |_| Ok(()))
     }
 
     #[test]
@@ -157,9 +172,15 @@ mod tests {
         let (config, names) = (config(""), names(&["a", "b"]));
         let mut told = Vec::new();
         let result = Steps::new(&mut script, None)
-            .add(&config, &names, AnswerMode::Merged, |raw, is_last| {
-                told.push((raw.get().to_owned(), is_last));
-            })
+            .add(
+                &config,
+                &names,
+                AnswerMode::Merged,
+                |raw, is_last| {
+                    told.push((raw.get().to_owned(), is_last));
+                },
+                |_| Ok(()),
+            )
             .unwrap();
         assert_eq!(told[0], (first.to_owned(), false));
         assert_eq!(told[1], (result.json().get().to_owned(), true));

@@ -1,5 +1,7 @@
 //! The chain of one network, as a front end uses it.
 
+use std::io;
+
 use cni::{Attachment, Cancellation, Command, Environment, Error, JsonOutput, NetworkConfig};
 
 use crate::context::Context;
@@ -76,7 +78,21 @@ impl<'a> Chain<'a> {
     /// The failed delegate's, with its name, after all up to it have been undone; code
     /// 110 if the attachment is on the network already; code 106 if it was cancelled.
     pub fn add(&self, attachment: &Attachment) -> Result<JsonOutput, Error> {
-        add::add(&self.0, attachment)
+        self.add_and(attachment, |_| Ok(()))
+    }
+
+    /// The same. `deliver` gets the result while the attachment is still locked; if it
+    /// fails, the ADD is undone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`]; code 5 if the result could not be delivered.
+    pub fn add_and(
+        &self,
+        attachment: &Attachment,
+        deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
+    ) -> Result<JsonOutput, Error> {
+        add::add(&self.0, attachment, deliver)
     }
 
     /// DEL: runs the delegates of the ADD, by its record, and those of today's

@@ -143,7 +143,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             Outcome::Failed(Failure::Cancelled { unended }) => {
                 Outcome::Failed(Failure::Cancelled { unended })
             }
-            Outcome::Failed(_) if self.is_cancelled() => {
+            Outcome::Failed(failure) if self.is_cancelled() && !failure.is_refusal() => {
                 let unended = self.terminate_leftovers();
                 Outcome::Failed(Failure::Cancelled { unended })
             }
@@ -214,7 +214,9 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             }),
             Ok(mut output) => {
                 if let Some(terminated) = &mut output.terminated {
-                    terminated.unended.extend(self.terminate_leftovers());
+                    // One that has closed what it inherited holds no lifeline.
+                    self.lifeline = None;
+                    terminated.unended.extend(self.terminate_processes());
                     terminated.unended.sort_unstable();
                     terminated.unended.dedup();
                 }
@@ -226,8 +228,16 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     /// Terminates what delegates of this call have left behind. Nothing is looked for
     /// unless a process still holds the lifeline.
     fn terminate_leftovers(&mut self) -> Vec<u32> {
-        let is_held = self.lifeline.take().is_some_and(Lifeline::has_holder);
-        let Some(session) = is_held.then(proc::own_session).flatten() else {
+        if self.lifeline.take().is_some_and(Lifeline::has_holder) {
+            self.terminate_processes()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Terminates the processes of this call that delegates have left behind.
+    fn terminate_processes(&self) -> Vec<u32> {
+        let Some(session) = proc::own_session() else {
             return Vec::new();
         };
         let terminate = |most| leftover_processes::terminate_call(&self.id, session, most);

@@ -208,6 +208,11 @@ impl Journal {
         }
     }
 
+    /// Whether every line was written.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole.get()
+    }
+
     fn give_up(&self, error: &io::Error) {
         self.is_whole.set(false);
         let path = self.folder.path_of(&self.name);

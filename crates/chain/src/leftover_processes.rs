@@ -114,7 +114,7 @@ fn is_of_call(pid: Pid, call: &CallId, session: i32) -> bool {
 /// Finds the process that makes a call for an attachment, if it is still there: the
 /// runtime may have killed only the main plugin.
 pub(crate) fn making_call(call: &CallId, attachment: &Attachment) -> Option<Pid> {
-    let pid = call.process()?;
+    let pid = call.process().filter(|_| proc::is_of_this_namespace())?;
     // Its number may be another process's by now.
     let environment = proc::environment(pid)?;
     let has = |name: &str, value: &str| {

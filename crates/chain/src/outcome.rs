@@ -76,6 +76,25 @@ pub enum Failure {
         /// Processes that could not be terminated.
         unended: Vec<u32>,
     },
+    /// It was terminated since it printed too much. Whether it has done what it was asked
+    /// for is not known.
+    PrintedTooMuch {
+        /// The limit, in bytes.
+        limit: usize,
+        /// The end of its stderr.
+        stderr: String,
+        /// Processes that could not be terminated.
+        unended: Vec<u32>,
+    },
+    /// It was terminated since it could not be waited for.
+    Lost {
+        /// The system's error.
+        error: io::Error,
+        /// Processes that could not be terminated.
+        unended: Vec<u32>,
+    },
+    /// It has succeeded, and the caller doesn't take the chain's answer.
+    NotDelivered(io::Error),
     /// It was terminated, with every process that it had started, since the call was
     /// cancelled.
     Cancelled {
@@ -90,10 +109,18 @@ impl Failure {
         matches!(self, Self::NotFound { .. } | Self::NotStarted { .. })
     }
 
+    /// Whether it has refused an attachment that it serves already.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Error { error, .. } if error.code == code::ALREADY_ALLOCATED)
+    }
+
     /// Whether some of its processes may still be at work.
     pub(crate) fn has_unended(&self) -> bool {
         match self {
-            Self::TimedOut { unended, .. } | Self::Cancelled { unended } => !unended.is_empty(),
+            Self::TimedOut { unended, .. }
+            | Self::PrintedTooMuch { unended, .. }
+            | Self::Lost { unended, .. }
+            | Self::Cancelled { unended } => !unended.is_empty(),
             _ => false,
         }
     }
@@ -161,6 +188,29 @@ impl Failure {
                 format!("did not end within {limit:?}, and {}", terminated(unended)),
             )
             .with_details(stderr_line(stderr)),
+            Self::NotDelivered(error) => Error::new(
+                code::IO,
+                format!("the chain's result could not be delivered: {error}"),
+            ),
+            Self::PrintedTooMuch {
+                limit,
+                stderr,
+                unended,
+            } => Error::new(
+                code::DELEGATE_GARBLED,
+                format!(
+                    "printed more than {limit} bytes, and {}",
+                    terminated(unended)
+                ),
+            )
+            .with_details(stderr_line(stderr)),
+            Self::Lost { error, unended } => Error::new(
+                code::IO,
+                format!(
+                    "could not be waited for ({error}), and {}",
+                    terminated(unended)
+                ),
+            ),
             Self::Cancelled { unended } => Error::new(
                 code::INTERRUPTED,
                 format!("{}, since SIGTERM or SIGINT came", terminated(unended)),

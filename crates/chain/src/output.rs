@@ -1,9 +1,10 @@
 //! Output of a delegate that has ended, and what it means.
 
+use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use cni::{Error, Excerpt, JsonOutput};
+use cni::{Error, Excerpt, JsonOutput, code};
 use serde::Deserialize;
 use std::os::unix::process::ExitStatusExt;
 
@@ -29,14 +30,14 @@ pub(crate) struct Output {
 }
 
 /// The reason why a delegate was terminated, and the processes that could not be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Terminated {
     pub(crate) reason: Reason,
     pub(crate) unended: Vec<u32>,
 }
 
 /// A reason to terminate a delegate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Reason {
     /// It took longer than `delegateTimeout`.
     TimedOut(Duration),
@@ -44,6 +45,8 @@ pub(crate) enum Reason {
     Cancelled,
     /// It printed more than [`MOST_OUTPUT`].
     PrintedTooMuch,
+    /// It could not be waited for.
+    Lost(io::Error),
 }
 
 /// Keeps the end of a delegate's stderr.
@@ -73,6 +76,11 @@ impl From<Output> for Outcome {
             stderr,
         } = output;
         if let Some(Terminated { reason, unended }) = terminated {
+            // It has still said that what it holds is an earlier ADD's.
+            let refused = as_error(&stdout).filter(|it| it.code == code::ALREADY_ALLOCATED);
+            if let Some(error) = refused.filter(|_| unended.is_empty()) {
+                return Self::Failed(Failure::Error { error, stderr });
+            }
             return Self::Failed(match reason {
                 Reason::TimedOut(limit) => Failure::TimedOut {
                     limit,
@@ -80,11 +88,12 @@ impl From<Output> for Outcome {
                     unended,
                 },
                 Reason::Cancelled => Failure::Cancelled { unended },
-                Reason::PrintedTooMuch => Failure::Garbled {
-                    reason: format!("it printed more than {MOST_OUTPUT} bytes, and was terminated"),
-                    stdout: excerpt(&stdout[..200]),
+                Reason::PrintedTooMuch => Failure::PrintedTooMuch {
+                    limit: MOST_OUTPUT,
                     stderr,
+                    unended,
                 },
+                Reason::Lost(error) => Failure::Lost { error, unended },
             });
         }
         let status = status.unwrap_or_default();
@@ -142,7 +151,6 @@ fn as_error(stdout: &[u8]) -> Option<Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cni::code;
 
     fn outcome(raw_status: i32, stdout: &str) -> Outcome {
         Outcome::from(Output {

@@ -13,8 +13,7 @@ use rustix::process::{Pid, getpid};
 /// numbers mean other processes here.
 pub(crate) fn others() -> Vec<Pid> {
     let own = getpid();
-    if pid_in_namespaces("self") != Some(vec![own.as_raw_nonzero().get()]) {
-        tracing::warn!("/proc is not of this PID namespace: no process is looked for");
+    if !is_of_this_namespace() {
         return Vec::new();
     }
     let entries = fs::read_dir("/proc").into_iter().flatten();
@@ -22,6 +21,15 @@ pub(crate) fn others() -> Vec<Pid> {
         .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
         .filter(|pid| *pid != own)
         .collect()
+}
+
+/// Whether `/proc` shows this PID namespace. If it doesn't, that is logged.
+pub(crate) fn is_of_this_namespace() -> bool {
+    let is = pid_in_namespaces("self") == Some(vec![getpid().as_raw_pid()]);
+    if !is {
+        tracing::warn!("/proc is not of this PID namespace: no process is looked for");
+    }
+    is
 }
 
 /// The variables of a process; `None` if they can't be read.

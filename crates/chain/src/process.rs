@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
 
 impl Run<'_> {
     /// Runs the process to its end, or terminates it. `on_stderr` is told what it writes
-    /// to stderr, while it runs.
+    /// to stderr, while it runs. It is an error that the process could not be started.
     ///
     /// A process that it leaves behind isn't waited for, even if that one holds its pipes.
     pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<Output> {
@@ -47,19 +47,18 @@ impl Run<'_> {
         let mut pipes = Pipes::of(&mut child, on_stderr);
         let reason = match self.wait(&mut child, &group, &mut pipes, deadline) {
             Ok(reason) => reason,
-            Err(error) => {
-                self.terminate(&mut child, &group);
-                return Err(error);
-            }
+            Err(error) => Some(Reason::Lost(error)),
         };
-        let terminated = reason.map(|reason| Terminated {
-            reason,
-            unended: self.terminate(&mut child, &group),
+        let terminated = reason.map(|reason| {
+            let unended = self.terminate(&mut child, &group);
+            // Its last words.
+            let _ = pipes.read(true, true);
+            Terminated { reason, unended }
         });
         Ok(Output {
             terminated,
             // Reaped already, or not to be waited for.
-            status: child.try_wait()?,
+            status: child.try_wait().unwrap_or_default(),
             stdout: pipes.output,
             stderr: pipes.tail.into_text(),
         })

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext};
 
-use crate::respond::respond;
+use crate::respond::{respond, respond_and_deliver};
 use crate::signals::Signals;
 use crate::{command_line, log, write_to_stderr};
 
@@ -43,7 +43,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     let signals = signals(plugin, &environment);
     // One read is enough for most configurations.
     let mut stdin = Vec::with_capacity(8 << 10);
-    let output = respond(
+    let output = respond_and_deliver(
         plugin,
         &environment,
         &mut || {
@@ -51,6 +51,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
             Ok(stdin.clone())
         },
         signals.as_ref().map(|it| it as &dyn Cancellation),
+        Some(&print),
     );
     let printed = print(&output.stdout);
     if let (Err(error), true) = (&printed, output.success) {

@@ -5,8 +5,8 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
 use cni::{
-    About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Environment, Error, NetworkConfig,
-    OneLine, Plugin, Reply, Request, SpecVersion, TraceContext, code,
+    About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error,
+    NetworkConfig, OneLine, Plugin, Reply, Request, SpecVersion, TraceContext, code,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -33,6 +33,17 @@ pub fn respond(
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
     cancellation: Option<&dyn Cancellation>,
 ) -> Output {
+    respond_and_deliver(plugin, environment, stdin, cancellation, None)
+}
+
+/// Answers one call. A plugin may deliver its answer before the call ends.
+pub(crate) fn respond_and_deliver(
+    plugin: &dyn Plugin,
+    environment: &Environment,
+    stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
+    cancellation: Option<&dyn Cancellation>,
+    deliver: Option<Deliver<'_>>,
+) -> Output {
     let trace = TraceContext::of_call(environment);
     // The chain reports a delegate's failure, with the delegate's name.
     let is_delegate = environment.get(CHAIN_CALL).is_some();
@@ -49,8 +60,16 @@ pub fn respond(
                     let mut call = Call::new(config, environment);
                     call.trace = trace.clone();
                     call.cancellation = cancellation;
+                    let deliver_and_log = deliver.map(|deliver| {
+                        move |bytes: &[u8]| {
+                            tracing::debug!(output = %OneLine(bytes), "delivering the answer");
+                            deliver(bytes)
+                        }
+                    });
+                    call.deliver = deliver_and_log.as_ref().map(|it| it as Deliver<'_>);
                     match caught(|| answer(plugin, &request, &call)) {
-                        Ok(stdout) => succeeded(stdout, is_delegate),
+                        Ok(None) => succeeded(Vec::new(), true),
+                        Ok(Some(stdout)) => succeeded(stdout, is_delegate),
                         Err(error) => failed(&error, version, is_delegate),
                     }
                 })
@@ -139,7 +158,12 @@ fn read(
     Ok(Input::Call(request, config))
 }
 
-fn answer(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Vec<u8>, Error> {
+/// The bytes to print; `None` if they have been delivered.
+fn answer(
+    plugin: &dyn Plugin,
+    request: &Request,
+    call: &Call<'_>,
+) -> Result<Option<Vec<u8>>, Error> {
     let reply = match request {
         Request::Attachment(AttachmentCommand::Add, it) => plugin.add(it, call),
         Request::Attachment(AttachmentCommand::Del, it) => plugin.del(it, call),
@@ -148,7 +172,8 @@ fn answer(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Vec
         Request::Status => plugin.status(call),
         Request::Version => Ok(Reply::Nothing),
     }?;
-    Ok(match reply {
+    Ok(Some(match reply {
+        Reply::Delivered => return Ok(None),
         Reply::Nothing => Vec::new(),
         Reply::Result(result) => {
             let mut json = result.to_json(call.config.version());
@@ -156,7 +181,7 @@ fn answer(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Vec
             json
         }
         Reply::Verbatim(output) => output.into_bytes(),
-    })
+    }))
 }
 
 /// Runs `f`, and makes an error of a panic.

@@ -16,6 +16,11 @@ impl JsonOutput {
     }
 
     /// The bytes as they were printed, white space included.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes as they were printed, white space included.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

@@ -35,7 +35,7 @@ pub use file_id::FileId;
 pub use json_output::JsonOutput;
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use object::{Object, read};
-pub use plugin::{About, Call, LinkedOutput, LinkedPlugin, Plugin, Reply};
+pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use state_folder::StateFolder;
 pub use trace::{TRACEPARENT, TraceContext};

@@ -1,6 +1,7 @@
 //! An IPAM plugin: a name and a function for each command.
 
 use std::ffi::OsStr;
+use std::io;
 
 use crate::{
     Args, Attachment, Cancellation, Command, Environment, Error, IpamResult, JsonOutput,
@@ -101,9 +102,16 @@ pub struct Call<'a> {
     pub trace: TraceContext,
     /// Cancels the call, where the caller can do so. Every wait must heed it.
     pub cancellation: Option<&'a dyn Cancellation>,
+    /// Delivers the answer before the call ends, where the caller can do so. A plugin
+    /// that uses it can undo its work while it still holds its locks, and replies with
+    /// [`Reply::Delivered`].
+    pub deliver: Option<Deliver<'a>>,
     /// All variables of the call. The process's own are not to be read.
     pub environment: &'a Environment,
 }
+
+/// Delivers the bytes of an answer to the caller.
+pub type Deliver<'a> = &'a dyn Fn(&[u8]) -> io::Result<()>;
 
 impl<'a> Call<'a> {
     /// A call with this configuration and environment, which nobody cancels.
@@ -112,6 +120,7 @@ impl<'a> Call<'a> {
             config,
             trace: TraceContext::of_call(environment),
             cancellation: None,
+            deliver: None,
             environment,
         }
     }
@@ -140,6 +149,8 @@ pub enum Reply {
     Result(IpamResult),
     /// A delegate's output, printed as it came.
     Verbatim(JsonOutput),
+    /// The answer has been delivered ([`Call::deliver`]).
+    Delivered,
 }
 
 /// A plugin that is linked into this process, so that a chain calls it without

@@ -8,11 +8,52 @@ use ipam::{Completion, Interval, Range};
 use reservations::{DataDir, State, Stores};
 
 use crate::config::{self, PlacedPool};
-use crate::storage;
+use crate::{held, storage};
 
 /// Reserves an address from each pool for the attachment, and completes
 /// `prevResult` with them, with `ipam.routes` and with `ipam.resolvConf`.
+///
+/// A failure leaves nothing behind. If the attachment holds an address of an earlier ADD,
+/// each failure is a refusal with 110, so that no caller undoes what is in use.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
+    let mut progress = Progress::default();
+    allocate(attachment, call, &mut progress).map_err(|error| {
+        if progress.left_behind || error.code == code::ALREADY_ALLOCATED {
+            return error;
+        }
+        let held = progress
+            .held
+            .or_else(|| held::by_earlier_add(attachment, call, progress.has_looked));
+        match held {
+            Some((ip, directory)) => Error::new(
+                code::ALREADY_ALLOCATED,
+                format!(
+                    "{attachment} has {ip} of {directory} already; {}",
+                    error.msg
+                ),
+            )
+            .with_details(error.details),
+            None => error,
+        }
+    })
+}
+
+/// How far an ADD has got.
+#[derive(Default)]
+struct Progress {
+    /// Whether the directories of its pools have been looked through.
+    has_looked: bool,
+    /// An address that the attachment held there before, and the directory.
+    held: Option<(IpAddr, NetworkName)>,
+    /// Whether an address could not be taken back.
+    left_behind: bool,
+}
+
+fn allocate(
+    attachment: &Attachment,
+    call: &Call<'_>,
+    progress: &mut Progress,
+) -> Result<IpamResult, Error> {
     let config = &call.config;
     let ipam = config.ipam()?;
     let data_dir = storage::data_dir(call, &ipam)?;
@@ -24,8 +65,15 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
              a selector such as ipam-ds-ranges must stand before this allocator",
         ));
     }
-    let ips = Allocation::start(&data_dir, &pools, attachment)?.finish()?;
-    Ok(completion.with_ips(ips))
+    let mut allocation = Allocation::start(&data_dir, &pools, attachment)?;
+    progress.has_looked = true;
+    progress.held = allocation.held.iter().find_map(|(name, ips)| {
+        let name = NetworkName::clone(name);
+        ips.first().map(|ip| (*ip, name))
+    });
+    let ips = allocation.finish();
+    progress.left_behind = allocation.left_behind;
+    Ok(completion.with_ips(ips?))
 }
 
 /// Addresses for one attachment, while the directories of all pools are locked.
@@ -35,6 +83,8 @@ struct Allocation<'a> {
     stores: Stores<'a>,
     /// Addresses that the attachment held before, by directory.
     held: BTreeMap<&'a NetworkName, Vec<IpAddr>>,
+    /// Whether an address could not be taken back.
+    left_behind: bool,
 }
 
 impl<'a> Allocation<'a> {
@@ -57,14 +107,15 @@ impl<'a> Allocation<'a> {
             attachment,
             stores,
             held,
+            left_behind: false,
         })
     }
 
     /// One address from each pool; all are taken back if one fails.
-    fn finish(mut self) -> Result<Vec<IpConfig>, Error> {
+    fn finish(&mut self) -> Result<Vec<IpConfig>, Error> {
         let pools = self.pools;
         let given = ipam::all_or_nothing(
-            &mut self,
+            self,
             pools.iter().enumerate(),
             |it, (index, placed)| Ok((&placed.directory, it.give(index, placed)?)),
             |it, (name, ip)| it.take_back(name, ip.ip()),
@@ -140,10 +191,13 @@ impl<'a> Allocation<'a> {
 
     fn take_back(&mut self, name: &NetworkName, ip: IpAddr) -> Result<(), Error> {
         let store = store(&mut self.stores, name);
-        match store.state(ip)? {
-            Some(state) => store.release(ip, state),
-            None => Ok(()),
-        }
+        let taken_back = match store.state(ip) {
+            Ok(Some(state)) => store.release(ip, state),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.left_behind |= taken_back.is_err();
+        taken_back
     }
 }
 

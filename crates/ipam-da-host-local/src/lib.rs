@@ -3,11 +3,12 @@
 mod add;
 mod check;
 mod config;
+mod held;
 mod release;
 mod status;
 mod storage;
 
-use cni::{About, Attachment, Call, Error, Plugin, Reply};
+use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
 
 /// The plugin.
 pub struct IpamDaHostLocal;
@@ -35,5 +36,10 @@ impl Plugin for IpamDaHostLocal {
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         status::status(call).map(|()| Reply::Nothing)
+    }
+
+    /// A wait for a lock ends, and an earlier ADD's address is told from none.
+    fn handles_signals(&self, command: Command) -> bool {
+        command == Command::Add
     }
 }

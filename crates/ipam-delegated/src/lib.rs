@@ -5,7 +5,7 @@ mod narrator;
 use std::path::Path;
 
 use chain::{Chain, Executable, Plugins};
-use cni::{About, Attachment, Call, Command, Error, FileId, Plugin, Reply};
+use cni::{About, Attachment, Call, Command, Error, FileId, JsonOutput, Plugin, Reply};
 use cni_plugin::{Linked, MultiCall, own_executable};
 
 use narrator::Narrator;
@@ -60,8 +60,14 @@ impl Plugin for IpamDelegated<'_> {
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::Strictly, |chain| chain.add(attachment))
-            .map(Reply::Verbatim)
+        self.with_chain(call, Make::Strictly, |chain| match call.deliver {
+            None => chain.add(attachment).map(Reply::Verbatim),
+            Some(deliver) => {
+                let deliver = |output: &JsonOutput| deliver(output.as_bytes());
+                chain.add_and(attachment, deliver)?;
+                Ok(Reply::Delivered)
+            }
+        })
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {

@@ -16,6 +16,7 @@ use crate::leftover_caches;
 use crate::lock::Lock;
 use crate::new_file::NewFile;
 use crate::store::Store;
+use crate::tools::{self, ListedAddress};
 
 /// How often a lock file may be replaced while a call waits for it.
 const MOST_ATTEMPTS: usize = 100;
@@ -100,6 +101,16 @@ impl<'a> DataDir<'a> {
                 asked.then_some(name)
             })
             .collect()
+    }
+
+    /// Lists the addresses of the directory of this name, without its lock
+    /// ([`tools::list`]).
+    ///
+    /// # Errors
+    ///
+    /// The system's; `NotFound` if there is no such directory.
+    pub fn list(&self, name: &NetworkName) -> io::Result<Vec<ListedAddress>> {
+        tools::list(&self.path_of(name))
     }
 
     /// Removes indexes whose directories are gone.
