@@ -13,6 +13,7 @@ mod range_set;
 mod reservation;
 mod resolv_conf;
 mod rotation;
+mod selector;
 mod subnet;
 
 pub use all_or_nothing::all_or_nothing;
@@ -27,6 +28,7 @@ pub use range_set::RangeSet;
 pub use reservation::{Holder, LAST_RESERVED_PREFIX, LOCK_FILE, address_of_file};
 pub use resolv_conf::ResolvConf;
 pub use rotation::Candidate;
+pub use selector::{Selector, SelectorPlugin};
 pub use subnet::parse_subnet;
 
 /// A subnet: an address and the length of its prefix.
