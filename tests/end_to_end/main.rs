@@ -2,6 +2,7 @@
 
 mod after_a_reboot;
 mod allocator;
+mod allocator_example;
 mod bad_delegates;
 mod bad_input;
 mod bad_pools;

@@ -272,3 +272,23 @@ fn a_delegate_is_tried_by_the_commands_of_its_page() {
     assert!(files.contains(&"lock") && files.contains(&"last_reserved_ip.0"));
     assert!(!machine.exists("/var/lib/cni"));
 }
+
+#[test]
+fn an_allocator_is_tried_by_the_commands_of_its_page() {
+    let page = "docs/writing-an-allocator.md";
+    let blocks = claimed(page, &["seq 16"], &[]);
+    needs!("root");
+    let conflist = json!({"cniVersion": "1.0.0", "name": "mynet", "plugins": [{}]});
+    let machine = Machine::new(&conflist);
+    let allocator = harness::example("ipam-da-table");
+    machine
+        .node
+        .sh(&format!("ln -s {} /opt/cni/bin/", allocator.display()));
+    let printed = machine.run(&format!("export TMPDIR=/run\n{}", blocks[0]));
+    let count = |part: &str| printed.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(count(" 1 \"address\":\"10.66.0."), 13, "{printed}");
+    assert_eq!(count("\"address\""), 13, "{printed}");
+    assert_eq!(count("\"code\":11"), 3, "{printed}");
+    assert_eq!(printed.lines().last(), Some("[]"), "{printed}");
+    assert!(!machine.exists("/var/lib/cni"));
+}

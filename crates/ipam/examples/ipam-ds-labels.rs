@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 
-use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
+use cni::{About, Call, Error, Object};
+use ipam::{Selector, SelectorPlugin};
 use serde::Deserialize;
 
 struct IpamDsLabels;
@@ -14,31 +15,7 @@ struct Label {
     value: String,
 }
 
-/// Appends the selected pool to the pools of earlier selectors.
-fn select(call: &Call<'_>) -> Result<Reply, Error> {
-    let args: Object = call.config.read("args")?.unwrap_or_default();
-    let cni: Object = args.read("args", "cni")?.unwrap_or_default();
-    let labels: Vec<Label> = cni.read("args.cni", "labels")?.unwrap_or_default();
-    let name = labels
-        .into_iter()
-        .find(|label| label.key == "pool")
-        .map(|label| label.value)
-        .ok_or_else(|| Error::config("args.cni.labels: there is no label pool"))?;
-
-    let pools: Object = call
-        .config
-        .ipam()?
-        .read("ipam", "pools")?
-        .unwrap_or_default();
-    let mut pool: Object = pools
-        .read("ipam.pools", &name)?
-        .ok_or_else(|| Error::config(format!("ipam.pools: there is no {name:?}")))?;
-    pool.set("name", &name);
-
-    ipam::append_pools(&call.config, [pool]).map(Reply::Result)
-}
-
-impl Plugin for IpamDsLabels {
+impl Selector for IpamDsLabels {
     fn about(&self) -> About {
         About {
             name: "ipam-ds-labels",
@@ -47,29 +24,25 @@ impl Plugin for IpamDsLabels {
         }
     }
 
-    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        select(call)
-    }
+    fn pools(&self, call: &Call<'_>) -> Result<Vec<Object>, Error> {
+        let args: Object = call.config.read("args")?.unwrap_or_default();
+        let cni: Object = args.read("args", "cni")?.unwrap_or_default();
+        let labels: Vec<Label> = cni.read("args.cni", "labels")?.unwrap_or_default();
+        let label = labels.into_iter().find(|label| label.key == "pool");
+        let name = label
+            .ok_or_else(|| Error::config("args.cni.labels: there is no label pool"))?
+            .value;
 
-    // Runtimes need not pass the labels again. The allocator finds what it has to
-    // release without the pools.
-    fn del(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn check(&self, _: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn gc(&self, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
-    }
-
-    fn status(&self, _: &Call<'_>) -> Result<Reply, Error> {
-        Ok(Reply::Nothing)
+        let ipam = call.config.ipam()?;
+        let pools: Object = ipam.read("ipam", "pools")?.unwrap_or_default();
+        let pool: Option<Object> = pools.read("ipam.pools", &name)?;
+        let mut pool =
+            pool.ok_or_else(|| Error::config(format!("ipam.pools: there is no {name:?}")))?;
+        pool.set("name", &name);
+        Ok(vec![pool])
     }
 }
 
 fn main() -> ExitCode {
-    cni_plugin::main(&IpamDsLabels)
+    cni_plugin::main(&SelectorPlugin(IpamDsLabels))
 }

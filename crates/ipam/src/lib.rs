@@ -12,6 +12,7 @@ mod range;
 mod range_set;
 mod resolv_conf;
 mod rotation;
+mod selector;
 mod subnet;
 
 pub use all_or_nothing::all_or_nothing;
@@ -25,6 +26,7 @@ pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
 pub use resolv_conf::ResolvConf;
 pub use rotation::Candidate;
+pub use selector::{Selector, SelectorPlugin};
 pub use subnet::parse_subnet;
 
 /// A subnet: an address and the length of its prefix.
