@@ -196,3 +196,56 @@ fn in_another_pid_namespace_no_process_is_ended() {
     }
     wait_for(|| sandbox.processes().is_empty());
 }
+
+#[test]
+fn a_process_that_has_closed_what_it_inherited_ends_with_its_delegate() {
+    // As Python's subprocess does by default.
+    let closes = "exec 0<&- 1>&- 2>&- 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec sleep 1000";
+    let sandbox = Sandbox::default().with_script(
+        "forks",
+        &format!("[ \"$CNI_COMMAND\" = ADD ] || exit 0; timeout 900 sh -c '{closes}'; sleep 1000"),
+    );
+    let config = config(&sandbox, &["forks"], &json!({"delegateTimeout": "500ms"}));
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 11);
+    assert_eq!(sandbox.processes(), [""; 0]);
+}
+
+#[test]
+fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
+    needs!("root");
+    let (sandbox, config) = killed_add("sleep 1000");
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    // The call has the number of a process in the namespace of the DEL, which has the
+    // attachment in its environment: the shell that starts it.
+    let text = fs::read_to_string(&record).unwrap();
+    let id = text
+        .split("\"id\":\"")
+        .nth(1)
+        .unwrap()
+        .split('-')
+        .next()
+        .unwrap();
+    fs::write(
+        &record,
+        text.replace(&format!("\"id\":\"{id}-"), "\"id\":\"1-"),
+    )
+    .unwrap();
+    let output = sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .through(&[
+            "unshare",
+            "--pid",
+            "--fork",
+            "sh",
+            "-c",
+            "\"$0\"; echo alive >&2",
+        ])
+        .run();
+    assert!(output.stderr.contains("alive"), "{output:?}");
+    for line in sandbox.processes() {
+        let pid = line.split(' ').next().unwrap();
+        let _ = Command::new("kill").args(["-9", pid]).status();
+    }
+    wait_for(|| sandbox.processes().is_empty());
+}

@@ -2,8 +2,11 @@
 
 use std::fs;
 
-use harness::{Output, Sandbox, needs};
+use harness::{Node, Output, Sandbox, needs};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::waiting::{held_lock, wait_for};
 
 const CHAIN: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
@@ -139,4 +142,96 @@ fn an_add_that_fails_after_undoing_an_earlier_one_says_so() {
     let details = error["details"].as_str().unwrap();
     assert!(details.contains("an earlier ADD of c1 eth0"), "{error}");
     assert_eq!(output.stderr.matches("ERROR").count(), 1, "{output:?}");
+}
+
+#[test]
+fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
+    needs!("host-local");
+    let (sandbox, config) = sandbox();
+    let add = |id, config: &Value| call(&sandbox, "ipam-delegated", "ADD", id, config);
+    call(&sandbox, "host-local", "ADD", "c1", &config).result();
+    // No DNS; no address; another address; another pool, which is full.
+    let mut failing = vec![config.clone(); 3];
+    failing[0]["ipam"]["resolvConf"] = json!("/nonexistent");
+    failing[1]["ipam"]["routes"] = json!([{"dst": "nowhere"}]);
+    failing[2]["ipam"]["ranges"] =
+        json!([[{"subnet": "10.2.0.0/30", "rangeStart": "10.2.0.1", "rangeEnd": "10.2.0.1"}]]);
+    for config in failing {
+        let error = add("c1", &config).error();
+        assert_eq!(error["code"], 110, "{error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("10.1.0.2"),
+            "{error}"
+        );
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    }
+    // It waits for the lock, and is told to stop.
+    for more in [
+        json!({"delegateTimeout": "300ms"}),
+        json!({"execute": "always"}),
+    ] {
+        let mut config = config.clone();
+        let keys = config["ipam"].as_object_mut().unwrap();
+        keys.extend(more.as_object().unwrap().clone());
+        let lock = held_lock(&sandbox, "testnet");
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        if more.get("execute").is_some() {
+            wait_for(|| sandbox.processes().len() > 1);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+            kill_process(pid, Signal::TERM).unwrap();
+        }
+        let output = running.output();
+        drop(lock);
+        assert_eq!(output.code(), 110, "{output:?}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    }
+    assert_eq!(add("c2", &config).ips(), ["10.1.0.3"]);
+}
+
+#[test]
+fn an_add_whose_record_could_not_be_completed_is_not_undone_by_the_next() {
+    needs!("root");
+    let (sandbox, config) = sandbox();
+    let mut config = config;
+    let routes: Vec<Value> = (0..400)
+        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 200, n % 200)}))
+        .collect();
+    config["ipam"]["routes"] = json!(routes);
+    fs::create_dir(sandbox.state_dir()).unwrap();
+    let node = Node::new();
+    let state = sandbox.state_dir();
+    node.sh(&format!(
+        "mount -t tmpfs -o size=16k,mode=700 none {}",
+        state.display()
+    ));
+    let add = |id| {
+        let call = sandbox.call("ipam-delegated", "ADD", &config);
+        call.container(id).run_on(&node)
+    };
+    let output = add("c1");
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(output.stderr.contains("can't be written"), "{output:?}");
+    assert_eq!(add("c1").code(), 110);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    assert_eq!(add("c2").ips(), ["10.1.0.3"]);
+}
+
+#[test]
+fn an_add_that_nobody_reads_undoes_no_newer_one() {
+    let (sandbox, mut config) = sandbox();
+    // A result that doesn't fit into a pipe.
+    let routes: Vec<Value> = (0..4000)
+        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
+        .collect();
+    config["ipam"]["routes"] = json!(routes);
+    let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"added\"")));
+    call(&sandbox, "ipam-delegated", "DEL", "c1", &config).nothing();
+    let again = call(&sandbox, "ipam-delegated", "ADD", "c1", &config).ips();
+    running.stop_listening();
+    let _ = running.output();
+    assert_eq!(sandbox.reserved("testnet"), again);
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
 }

@@ -103,7 +103,8 @@ impl<D: Delegates> Steps<'_, D> {
         let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
         let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);
         let undone = undone.iter().filter(is_undone).cloned().collect();
-        if !may_hold {
+        if failed.error.code == code::INVALID_CONFIG {
+            // There was nothing to undo.
             not_undone.retain(|it| it.delegate != failed.delegate);
         }
         Box::new(FailedAdd {

@@ -87,7 +87,8 @@ fn spawn_inheriting(
     }
     let child = process.spawn();
     for fd in inherited.into_iter().flatten() {
-        fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+        // If it stays inheritable, a later delegate inherits it, too.
+        let _ = fcntl_setfd(fd, FdFlags::CLOEXEC);
     }
     child
 }

@@ -138,7 +138,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
         let outcome = self.run_one(step.name, command, step.config, prev_result);
         match (&outcome, step.fallback) {
             (Outcome::Failed(failure), Some(fallback))
-                if !matches!(failure, Failure::Garbled { .. }) =>
+                if !matches!(failure, Failure::Garbled { .. } | Failure::TimedOut { .. }) =>
             {
                 match self.run_one(step.name, command, fallback, prev_result) {
                     Outcome::Failed(_) => outcome,

@@ -173,9 +173,14 @@ impl Directory {
         match unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             // A read-only file system says so before it looks for the file.
-            Err(_) if !self.has(name) => Ok(()),
+            Err(Errno::ROFS) if self.is_missing(name) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn is_missing(&self, name: &str) -> bool {
+        let stat = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        matches!(stat, Err(Errno::NOENT))
     }
 
     /// Whether there is something of this name.
