@@ -114,6 +114,40 @@ fn sigterm_and_sigint_stop_the_delegate_and_roll_back() {
 }
 
 #[test]
+fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
+    let sandbox = Sandbox::default();
+    let config = config(&sandbox, "ipam-ds-ranges", &json!({}));
+    let mut call = sandbox.call("ipam-delegated", "ADD", &config);
+    // Nobody writes to its stdin, and nobody closes it.
+    call = call.through(&["sh", "-c", "sleep 1000 | \"$0\""]);
+    let running = call.start();
+    wait_for(|| sandbox.processes().len() > 1);
+    for line in sandbox.processes() {
+        let pid = line.split(' ').next().unwrap();
+        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::TERM).unwrap();
+    }
+    assert!(!running.output().status.success());
+
+    let mut config = sandbox.config(
+        "1.0.0",
+        &["ipam-ds-ranges", "ipam-da-host-local"],
+        &json!({}),
+    );
+    config["ipam"]["ranges"] = json!([[{"subnet": "10.1.0.0/24"}]]);
+    let routes: Vec<Value> = (0..4000)
+        .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
+        .collect();
+    config["ipam"]["routes"] = json!(routes);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    wait_for(|| !sandbox.reserved("testnet").is_empty());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    signal(&running, Signal::TERM);
+    wait_for(|| sandbox.reserved("testnet").is_empty());
+    assert!(!running.output().status.success());
+    nothing_is_left(&sandbox);
+}
+
+#[test]
 fn a_signal_between_delegates_rolls_back() {
     // The signal comes while a delegate runs that isn't disturbed by it.
     let sandbox = Sandbox::default().with_script(

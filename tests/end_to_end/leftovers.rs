@@ -249,3 +249,71 @@ fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
     }
     wait_for(|| sandbox.processes().is_empty());
 }
+
+#[test]
+fn behind_a_daemon_that_holds_the_lock_adds_are_still_one_at_a_time() {
+    let sandbox = Sandbox::default().with_script(
+        "starts-daemon",
+        "cat >/dev/null; [ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+         [ ! -e ${0%/*}/../started ] || { echo '{\"ips\":[]}'; exit 0; }\n\
+         : > ${0%/*}/../started; setsid sleep 1000 <&- >&- 2>&- & sleep 0.1; kill -9 $PPID; exit 1",
+    );
+    let delegates = ["starts-daemon", "ipam-ds-ranges", "ipam-da-host-local"];
+    let config = config(&sandbox, &delegates, &json!({}));
+    let add = || sandbox.call("ipam-delegated", "ADD", &config).start();
+    assert_eq!(add().output().status.code(), None, "it is killed");
+    let (one, other) = (add(), add());
+    let outputs = [one.output(), other.output()];
+    let added: Vec<_> = outputs.iter().filter(|it| it.status.success()).collect();
+    assert_eq!(added.len(), 1, "{outputs:?}");
+    assert_eq!(sandbox.reserved("testnet"), added[0].ips());
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    assert!(sandbox.records("testnet").is_empty());
+    for line in sandbox.processes() {
+        let pid = line.split(' ').next().unwrap();
+        let _ = Command::new("kill").args(["-9", pid]).status();
+    }
+    wait_for(|| sandbox.processes().is_empty());
+}
+
+#[test]
+fn no_process_is_ended_that_only_has_a_calls_number_and_attachment() {
+    let (sandbox, config) = killed_add("sleep 1000");
+    let innocent = Command::new("sleep")
+        .arg("1000")
+        .env("CNI_CONTAINERID", "c1")
+        .env("CNI_IFNAME", "eth0")
+        .spawn();
+    let mut innocent = innocent.unwrap();
+    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+    let text = fs::read_to_string(&record).unwrap();
+    let id = text
+        .split("\"id\":\"")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let (_, rest) = id.split_once('-').unwrap();
+    fs::write(
+        &record,
+        text.replace(id, &format!("{}-{rest}", innocent.id())),
+    )
+    .unwrap();
+    let output = sandbox.call("ipam-delegated", "DEL", &config).run();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        innocent.try_wait().unwrap().is_none(),
+        "an innocent was ended"
+    );
+    innocent.kill().unwrap();
+    innocent.wait().unwrap();
+    for line in sandbox.processes() {
+        let pid = line.split(' ').next().unwrap();
+        let _ = Command::new("kill").args(["-9", pid]).status();
+    }
+    wait_for(|| sandbox.processes().is_empty());
+}

@@ -103,7 +103,7 @@ fn lock(
         Ok(Some(record)) => record,
         _ if running == RunningCall::Respected => return Err(held(attachment, &[])),
         // Nobody can be told from others by it.
-        _ => return go_on(journal),
+        _ => return take_over(journal),
     };
     let makers: Vec<Pid> = record
         .calls()
@@ -120,7 +120,7 @@ fn lock(
     }
     if unended.is_empty() {
         // A daemon, which has inherited it.
-        return go_on(journal);
+        return take_over(journal);
     }
     Err(held(attachment, &unended))
 }
@@ -147,14 +147,10 @@ fn terminate_holders(
     unended
 }
 
-/// Goes on without the lock.
-fn go_on(journal: &mut Journal) -> Result<(), Problem> {
-    tracing::warn!(
-        "another process holds the attachment's lock, and is none that an earlier call has to end; going on"
-    );
-    // A file that was removed meanwhile is no record.
-    journal.must_be_named()?;
-    Ok(())
+/// Takes the record over from a process that is none of an earlier call's.
+fn take_over(journal: &mut Journal) -> Result<(), Problem> {
+    tracing::warn!("a daemon holds the attachment's lock: taking the record over");
+    Ok(journal.take_over()?)
 }
 
 fn held(attachment: &Attachment, processes: &[Pid]) -> Problem {

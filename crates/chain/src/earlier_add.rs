@@ -88,7 +88,8 @@ fn is_of_this_boot(context: &Context<'_>, record: &Record) -> bool {
 }
 
 /// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says
-/// that the record isn't true any more: another program may have undone the ADD.
+/// with code 112 that the attachment has lost its address: another program may have
+/// undone the ADD.
 fn refuse_if_true(
     context: &Context<'_>,
     attachment: &Attachment,
@@ -125,17 +126,10 @@ fn refuse_if_true(
     );
     match failed.into_iter().next() {
         None => refusal(String::new()),
-        Some(failed) if says_otherwise(failed.error.code) => Ok(()),
+        // Any other error may be of the moment. What is in use is not to be added anew.
+        Some(failed) if failed.error.code == code::NOT_RESERVED => Ok(()),
         Some(failed) => refusal(format!("\nCHECK could not tell: {}", failed.into_error())),
     }
-}
-
-/// Whether an error of this code is a delegate's own statement about the attachment, and
-/// not one about the call, the node or the moment.
-fn says_otherwise(code: u64) -> bool {
-    const OF_A_DELEGATE: std::ops::RangeInclusive<u64> =
-        code::DELEGATE_NOT_FOUND..=code::INTERRUPTED;
-    code >= 100 && code != code::INTERNAL && !OF_A_DELEGATE.contains(&code)
 }
 
 /// The configuration in a version that has CHECK.
@@ -145,20 +139,4 @@ fn checkable(config: &NetworkConfig) -> NetworkConfig {
     }
     let newer = config.in_version(SpecVersion::V0_4_0, None);
     NetworkConfig::parse(newer).unwrap_or_else(|_| config.clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_delegates_own_statement_says_that_a_record_is_not_true() {
-        // Ours, and host-local's.
-        for code in [code::NOT_RESERVED, 999] {
-            assert!(says_otherwise(code), "{code}");
-        }
-        for code in [1, 4, 5, 7, 11, 50, 51, 100, 102, 105, 106, 199] {
-            assert!(!says_otherwise(code), "{code}");
-        }
-    }
 }

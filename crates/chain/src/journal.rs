@@ -161,6 +161,28 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes the record over from processes that hold its lock and won't let go: its
+    /// content goes into a new file, which is locked. Nobody waits for the old one any
+    /// more.
+    ///
+    /// # Errors
+    ///
+    /// The system's; `NotFound` if somebody else was faster.
+    pub(crate) fn take_over(&mut self) -> io::Result<()> {
+        let file = self.folder.with_lock(|| {
+            self.must_be_named()?;
+            self.folder.replace(&self.name, &self.read()?)?;
+            let file = self
+                .folder
+                .open_file(&self.name, OFlags::RDWR | OFlags::APPEND)?;
+            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            Ok(file)
+        })?;
+        self.file = file;
+        self.is_locked = true;
+        Ok(())
+    }
+
     /// The locked file, for processes that inherit the lock.
     pub(crate) fn lock_fd(&self) -> Option<BorrowedFd<'_>> {
         self.is_locked.then(|| self.file.as_fd())

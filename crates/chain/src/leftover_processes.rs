@@ -121,7 +121,8 @@ pub(crate) fn making_call(call: &CallId, attachment: &Attachment) -> Option<Pid>
         let variable = format!("{name}={value}").into_bytes();
         environment.contains(&variable)
     };
-    (has("CNI_CONTAINERID", attachment.container_id.as_str())
+    (proc::name(pid) == proc::own_name()
+        && has("CNI_CONTAINERID", attachment.container_id.as_str())
         && has("CNI_IFNAME", attachment.ifname.as_str())
         && !proc::has_ended(pid))
     .then_some(pid)

@@ -64,6 +64,22 @@ fn session_in_stat(process: &str) -> Option<i32> {
     behind_the_name.split_whitespace().nth(6 - 3)?.parse().ok()
 }
 
+/// The name of a process, as the kernel has it from the executable: at most 15 bytes.
+pub(crate) fn name(pid: Pid) -> Option<String> {
+    name_in_stat(&pid.to_string())
+}
+
+/// The name of this process.
+pub(crate) fn own_name() -> Option<String> {
+    name_in_stat("self")
+}
+
+fn name_in_stat(process: &str) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (before, _) = stat.rsplit_once(')')?;
+    before.split_once('(').map(|(_, name)| name.to_owned())
+}
+
 /// Whether a process has ended and only waits for its parent to notice.
 pub(crate) fn has_ended(pid: Pid) -> bool {
     let status = fs::read_to_string(folder(pid).join("status"));

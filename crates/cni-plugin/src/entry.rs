@@ -3,10 +3,13 @@
 
 use std::env;
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::panic;
 use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::time::Duration;
 
-use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext};
+use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext, wait_writable};
 
 use crate::respond::{respond, respond_and_deliver};
 use crate::signals::Signals;
@@ -40,7 +43,8 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     // A trace that is made here must be the same in the rollback below.
     let trace = TraceContext::of_call(&variables);
     let environment = variables.with(TRACEPARENT, trace.to_variable());
-    let signals = signals(plugin, &environment);
+    let signals = LazySignals::default();
+    let print = |bytes: &[u8]| print(bytes, &signals);
     // One read is enough for most configurations.
     let mut stdin = Vec::with_capacity(8 << 10);
     let output = respond_and_deliver(
@@ -48,9 +52,11 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
         &environment,
         &mut || {
             io::stdin().lock().read_to_end(&mut stdin)?;
+            // Until here, a signal ends the process: nothing has been done.
+            signals.install_for(plugin, &environment);
             Ok(stdin.clone())
         },
-        signals.as_ref().map(|it| it as &dyn Cancellation),
+        Some(&signals),
         Some(&print),
     );
     let printed = print(&output.stdout);
@@ -64,21 +70,58 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
 }
 
-/// Takes the signals over, for a command that the plugin wants cancelled by them.
-fn signals(plugin: &dyn Plugin, environment: &Environment) -> Option<Signals> {
-    let command: Command = environment.get("CNI_COMMAND")?.to_str()?.parse().ok()?;
-    if !plugin.handles_signals(command) {
-        return None;
+/// Handlers of signals that are installed when the call has been read.
+#[derive(Default)]
+struct LazySignals(OnceLock<Signals>);
+
+impl LazySignals {
+    /// Installs them for a command that the plugin wants cancelled.
+    fn install_for(&self, plugin: &dyn Plugin, environment: &Environment) {
+        let command: Option<Command> = environment.text("CNI_COMMAND").parse().ok();
+        if !command.is_some_and(|command| plugin.handles_signals(command)) {
+            return;
+        }
+        match Signals::install() {
+            Ok(signals) => drop(self.0.set(signals)),
+            Err(error) => {
+                tracing::warn!(%error, "SIGTERM and SIGINT will end the call at once");
+            }
+        }
     }
-    Signals::install()
-        .inspect_err(|error| tracing::warn!(%error, "SIGTERM and SIGINT will end the call at once"))
-        .ok()
 }
 
-fn print(bytes: &[u8]) -> io::Result<()> {
+impl Cancellation for LazySignals {
+    fn is_cancelled(&self) -> bool {
+        self.0.get().is_some_and(Cancellation::is_cancelled)
+    }
+
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        let signals = self.0.get();
+        signals.map_or(Err(io::ErrorKind::Unsupported.into()), Cancellation::fd)
+    }
+}
+
+/// A pipe that is ready takes as many bytes without blocking.
+const PIPE_BUF: usize = 4096;
+
+/// Interval in which a signal is noticed while the caller doesn't read.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Prints to stdout. A caller that doesn't read is waited for, until a signal comes.
+fn print(bytes: &[u8], signals: &LazySignals) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
+    for chunk in bytes.chunks(PIPE_BUF) {
+        while !wait_writable(&stdout, SIGNAL_INTERVAL)? {
+            if signals.is_cancelled() {
+                return Err(io::Error::other(
+                    "a signal came before the caller has read it",
+                ));
+            }
+        }
+        stdout.write_all(chunk)?;
+        stdout.flush()?;
+    }
+    Ok(())
 }
 
 /// Undoes an ADD whose result nobody has received.

@@ -11,9 +11,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::geteuid;
 
 use crate::FileId;
@@ -180,6 +181,18 @@ impl StateFolder {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
+    }
+
+    /// Runs `f` while this process alone holds the folder's lock, `flock(2)`.
+    ///
+    /// # Errors
+    ///
+    /// The system's, and those of `f`.
+    pub fn with_lock<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        retry_on_intr(|| flock(&self.folder, FlockOperation::LockExclusive))?;
+        let done = f();
+        flock(&self.folder, FlockOperation::Unlock)?;
+        done
     }
 
     /// Removes a file. A missing one is no error.

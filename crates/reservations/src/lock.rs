@@ -69,9 +69,9 @@ fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io
     }
     let since = Instant::now();
     tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
-    match cancellation {
+    match cancellation.and_then(|it| it.fd().ok()) {
         None => retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?,
-        Some(cancellation) => wait_or_interrupt(file, cancellation.fd()?)?,
+        Some(fd) => wait_or_interrupt(file, fd)?,
     }
     tracing::debug!(
         path = %path.display(),
