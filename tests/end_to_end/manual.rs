@@ -11,11 +11,11 @@ const ID: &str = "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a998877665544332211
 /// A node with the plugins in `/opt/cni/bin` and a conflist of its own.
 struct Machine {
     node: Node,
-    /// What the links in `/opt/cni/bin` lead to.
+    /// Holds the executables that the links in `/opt/cni/bin` lead to.
     _sandbox: Sandbox,
 }
 
-/// Where the node has its conflists: `/etc/cni/net.d` is the machine's.
+/// The node's folder of conflists: `/etc/cni/net.d` is the machine's.
 const CONF_DIR: &str = "/run/net.d";
 
 impl Machine {
@@ -214,7 +214,7 @@ fn a_reservation_that_was_removed_by_hand_leaves_a_record_which_holds_nothing_up
 const PODMAN: [&str; 2] = ["records=$(ls)", "CNI_COMMAND=GC"];
 
 #[test]
-fn what_podman_has_forgotten_is_released_by_the_commands_of_its_page() {
+fn the_commands_of_the_podman_page_release_forgotten_containers() {
     let left_out = [("podman run", "it needs podman, and an image")];
     let blocks = claimed("docs/podman.md", &PODMAN, &left_out);
     needs!("root");

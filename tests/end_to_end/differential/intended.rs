@@ -43,7 +43,7 @@ pub(super) fn intended(
         .then_some("ADD fails at a later range set")
 }
 
-/// Whether the same is reserved as before.
+/// True if the same addresses are reserved as before.
 fn unchanged(before: &Files, after: &Files) -> bool {
     let reserved = |files: &Files| {
         let names = files
