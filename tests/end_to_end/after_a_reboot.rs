@@ -68,7 +68,7 @@ impl Machine {
 }
 
 #[test]
-fn the_first_call_after_a_boot_releases_what_was_reserved_before_it() {
+fn the_first_call_after_a_boot_releases_the_reservations_from_before_it() {
     let machine = Machine::new(json!("boot"));
     machine.ours("ADD", "a").result();
     machine.ours("ADD", "b").result();
@@ -110,7 +110,7 @@ fn neither_a_deleted_cache_nor_a_clock_that_steps_costs_a_live_address() {
 }
 
 #[test]
-fn what_may_be_of_this_boot_stays_until_the_next() {
+fn a_reservation_that_may_be_of_this_boot_stays_until_the_next() {
     needs!("host-local");
     let machine = Machine::new(json!("boot"));
     // A directory in which the allocator has never looked.
@@ -130,7 +130,7 @@ fn what_may_be_of_this_boot_stays_until_the_next() {
 }
 
 #[test]
-fn a_boot_without_the_key_is_one_in_which_nothing_was_released() {
+fn nothing_is_released_in_a_boot_without_the_key() {
     let mut machine = Machine::new(json!("boot"));
     machine.ours("ADD", "a").result();
     machine.boots("second");
@@ -143,7 +143,7 @@ fn a_boot_without_the_key_is_one_in_which_nothing_was_released() {
 }
 
 #[test]
-fn in_a_shared_pool_only_the_networks_own_go() {
+fn in_a_shared_pool_only_the_networks_own_reservations_go() {
     let mut machine = Machine::new(json!("boot"));
     machine.pool = Some("blue");
     for network in ["red", "green"] {
@@ -160,7 +160,7 @@ fn in_a_shared_pool_only_the_networks_own_go() {
 }
 
 #[test]
-fn old_files_without_an_interface_go_too_and_what_is_no_reservation_stays() {
+fn old_files_without_an_interface_go_too_and_other_files_stay() {
     let machine = Machine::new(json!("boot"));
     let directory = machine.sandbox.data_dir().join("testnet");
     fs::create_dir_all(&directory).unwrap();
@@ -200,7 +200,7 @@ fn host_local_takes_the_note_of_the_boot_for_no_reservation() {
 }
 
 #[test]
-fn it_is_off_by_default() {
+fn reclaim_is_off_by_default() {
     let machine = Machine::new(Value::Null);
     machine.ours("ADD", "a").result();
     machine.boots("second");

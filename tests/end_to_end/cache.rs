@@ -1,5 +1,5 @@
-//! The allocator's cache: whatever happens to it, and whatever others do to the
-//! directory that it is of, the files are the truth.
+//! The allocator's cache: the files are the truth, whatever happens to the cache, and
+//! whatever others do to the directory.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -107,7 +107,7 @@ fn a_call_reads_no_reservation_but_its_own() {
 }
 
 #[test]
-fn it_may_be_deleted_or_damaged_at_any_moment() {
+fn the_cache_may_be_deleted_or_damaged_at_any_moment() {
     let network = Network::new("10.1.0.0/24");
     for container in ["a", "b", "c"] {
         network.call("ADD", container).result();
@@ -149,7 +149,7 @@ fn it_may_be_deleted_or_damaged_at_any_moment() {
 }
 
 #[test]
-fn without_a_place_for_it_everything_works() {
+fn without_a_folder_for_the_cache_everything_works() {
     let network = Network::new("10.1.0.0/24");
     fs::write(
         network.sandbox.cache_dir(),
@@ -162,7 +162,7 @@ fn without_a_place_for_it_everything_works() {
 }
 
 #[test]
-fn what_a_script_removes_is_free_at_once() {
+fn an_address_is_free_at_once_when_a_script_removes_its_file() {
     // Two addresses: if one is missed, the pool is full.
     let network = Network::new("10.1.0.0/30");
     network.works("first");
@@ -174,7 +174,7 @@ fn what_a_script_removes_is_free_at_once() {
 }
 
 #[test]
-fn what_a_script_writes_is_taken_and_can_be_released_at_once() {
+fn an_address_is_taken_and_can_be_released_at_once_when_a_script_writes_its_file() {
     let network = Network::new("10.1.0.0/24");
     network.works("first");
     for round in 0..50 {
@@ -198,7 +198,7 @@ fn what_a_script_writes_is_taken_and_can_be_released_at_once() {
 }
 
 #[test]
-fn what_host_local_does_is_seen_at_once() {
+fn changes_by_host_local_are_seen_at_once() {
     needs!("host-local");
     let network = Network::new("10.1.0.0/29");
     network.works("first");
@@ -239,7 +239,7 @@ fn a_directory_that_is_made_anew_has_a_cache_of_its_own() {
 }
 
 #[test]
-fn it_grows_with_the_directory() {
+fn the_cache_grows_with_the_directory() {
     // More than fits into the smallest index, with one call after the other.
     let network = Network::new("10.1.0.0/20");
     network.call("ADD", "first").result();

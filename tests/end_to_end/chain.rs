@@ -1,4 +1,4 @@
-//! What the chain does with delegates that it knows nothing of.
+//! The chain runs delegates that it knows nothing of: order, `prevResult`, failures.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ fn del_runs_every_delegate_and_threads_what_some_print() {
 }
 
 #[test]
-fn what_succeeds_on_del_without_a_result_succeeds() {
+fn a_delegate_may_succeed_on_del_without_a_result() {
     let sandbox = Sandbox::default()
         .with_script("silent", "exit 0")
         .with_script("chatty", "echo deleted.");
@@ -152,7 +152,7 @@ fn version_starts_no_delegate() {
 }
 
 #[test]
-fn people_get_a_text() {
+fn without_cni_command_each_plugin_prints_its_usage() {
     let sandbox = Sandbox::default();
     for name in PLUGINS {
         let path = sandbox.plugins().join(name);

@@ -27,7 +27,7 @@ fn add(sandbox: &Sandbox, config: &Value, container: &str) -> Output {
 }
 
 #[test]
-fn what_the_runtime_forgot_is_freed_though_the_allocator_knows_no_gc() {
+fn a_forgotten_attachment_is_freed_though_the_allocator_knows_no_gc() {
     needs!("host-local");
     for version in ["1.0.0", "1.1.0"] {
         let sandbox = Sandbox::default().with_reference("host-local");

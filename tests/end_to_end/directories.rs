@@ -1,5 +1,5 @@
-//! The allocator's folders: where they may be, who may write to them, what is left of
-//! them when the directories are gone.
+//! The allocator's folders: absolute paths, modes, owners, links, and caches of
+//! directories that are gone.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

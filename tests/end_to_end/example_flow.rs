@@ -1,5 +1,5 @@
 //! The worked example of the first ipam-delegated's documentation ("Example
-//! flow"): what each delegate receives at each step, when all goes well, and
+//! flow"): the input of each delegate at each step, when all goes well, and
 //! when either of the two fails.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::fs;
 use harness::{Output, Sandbox, repository};
 use serde_json::{Value, json};
 
-/// What the bridge plugin, and so `ipam-delegated`, is called with: step 1. Its
+/// Input of the bridge plugin, and so of `ipam-delegated`: step 1. Its
 /// odd spacing is here to be kept.
 const CONFIG: &str = r#"{
   "cniVersion": "1.0.0", "name":  "example",
@@ -120,7 +120,7 @@ fn add(failing: &str) -> (Output, Vec<Recorded>) {
     (output, recorded)
 }
 
-/// What `ipam-ds-hello` answers in step 4. (Where the example shows it again, in
+/// Answer of `ipam-ds-hello` in step 4. (Where the example shows it again, in
 /// step 5, it has gained a gateway; its words are "set to the result of the
 /// previous delegate", and they count.)
 fn hellos_answer() -> Value {

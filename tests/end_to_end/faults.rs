@@ -36,7 +36,7 @@ fn names(node: &Node, directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk() {
+fn a_full_disk_fails_add_and_leaves_nothing() {
     needs!("root");
     let node = Node::new();
     // By bytes, and by files.
@@ -91,7 +91,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn a_read_only_disk() {
+fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     needs!("root");
     let node = Node::new();
     let sandbox = Sandbox::default();
@@ -143,7 +143,7 @@ fn open_to_all(path: &Path) {
 }
 
 #[test]
-fn owners_and_modes_that_are_wrong() {
+fn wrong_owners_and_modes_are_refused_or_worked_around() {
     needs!("root");
     let sandbox = Sandbox::default();
     open_to_all(sandbox.root());
@@ -206,7 +206,7 @@ fn owners_and_modes_that_are_wrong() {
 }
 
 #[test]
-fn a_lock_that_another_holds_for_long() {
+fn add_waits_for_a_lock_that_another_holds_and_logs_how_long() {
     let sandbox = Sandbox::new(Flavour::Verbose);
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
@@ -242,7 +242,7 @@ fn a_lock_that_another_holds_for_long() {
 }
 
 #[test]
-fn a_lock_whose_directory_is_removed_meanwhile() {
+fn add_survives_the_removal_of_the_directory_whose_lock_it_waits_for() {
     let sandbox = Sandbox::new(Flavour::Verbose);
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
@@ -281,7 +281,7 @@ fn a_lock_that_is_a_pipe_is_refused_at_once() {
 }
 
 #[test]
-fn pipes_and_links_that_are_named_like_reservations() {
+fn pipes_and_links_that_are_named_like_reservations_count_as_taken() {
     let sandbox = Sandbox::default();
     let data = sandbox.data_dir();
     let directory = data.join("testnet");

@@ -1,4 +1,4 @@
-//! The two flavours: what goes to stderr, and what to the log.
+//! The two flavours: their output on stderr, and the verbose one's log.
 
 use std::fs;
 

@@ -193,7 +193,7 @@ fn a_result_that_nobody_hears_is_undone() {
 }
 
 #[test]
-fn what_a_killed_call_left_running_is_ended_by_the_next() {
+fn processes_that_a_killed_add_left_are_ended_by_the_next_call() {
     for command in ["DEL", "GC"] {
         let sandbox = Sandbox::default().with_script("hangs", HANGS);
         let mut config = config(&sandbox, "hangs", &json!({}));
@@ -211,7 +211,7 @@ fn what_a_killed_call_left_running_is_ended_by_the_next() {
 }
 
 #[test]
-fn what_a_killed_del_left_running_is_ended_by_the_next() {
+fn processes_that_a_killed_del_left_are_ended_by_the_next_call() {
     let sandbox = Sandbox::default().with_script(
         "hangs-once",
         "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\

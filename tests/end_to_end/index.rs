@@ -1,5 +1,5 @@
-//! The allocator's index: after any failure and any change behind its back, what it says
-//! is what the files say, and it reads no more than a call needs.
+//! The allocator's index: after any failure and any change by others, it says the same
+//! as the files, and a call reads no more of it than it needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -63,7 +63,7 @@ fn strace(inject: &str) -> [&str; 6] {
 }
 
 #[test]
-fn a_change_that_fails_halfway_drops_it() {
+fn a_change_that_fails_halfway_drops_the_index() {
     needs!("/usr/bin/strace");
     // Five addresses, two of them c's.
     let pools = json!([
@@ -106,7 +106,7 @@ fn a_change_that_fails_halfway_drops_it() {
 }
 
 #[test]
-fn del_releases_what_the_result_names_though_the_file_was_written_over_in_place() {
+fn del_releases_the_addresses_of_the_result_though_a_file_was_written_over_in_place() {
     let network = Network::new(json!([{"subnet": "10.1.0.0/24"}]));
     network.add("a");
     network.add("b");
@@ -167,7 +167,7 @@ fn opened(network: &Network, calls: impl FnOnce()) -> BTreeSet<String> {
 }
 
 #[test]
-fn it_serves_however_many_files_have_one_content() {
+fn the_index_serves_however_many_files_have_one_content() {
     let network = Network::new(json!([{"subnet": "10.1.0.0/16"}]));
     fs::create_dir_all(network.directory()).unwrap();
     for n in 0..600 {
@@ -188,7 +188,7 @@ fn it_serves_however_many_files_have_one_content() {
 }
 
 #[test]
-fn it_is_small_though_the_addresses_are_far_apart() {
+fn the_index_is_small_though_the_addresses_are_far_apart() {
     let network = Network::new(json!([{"subnet": "fd00::/16"}]));
     fs::create_dir_all(network.directory()).unwrap();
     for n in 1..2000_u128 {
@@ -215,7 +215,7 @@ fn it_is_small_though_the_addresses_are_far_apart() {
 }
 
 #[test]
-fn many_changes_fit_into_it() {
+fn many_changes_fit_into_the_index() {
     let network = Network::new(json!([{"subnet": "10.1.0.0/24"}]));
     network.add("stays");
     for round in 0..250 {

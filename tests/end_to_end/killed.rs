@@ -2,7 +2,7 @@
 //! its delegates, makes in an ADD and in a DEL, from the reading of stdin to the
 //! end, on a node that is new and on one where another container has an address.
 //! After the runtime's DEL, or after one GC, nothing is left: no reservation, no
-//! record, no process; but what is the other's is.
+//! record, no process. The other container keeps its address and its record.
 //!
 //! The points are those that `strace` sees: before, between, inside and after the
 //! delegates, and inside the writing of the record.
@@ -28,7 +28,7 @@ struct Point {
 }
 
 impl Point {
-    /// What strace kills there for.
+    /// The option of strace that kills there.
     fn injection(&self) -> String {
         format!("inject={}:signal=SIGKILL:when={}", self.name, self.time)
     }
@@ -61,10 +61,10 @@ fn points(trace: &Path) -> Vec<Point> {
 /// The other container.
 const OTHER: &str = "other";
 
-/// What is killed in, and whether another container is there already.
+/// The command that is killed, and `true` if another container has an address already.
 const SITUATIONS: [(&str, bool); 3] = [("ADD", false), ("ADD", true), ("DEL", true)];
 
-/// What is killed, and in which chain.
+/// A chain, and the process in it that is killed.
 struct Setting {
     container: String,
     sandbox: Sandbox,
@@ -216,7 +216,7 @@ fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usi
     count
 }
 
-/// Whether one process may look into another here.
+/// True if one process may look into another here.
 fn strace_works() -> bool {
     let call = Call::new(PathBuf::from("/bin/true"));
     call.through(&[STRACE, "-qq", "-o", "/dev/null"])
@@ -242,8 +242,8 @@ macro_rules! walks {
 }
 
 walks! {
-    the_orchestrator: &["ipam-ds-ranges", "ipam-da-host-local"], None;
-    the_orchestrator_with_an_allocator_that_knows_no_gc: &["host-local"], None;
-    the_selector: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-ds-ranges");
-    the_allocator: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-da-host-local");
+    nothing_is_left_of_a_killed_orchestrator: &["ipam-ds-ranges", "ipam-da-host-local"], None;
+    nothing_is_left_of_a_killed_orchestrator_whose_allocator_knows_no_gc: &["host-local"], None;
+    nothing_is_left_of_a_killed_selector: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-ds-ranges");
+    nothing_is_left_of_a_killed_allocator: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-da-host-local");
 }

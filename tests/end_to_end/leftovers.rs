@@ -1,5 +1,5 @@
-//! Processes that delegates leave behind: they end before what they did is undone, and
-//! daemons don't.
+//! Processes that delegates leave behind: they end before the delegate is undone; daemons
+//! stay.
 
 use std::fs;
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! The shell commands of the manual, run as they stand on a node of the test's own.
 
-use harness::{Call, Node, PLUGINS, Sandbox, needs};
+use harness::{Call, Flavour, Node, PLUGINS, Sandbox, needs};
 use serde_json::{Value, json};
 
 use crate::documents::{blocks, document};
@@ -11,18 +11,22 @@ const ID: &str = "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a998877665544332211
 /// A node with the plugins in `/opt/cni/bin` and a conflist of its own.
 struct Machine {
     node: Node,
-    /// What the links in `/opt/cni/bin` lead to.
+    /// Holds the executables that the links in `/opt/cni/bin` lead to.
     _sandbox: Sandbox,
 }
 
-/// Where the node has its conflists: `/etc/cni/net.d` is the machine's.
+/// The node's folder of conflists: `/etc/cni/net.d` is the machine's.
 const CONF_DIR: &str = "/run/net.d";
 
 impl Machine {
     fn new(conflist: &Value) -> Self {
+        Self::of(Flavour::Normal, conflist)
+    }
+
+    fn of(flavour: Flavour, conflist: &Value) -> Self {
         let node = Node::new();
         node.sh("mount -t tmpfs none /opt; mkdir -p /opt/cni/bin /run/net.d /run/bin");
-        let sandbox = Sandbox::default().with_testdata("ipam-ds-namespace");
+        let sandbox = Sandbox::new(flavour).with_testdata("ipam-ds-namespace");
         let names = PLUGINS.iter().chain(&["ipam-ds-namespace"]);
         for name in names {
             let plugin = sandbox.plugins().join(name);
@@ -62,19 +66,23 @@ impl Machine {
     /// ADD or DEL of a container on the conflist's network.
     #[track_caller]
     fn call(&self, command: &str, id: &str, config: &Value) -> harness::Output {
-        Call::new("/opt/cni/bin/ipam-delegated".into())
-            .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", id)
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_NETNS", "/run/netns/c1")
-            .env("CNI_PATH", "/opt/cni/bin")
-            .stdin(serde_json::to_vec(config).unwrap())
-            .run_on(&self.node)
+        call("ipam-delegated", command, id, config).run_on(&self.node)
     }
 
     fn exists(&self, path: &str) -> bool {
         self.node.succeeds(&format!("test -e {path}"))
     }
+}
+
+/// A call of a plugin in `/opt/cni/bin`.
+fn call(plugin: &str, command: &str, id: &str, config: &Value) -> Call {
+    Call::new(format!("/opt/cni/bin/{plugin}").into())
+        .env("CNI_COMMAND", command)
+        .env("CNI_CONTAINERID", id)
+        .env("CNI_IFNAME", "eth0")
+        .env("CNI_NETNS", "/run/netns/c1")
+        .env("CNI_PATH", "/opt/cni/bin")
+        .stdin(serde_json::to_vec(config).unwrap())
 }
 
 /// The plugin's entry of a conflist as a request.
@@ -106,13 +114,15 @@ fn with<'a>(blocks: &'a [String], part: &str) -> &'a str {
     blocks.iter().find(|block| block.contains(part)).unwrap()
 }
 
-const OPERATIONS: [&str; 9] = [
+const OPERATIONS: [&str; 11] = [
     "CNI_COMMAND=STATUS",
     "jq ",
     "python3 -c",
-    "grep -h",
+    "container=8f3e' /var/log",
+    "K8S_POD_NAME",
     "for ip in",
     "grep -rl",
+    "networks/blue",
     "CNI_COMMAND=DEL",
     "for record in",
     "ps -e",
@@ -130,7 +140,7 @@ fn every_command_of_the_operations_page_runs() {
     needs!("root", "/usr/bin/jq", "/usr/bin/python3", "/bin/ps");
     let conflist: Value = serde_json::from_str(&document("testdata/mynet.conflist")).unwrap();
     let request = request(&conflist);
-    let machine = Machine::new(&conflist);
+    let machine = Machine::of(Flavour::Verbose, &conflist);
 
     assert_eq!(machine.run(block("CNI_COMMAND=STATUS")), "");
     for tool in ["jq ", "python3 -c"] {
@@ -139,7 +149,34 @@ fn every_command_of_the_operations_page_runs() {
         assert_eq!(serde_json::from_str::<Value>(&made).unwrap(), request);
     }
 
-    machine.call("ADD", ID, &request).result();
+    let pod = |name: &str| format!("IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME={name}");
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let add = call("ipam-delegated", "ADD", ID, &request)
+        .env("CNI_ARGS", pod("web-1"))
+        .env("TRACEPARENT", format!("00-{trace}-00f067aa0ba902b7-01"));
+    let answer = add.run_on(&machine.node).stdout;
+    let other = call("ipam-delegated", "ADD", "other", &request).env("CNI_ARGS", pod("web-10"));
+    other.run_on(&machine.node).result();
+    machine.call("DEL", "other", &request).nothing();
+    let found = machine.run(block("K8S_POD_NAME"));
+    let [of_the_pod, of_its_address] = found.lines().collect::<Vec<_>>()[..] else {
+        panic!("{found}");
+    };
+    assert!(of_the_pod.contains(&format!(" trace={trace} ")), "{found}");
+    assert!(
+        of_its_address.ends_with(&format!("output={}", answer.trim())),
+        "{found}"
+    );
+    let lines = machine.run(block("container=8f3e' /var/log"));
+    let (of_the_call, of_the_attachment) = lines.split_at(lines.rfind("starting").unwrap());
+    for plugin in PLUGINS {
+        let line = format!(" {plugin} trace={trace} ");
+        assert!(
+            of_the_call.contains(&line) && of_the_attachment.contains(&line),
+            "{lines}"
+        );
+    }
+
     // A folder among the reservations is passed over.
     machine.node.sh("mkdir /var/lib/cni/networks/mynet/backup");
     let holders = machine.run(block("for ip in"));
@@ -171,11 +208,12 @@ fn every_command_of_the_operations_page_runs() {
     assert!(pending.contains("/pending:eth0.json"), "{pending}");
     assert_eq!(pending.lines().count(), 1, "{pending}");
 
-    let line = "2026-05-04T03:12:07Z DEBUG cni{trace=4bf92f35…}:call{container=8f3e…}: \
-                args=IgnoreUnknown=1;K8S_POD_NAME=web-1\n";
-    machine.node.sh("mkdir -p /var/log/cni");
-    machine.write("/var/log/cni/ipam-delegated.log", line);
-    assert_eq!(machine.run(block("grep -h")), line.repeat(3));
+    let mut shared = json!({"cniVersion": "1.0.0", "name": "red", "ipam": {}});
+    shared["prevResult"] = json!({"pools": [{"name": "blue", "subnet": "10.9.0.0/24"}]});
+    let add = call("ipam-da-host-local", "ADD", ID, &shared);
+    add.run_on(&machine.node).result();
+    let listed = machine.run(block("networks/blue"));
+    assert_eq!(listed, "10.9.0.2\n10.9.0.2\n");
 
     let sleeper = machine
         .node
@@ -214,7 +252,7 @@ fn a_reservation_that_was_removed_by_hand_leaves_a_record_which_holds_nothing_up
 const PODMAN: [&str; 2] = ["records=$(ls)", "CNI_COMMAND=GC"];
 
 #[test]
-fn what_podman_has_forgotten_is_released_by_the_commands_of_its_page() {
+fn the_commands_of_the_podman_page_release_forgotten_containers() {
     let left_out = [("podman run", "it needs podman, and an image")];
     let blocks = claimed("docs/podman.md", &PODMAN, &left_out);
     needs!("root");

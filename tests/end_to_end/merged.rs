@@ -4,7 +4,7 @@ use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
 use serde_json::json;
 
 #[test]
-fn ipv4_from_static_and_ipv6_from_ours_on_one_interface() {
+fn one_interface_gets_ipv4_from_static_and_ipv6_from_ours() {
     needs!("root", "bridge", "static");
     let node = Node::new();
     node.sh("ip netns add c1; ip netns add c2");
@@ -60,7 +60,7 @@ fn ipv4_from_static_and_ipv6_from_ours_on_one_interface() {
 }
 
 #[test]
-fn two_allocators_that_ignore_each_other() {
+fn two_allocators_that_ignore_each_other_are_merged() {
     needs!("host-local", "static");
     let sandbox = Sandbox::default()
         .with_reference("host-local")

@@ -1,5 +1,5 @@
-//! What is said when things go wrong, word for word: `testdata/messages.json`. Each
-//! names the delegate, what it was asked, what it said, and what was undone.
+//! Error messages, word for word, as `testdata/messages.json` has them. Each names the
+//! delegate, its command, its answer, and the delegates that were undone.
 //!
 //! With `UPDATE_MESSAGES` set, the file is written anew.
 
@@ -237,7 +237,7 @@ fn messages() -> Map<String, Value> {
 }
 
 #[test]
-fn messages_are_what_they_were() {
+fn each_error_message_is_the_recorded_one() {
     let file = repository().join("testdata/messages.json");
     let said = Value::Object(messages());
     if std::env::var_os("UPDATE_MESSAGES").is_some() {

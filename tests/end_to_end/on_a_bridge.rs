@@ -91,7 +91,7 @@ fn two_containers_get_addresses_ping_each_other_and_give_them_back() {
 }
 
 #[test]
-fn two_containers_of_two_families() {
+fn two_containers_reach_each_other_over_both_families() {
     needs!("root", "bridge");
     let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}]]);
     let network = Network::new(&ranges);

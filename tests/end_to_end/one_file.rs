@@ -1,4 +1,4 @@
-//! All plugins in one file: what is executed, and that nothing else is different.
+//! All plugins in one file: fewer executables run, and nothing else is different.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -22,7 +22,7 @@ fn config(sandbox: &Sandbox, more: &Value) -> Value {
     sandbox.config("1.1.0", &CHAIN, &ipam)
 }
 
-/// Which executables a successful ADD starts, in order.
+/// The executables that a successful ADD starts, in order.
 fn executed(sandbox: &Sandbox, config: &Value) -> Vec<String> {
     let trace = sandbox.root().join("trace");
     let through = ["-qq", "-f", "-s", "999", "-e", "trace=execve", "-o"];
@@ -232,7 +232,7 @@ fn wait_for_record(sandbox: &Sandbox, text: &str) {
 }
 
 #[test]
-fn what_an_executed_selector_found_is_recorded_before_the_allocator_runs() {
+fn an_executed_selectors_result_is_recorded_before_the_allocator_runs() {
     for form in [Form::OneFile, Form::Separate] {
         let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script(
             "finds-once",

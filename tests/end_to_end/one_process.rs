@@ -198,7 +198,7 @@ fn live_apart(sandbox: &Sandbox, number: usize) -> Vec<Value> {
 
 /// The second process: runs all lives, prints their outcomes, and waits.
 #[test]
-fn the_process_of_the_chains() {
+fn the_process_of_the_chains_runs_all_lives() {
     let Some(root) = std::env::var_os(ROLE) else {
         return;
     };
@@ -252,7 +252,7 @@ fn two_hundred_chains_in_one_process_do_what_separate_processes_do() {
     let mut process = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "one_process::the_process_of_the_chains",
+            "one_process::the_process_of_the_chains_runs_all_lives",
             "--nocapture",
         ])
         .env(ROLE, together.root())

@@ -1,5 +1,5 @@
-//! Pools from the configuration to the address: what is excluded, IPv6 that looks like
-//! IPv4, and many of them.
+//! Pools from the configuration to the address: excluded addresses, IPv6 that looks like
+//! IPv4, and ten thousand pools.
 
 use harness::Sandbox;
 use serde_json::{Value, json};

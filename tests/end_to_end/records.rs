@@ -1,4 +1,4 @@
-//! What the orchestrator remembers of an attachment, and what it is good for.
+//! Records of attachments: DEL, GC and a repeated ADD go by them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,7 +51,7 @@ fn a_selector_whose_back_end_is_gone_does_not_keep_the_address() {
 }
 
 #[test]
-fn the_allocator_is_given_what_the_selector_found() {
+fn the_allocator_is_given_the_recorded_pools() {
     let sandbox = sandbox().with_script("takes-note", "cat > ${0%/*}/../$CNI_COMMAND; echo '{}'");
     let delegates = ["ipam-ds-backend", "takes-note"];
     let mut config = sandbox.config("1.0.0", &delegates, &json!({}));
@@ -74,7 +74,7 @@ fn the_allocator_is_given_what_the_selector_found() {
 }
 
 #[test]
-fn what_ran_is_undone_whatever_is_configured_now() {
+fn the_delegates_that_ran_are_undone_whatever_is_configured_now() {
     let sandbox = sandbox()
         .with_script(
             "a",
@@ -138,7 +138,7 @@ fn an_allocator_that_was_taken_out_of_the_configuration_lets_go() {
 }
 
 #[test]
-fn what_failed_with_the_old_configuration_is_tried_with_the_new_one() {
+fn a_delegate_that_fails_with_the_old_configuration_is_tried_with_the_new_one() {
     let sandbox = Sandbox::default().with_script(
         "works-if-good",
         r#"grep -q '"server":"good"' || kill -9 $$; echo '{}'"#,

@@ -1,4 +1,4 @@
-//! A chain that would call itself.
+//! A chain that would call itself is refused.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ fn ipam_delegated_is_no_delegate_of_its_own() {
 }
 
 #[test]
-fn nor_under_another_name() {
+fn ipam_delegated_under_another_name_is_no_delegate_of_its_own() {
     let sandbox = sandbox();
     let ourselves = fs::canonicalize(sandbox.plugins().join("ipam-delegated")).unwrap();
     symlink(&ourselves, sandbox.plugins().join("ipam-da-innocent")).unwrap();

@@ -5,7 +5,7 @@ use harness::{Sandbox, needs};
 use serde_json::json;
 
 #[test]
-fn host_local_alone() {
+fn host_local_alone_is_a_whole_chain() {
     needs!("host-local");
     for version in ["0.3.1", "0.4.0", "1.0.0"] {
         let sandbox = Sandbox::default().with_reference("host-local");
@@ -48,7 +48,7 @@ fn host_local_alone() {
 }
 
 #[test]
-fn host_local_behind_our_selector() {
+fn host_local_works_behind_our_selector() {
     needs!("host-local");
     let sandbox = Sandbox::default().with_reference("host-local");
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00:1::/64"}]]});
@@ -88,7 +88,7 @@ fn host_local_behind_our_selector() {
 }
 
 #[test]
-fn what_follows_host_local_is_undone_with_it() {
+fn host_local_is_undone_when_the_delegate_after_it_fails() {
     needs!("host-local");
     let sandbox = Sandbox::default()
         .with_reference("host-local")
@@ -100,7 +100,7 @@ fn what_follows_host_local_is_undone_with_it() {
 }
 
 #[test]
-fn static_as_a_delegate() {
+fn static_works_as_a_delegate() {
     needs!("static");
     let sandbox = Sandbox::default().with_reference("static");
     let ipam = json!({

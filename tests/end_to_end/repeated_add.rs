@@ -1,4 +1,4 @@
-//! ADD of an attachment that is on the network already, or was: what is in use stays.
+//! ADD of an attachment that is on the network already, or was: an address in use stays.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ fn of_two_adds_at_once_one_gets_an_address_and_keeps_it() {
 }
 
 #[test]
-fn what_host_local_has_released_can_be_added_again() {
+fn an_attachment_that_host_local_has_released_can_be_added_again() {
     needs!("host-local");
     for version in ["0.3.1", "0.4.0", "1.0.0"] {
         let (sandbox, mut config) = sandbox();

@@ -22,7 +22,7 @@ fn ranges() -> Option<Value> {
 }
 
 #[test]
-fn gc_and_status_without_them_succeed() {
+fn gc_and_status_succeed_without_the_runtimes_ranges() {
     let sandbox = Sandbox::default();
     call(&sandbox, "STATUS", None).run().nothing();
     call(&sandbox, "GC", None).run().nothing();
@@ -38,7 +38,7 @@ fn gc_and_status_without_them_succeed() {
 }
 
 #[test]
-fn add_without_them_is_refused() {
+fn add_without_the_runtimes_ranges_is_refused() {
     let sandbox = Sandbox::default();
     let error = call(&sandbox, "ADD", None).run().error();
     assert_eq!(error["code"], 7);
@@ -49,7 +49,7 @@ fn add_without_them_is_refused() {
 }
 
 #[test]
-fn del_without_them_releases_what_there_is_and_succeeds_where_there_is_nothing() {
+fn del_without_the_runtimes_ranges_releases_all_and_succeeds_with_nothing_reserved() {
     let sandbox = Sandbox::default();
     call(&sandbox, "DEL", None).run().nothing();
     call(&sandbox, "ADD", ranges()).run().result();
@@ -58,7 +58,7 @@ fn del_without_them_releases_what_there_is_and_succeeds_where_there_is_nothing()
 }
 
 #[test]
-fn a_selector_or_an_allocator_alone_answers_all_but_add_without_them() {
+fn a_selector_or_an_allocator_alone_answers_all_but_add_without_ranges() {
     let sandbox = Sandbox::default();
     let mut config = sandbox.config("1.1.0", &[], &json!({}));
     config["cni.dev/valid-attachments"] = json!([]);

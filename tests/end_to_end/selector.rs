@@ -41,7 +41,7 @@ fn pools_follow_one_order_and_keep_unknown_keys() {
 }
 
 #[test]
-fn what_an_earlier_delegate_has_found_stays() {
+fn the_pools_of_an_earlier_delegate_stay() {
     let sandbox = Sandbox::default();
     let mut config = config(&sandbox, &json!({"subnet": "10.2.0.0/24"}));
     config["prevResult"] = json!({
@@ -119,7 +119,7 @@ fn a_request_that_no_pool_serves_any_more_does_not_stop_a_del() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_warning_on_del_and_gc_and_an_error_otherwise() {
+fn unreadable_ranges_are_a_warning_on_del_and_gc_and_an_error_otherwise() {
     let sandbox = Sandbox::default();
     let unreadable_ranges = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.9/24"}]]}));
     let mut unreadable_result = config(&sandbox, &json!({"subnet": "10.1.0.0/24"}));

@@ -51,7 +51,7 @@ fn ages(path: &PathBuf, seconds: u64) {
 }
 
 #[test]
-fn one_that_is_older_than_ten_seconds_is_given_out_again() {
+fn a_torn_file_older_than_ten_seconds_is_given_out_again() {
     for torn in TORN {
         let pool = Pool::new(Sandbox::default());
         let file = pool.file("10.1.0.2");
@@ -69,7 +69,7 @@ fn one_that_is_older_than_ten_seconds_is_given_out_again() {
 }
 
 #[test]
-fn a_younger_one_is_taken_and_no_gc_removes_it() {
+fn a_younger_torn_file_is_taken_and_no_gc_removes_it() {
     for torn in TORN {
         let mut pool = Pool::new(Sandbox::default());
         let file = pool.file("10.1.0.2");
@@ -94,7 +94,7 @@ fn a_younger_one_is_taken_and_no_gc_removes_it() {
 }
 
 #[test]
-fn gc_removes_an_old_one() {
+fn gc_removes_an_old_torn_file() {
     let pool = Pool::new(Sandbox::default());
     let file = pool.file("10.1.0.2");
     fs::write(&file, "").unwrap();
@@ -104,7 +104,7 @@ fn gc_removes_an_old_one() {
 }
 
 #[test]
-fn one_that_was_emptied_in_place_is_found_before_the_pool_is_called_full() {
+fn a_file_that_was_emptied_in_place_is_found_before_the_pool_is_called_full() {
     let pool = Pool::new(Sandbox::default());
     for n in 0..5 {
         pool.add(&format!("c{n}"));

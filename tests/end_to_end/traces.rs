@@ -16,7 +16,7 @@ fn sandbox() -> (Sandbox, Value) {
     (sandbox, config)
 }
 
-/// What `grep ID *.log` finds, in the order of time, without it.
+/// The lines that `grep ID *.log` finds, in the order of time, without the ID.
 fn grep(sandbox: &Sandbox, id: &str) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(sandbox.log_dir()).unwrap() {
@@ -89,7 +89,7 @@ fn the_runtimes_trace_goes_through_to_delegates_and_logs() {
 }
 
 #[test]
-fn without_one_a_trace_is_made_and_handed_on() {
+fn a_missing_trace_is_made_and_handed_on() {
     let (sandbox, config) = sandbox();
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     call.env("TRACEPARENT", "nonsense").run().result();

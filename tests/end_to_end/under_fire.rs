@@ -1,5 +1,5 @@
 //! Many processes at once, ours and `host-local`'s, on one directory, some of
-//! them killed: what is then on disk is what should be.
+//! them killed: the directory then holds the living attachments' addresses and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, RwLock};
@@ -25,7 +25,7 @@ struct Fire {
     known: Mutex<Known>,
 }
 
-/// What the runtime knows.
+/// The runtime's knowledge.
 #[derive(Default)]
 struct Known {
     /// The addresses of attachments that were added and not deleted.

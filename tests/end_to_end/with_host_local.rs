@@ -36,7 +36,7 @@ impl Both {
 }
 
 #[test]
-fn in_turn_each_goes_on_where_the_other_was() {
+fn each_goes_on_where_the_other_was() {
     needs!("host-local");
     let both = Both::new(&json!([[{"subnet": "10.1.0.0/29"}], [{"subnet": "fd00:1::/64"}]]));
     for (i, plugin) in [THEIRS, OURS, THEIRS, OURS].into_iter().enumerate() {
@@ -90,7 +90,7 @@ fn a_pool_that_the_other_has_filled_is_full() {
 }
 
 #[test]
-fn at_once_no_address_is_given_twice_and_none_is_lost() {
+fn concurrently_no_address_is_given_twice_and_none_is_lost() {
     needs!("host-local");
     let both = Both::new(&json!([[{"subnet": "10.1.0.0/25"}]]));
     let plugin = |i: usize| if i.is_multiple_of(2) { OURS } else { THEIRS };

@@ -98,7 +98,7 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Whether a line of shell succeeds on the node.
+    /// Runs a line of shell on the node; true if it succeeds.
     pub fn succeeds(&self, script: &str) -> bool {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();
         output.status.success()

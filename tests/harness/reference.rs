@@ -13,7 +13,7 @@ pub fn reference(name: &str) -> Option<PathBuf> {
     Some(Path::new(REFERENCE_PLUGINS).join(name)).filter(|path| path.exists())
 }
 
-/// Whether the tests are run by root.
+/// True if the tests are run by root.
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
 }

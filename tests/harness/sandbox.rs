@@ -31,7 +31,7 @@ impl Flavour {
     }
 }
 
-/// How the plugins are installed.
+/// The form in which the plugins are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Each is an executable of its own.

@@ -12,7 +12,7 @@ use crate::{REFERENCE_PLUGINS, dist, is_root};
 /// The environment variable with the path of the file that collects them.
 pub const LEFT_OUT_FILE: &str = "IPAM_DELEGATED_LEFT_OUT";
 
-/// Why something that a test needs isn't there.
+/// The reason why something that a test needs isn't there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A package isn't installed. In CI, this is a failure.
@@ -26,7 +26,7 @@ pub enum Reason {
 pub struct LeftOut {
     /// The test's name or place.
     pub test: String,
-    /// Why it was left out.
+    /// The reason.
     pub reason: Reason,
 }
 
@@ -100,7 +100,7 @@ macro_rules! needs {
     };
 }
 
-/// Why something that a test needs isn't there; `None` if it is.
+/// The reason why something that a test needs isn't there; `None` if it is.
 pub fn missing(what: &str) -> Option<Reason> {
     let machine = |text: &str| Reason::Machine(text.to_owned());
     match what {

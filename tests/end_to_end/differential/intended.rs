@@ -29,8 +29,10 @@ pub(super) fn intended(
             .then_some("a second ADD of an attachment with another address requested");
     }
     if theirs.status.success() || ours.status.success() {
-        return (step.command == "DEL" && theirs.stdout.contains("nowhere"))
-            .then_some("DEL with a wrong route");
+        let mut others = before.clone();
+        others.retain(|_, content| *content != mine);
+        return (step.command == "DEL" && *our_files == others)
+            .then_some("DEL with an invalid configuration");
     }
     if only_rotation_differs && asks {
         return Some("requests that no range serves, or two of one range set");
@@ -43,7 +45,7 @@ pub(super) fn intended(
         .then_some("ADD fails at a later range set")
 }
 
-/// Whether the same is reserved as before.
+/// True if the same addresses are reserved as before.
 fn unchanged(before: &Files, after: &Files) -> bool {
     let reserved = |files: &Files| {
         let names = files

@@ -66,7 +66,7 @@ fn log(sandbox: &Sandbox) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn it_is_asked_once_and_called_with_the_highest_that_both_have() {
+fn a_delegate_is_asked_for_its_versions_once_and_called_with_the_highest_common_one() {
     let sandbox = Sandbox::default().with_script("old", OLD);
     let delegates = ["ipam-ds-ranges", "ipam-da-host-local", "old", "old"];
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "result": "merge"});
@@ -107,7 +107,7 @@ fn it_is_asked_once_and_called_with_the_highest_that_both_have() {
 }
 
 #[test]
-fn one_without_a_version_in_common_is_refused_with_its_own_words() {
+fn a_delegate_without_a_common_version_is_refused_with_its_own_words() {
     let sandbox = Sandbox::default().with_script(
         "ancient",
         r#"[ "$CNI_COMMAND" != VERSION ] || { echo '{"cniVersion":"0.2.0","supportedVersions":["0.1.0","0.2.0"]}'; exit; }
