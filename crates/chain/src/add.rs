@@ -93,7 +93,7 @@ fn intent(context: &Context<'_>, attachment: &Attachment) -> Intent {
     intent
 }
 
-/// Whether a delegate that could not be undone may hold something.
+/// True if a delegate that could not be undone may hold something.
 fn is_anything_held(record: &Record, failed: &FailedAdd) -> bool {
     let recorded = record.delegates();
     let finds_only = |name| {

@@ -120,7 +120,7 @@ impl<D: Delegates> Steps<'_, D> {
 /// The start of a selector's name, by the convention of `ipam-delegated`.
 const SELECTOR: &str = "ipam-ds-";
 
-/// Whether a delegate that has failed with ADD may hold something of it. One that was not
+/// True if a delegate that has failed with ADD may hold something of it. One that was not
 /// started doesn't. Neither does one that has refused the configuration (code 7) or the
 /// attachment (code 110), nor a selector that was able to report its failure.
 fn may_hold(name: &DelegateName, failure: &Failure) -> bool {

@@ -139,7 +139,7 @@ fn run(
         .collect()
 }
 
-/// Whether a `prevResult` says which addresses the attachment has. The allocator looks at
+/// True if a `prevResult` says which addresses the attachment has. The allocator looks at
 /// the files of these, whatever its index says.
 fn has_addresses(prev_result: &RawValue) -> bool {
     let result = IpamResult::read("prevResult", prev_result);
@@ -155,7 +155,7 @@ fn without_ips(prev_result: &RawValue) -> Box<RawValue> {
     to_raw_value(&object).expect("an object is JSON")
 }
 
-/// Whether two configurations say the same, but for the keys of one call.
+/// True if two configurations say the same, but for the keys of one call.
 fn are_the_same(one: &NetworkConfig, other: &NetworkConfig) -> bool {
     // A number may be too large for a `Value`; of two such configurations nothing is known.
     let value = |config: &NetworkConfig| {

@@ -52,7 +52,7 @@ pub(crate) trait Delegates {
     /// Asks one for VERSION, with this `cniVersion`.
     fn ask_version(&mut self, name: &DelegateName, version: SpecVersion) -> Outcome;
 
-    /// Whether the call is cancelled.
+    /// True if the call is cancelled.
     fn is_cancelled(&self) -> bool;
 
     /// Terminates what the delegates have left behind, and stops heeding the

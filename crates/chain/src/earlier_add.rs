@@ -15,7 +15,7 @@ use crate::{del, failure};
 pub(crate) struct Cleared {
     /// Its journal, locked and empty; `None` if there can't be one.
     pub(crate) journal: Option<Journal>,
-    /// Whether an earlier call was undone.
+    /// True if an earlier call was undone.
     pub(crate) has_undone: bool,
 }
 

@@ -57,9 +57,9 @@ impl FailedDelegate {
 pub(crate) struct FailedAdd {
     /// The failed delegate.
     pub(crate) failed: FailedDelegate,
-    /// Whether it may hold something all the same.
+    /// True if it may hold something all the same.
     pub(crate) may_hold: bool,
-    /// Whether one of its processes could not be terminated.
+    /// True if one of its processes could not be terminated.
     pub(crate) has_unended: bool,
     /// The delegates whose DEL has succeeded.
     pub(crate) undone: Vec<DelegateName>,

@@ -38,7 +38,7 @@ pub(crate) struct Journal {
     name: String,
     file: File,
     is_locked: bool,
-    /// Whether every line so far could be written.
+    /// True if every line so far could be written.
     is_whole: Cell<bool>,
 }
 
@@ -230,7 +230,7 @@ impl Journal {
         }
     }
 
-    /// Whether every line was written.
+    /// True if every line was written.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.get()
     }

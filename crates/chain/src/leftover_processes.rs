@@ -84,7 +84,7 @@ impl From<CallId> for String {
 pub(crate) struct RunningCalls(OnceCell<HashSet<Vec<u8>>>);
 
 impl RunningCalls {
-    /// Whether a call had processes.
+    /// True if a call had processes.
     pub(crate) fn has(&self, call: &CallId) -> bool {
         let marks = || {
             let environments = proc::others().into_iter().filter_map(proc::environment);

@@ -104,17 +104,17 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether the delegate has never run.
+    /// True if the delegate has never run.
     pub(crate) fn is_not_run(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::NotStarted { .. })
     }
 
-    /// Whether it has refused an attachment that it serves already.
+    /// True if it has refused an attachment that it serves already.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Error { error, .. } if error.code == code::ALREADY_ALLOCATED)
     }
 
-    /// Whether some of its processes may still be at work.
+    /// True if some of its processes may still be at work.
     pub(crate) fn has_unended(&self) -> bool {
         match self {
             Self::TimedOut { unended, .. }

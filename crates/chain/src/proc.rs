@@ -23,7 +23,7 @@ pub(crate) fn others() -> Vec<Pid> {
         .collect()
 }
 
-/// Whether `/proc` shows this PID namespace. If it doesn't, that is logged.
+/// True if `/proc` shows this PID namespace. If it doesn't, that is logged.
 pub(crate) fn is_of_this_namespace() -> bool {
     let is = pid_in_namespaces("self") == Some(vec![getpid().as_raw_pid()]);
     if !is {
@@ -80,7 +80,7 @@ fn name_in_stat(process: &str) -> Option<String> {
     before.split_once('(').map(|(_, name)| name.to_owned())
 }
 
-/// Whether a process has ended and only waits for its parent to notice.
+/// True if a process has ended and only waits for its parent to notice.
 pub(crate) fn has_ended(pid: Pid) -> bool {
     let status = fs::read_to_string(folder(pid).join("status"));
     status.is_ok_and(|it| it.contains("\nState:\tZ") || it.contains("\nState:\tX"))

@@ -33,7 +33,7 @@ impl ProcessGroup {
         self.pidfd.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the end of the leader must be polled for.
+    /// True if the end of the leader must be polled for.
     pub(crate) fn must_poll(&self) -> bool {
         self.pidfd.is_none()
     }

@@ -14,7 +14,7 @@ use crate::record_line::{FORMAT, Intent, Line, RecordedCall, whole_lines};
 pub(crate) struct Record {
     pub(crate) intent: Intent,
     results: Vec<Box<RawValue>>,
-    /// Whether ADD has succeeded.
+    /// True if ADD has succeeded.
     is_added: bool,
     /// The last call that began a DEL.
     deleting: Option<RecordedCall>,
@@ -93,7 +93,7 @@ impl Record {
         Ok(())
     }
 
-    /// Whether ADD has succeeded, and no DEL has begun.
+    /// True if ADD has succeeded, and no DEL has begun.
     pub(crate) fn stands(&self) -> bool {
         self.is_added && self.deleting.is_none()
     }
@@ -150,11 +150,11 @@ pub(crate) struct RecordedDelegate<'a> {
     pub(crate) result: Option<&'a RawValue>,
     /// Its result, if a delegate came after it.
     pub(crate) handed_on: Option<&'a RawValue>,
-    /// Whether it added no address: a selector.
+    /// True if it added no address: a selector.
     pub(crate) holds_nothing: bool,
 }
 
-/// Whether a result has no address that the earlier one doesn't have.
+/// True if a result has no address that the earlier one doesn't have.
 fn added_none(earlier: Option<&RawValue>, result: &RawValue) -> bool {
     let ips = |raw: &RawValue| -> Option<Vec<_>> {
         let result = IpamResult::read("result", raw).ok()?;

@@ -25,7 +25,7 @@ pub(crate) struct Settings {
     pub(crate) timeout: Option<Duration>,
     /// `ipam.result`: the answer to ADD.
     pub(crate) answer: AnswerMode,
-    /// Whether linked plugins are called without executing a file: unless
+    /// True if linked plugins are called without executing a file: unless
     /// `ipam.execute` forbids it, or `delegateTimeout` requires a process to terminate.
     pub(crate) calls_linked_plugins: bool,
     /// `ipam.stateDir`: the folder of the records.

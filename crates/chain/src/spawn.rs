@@ -39,7 +39,7 @@ impl Lifeline {
         })
     }
 
-    /// Whether a process that has inherited it is still there. No more can inherit it.
+    /// True if a process that has inherited it is still there. No more can inherit it.
     pub(crate) fn has_holder(self) -> bool {
         drop(self.writer);
         !cni::wait_readable(&self.reader, Duration::ZERO).unwrap_or(true)

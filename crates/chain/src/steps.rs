@@ -18,7 +18,7 @@ pub(crate) struct Step<'a> {
     pub(crate) fallback: Option<&'a NetworkConfig>,
     /// Its part in the recorded ADD. The recorded result replaces a missing one.
     pub(crate) recorded: Option<RecordedDelegate<'a>>,
-    /// Whether it may be gone from the node, since today's configuration doesn't name it.
+    /// True if it may be gone from the node, since today's configuration doesn't name it.
     pub(crate) may_be_gone: bool,
 }
 

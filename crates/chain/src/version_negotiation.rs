@@ -98,7 +98,7 @@ impl<D: Delegates> Delegates for VersionNegotiation<D> {
     }
 }
 
-/// Whether a delegate may have failed because it is too old: it says so, or the command
+/// True if a delegate may have failed because it is too old: it says so, or the command
 /// is one of the newest. Old delegates answer those in many ways: that the command is
 /// unknown, that the container ID is missing. But one that answers that it is
 /// unavailable has understood.

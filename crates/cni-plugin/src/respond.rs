@@ -17,7 +17,7 @@ use crate::log::Context;
 /// The output of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Whether the exit status is 0.
+    /// True if the exit status is 0.
     pub success: bool,
     /// All of stdout.
     pub stdout: Vec<u8>,

@@ -12,7 +12,7 @@ const CHUNK: usize = 4096;
 /// How long a caller may leave its end of the pipe full.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Whether the reader was too slow once. The rest is dropped.
+/// True if the reader was too slow once. The rest is dropped.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Writes to stderr. If the caller doesn't read its end of a full pipe, the text is

@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 /// Whoever makes the call provides it: `main` from SIGTERM and SIGINT, a daemon from
 /// the connection that asked.
 pub trait Cancellation: Sync {
-    /// Whether the call is to give up.
+    /// True if the call is to give up.
     fn is_cancelled(&self) -> bool;
 
     /// A descriptor that is readable from the cancellation on.

@@ -63,7 +63,7 @@ pub trait Plugin: Sync {
         Ok(Reply::Nothing)
     }
 
-    /// Whether SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
+    /// True if SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
     /// of ending the process.
     fn handles_signals(&self, command: Command) -> bool {
         let _ = command;
@@ -171,7 +171,7 @@ pub trait LinkedPlugin: Sync {
 /// The output of a [`LinkedPlugin`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedOutput {
-    /// Whether its exit status would be 0.
+    /// True if its exit status would be 0.
     pub success: bool,
     /// Its stdout.
     pub stdout: Vec<u8>,

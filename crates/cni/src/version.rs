@@ -49,7 +49,7 @@ impl SpecVersion {
         Self::ALL.map(Self::as_str).join(", ")
     }
 
-    /// Whether an entry of a result's `ips` carries its family as `version`.
+    /// True if an entry of a result's `ips` carries its family as `version`.
     pub fn ips_carry_version(self) -> bool {
         self < Self::V1_0_0
     }

@@ -56,7 +56,7 @@ fn command(input: &Input) -> &'static str {
     COMMANDS[usize::from(input.command) % COMMANDS.len()]
 }
 
-/// Whether what one JSON parser takes, others take, too.
+/// True if what one JSON parser takes, others take, too.
 fn is_plain(config: &[u8]) -> bool {
     let text = String::from_utf8_lossy(config);
     !["1e400", "[[[[", r"\ud8", r#":{"a":{"a""#]

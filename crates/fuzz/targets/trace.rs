@@ -16,7 +16,7 @@ const SEEDS: &[&str] = &[
     "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
 ];
 
-/// Whether it is valid: by the places of its characters, as the specification's
+/// True if it is valid: by the places of its characters, as the specification's
 /// version 00 has them.
 fn is_valid(text: &str) -> bool {
     let bytes = text.as_bytes();

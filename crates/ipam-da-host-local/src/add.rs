@@ -41,11 +41,11 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
 /// How far an ADD has got.
 #[derive(Default)]
 struct Progress {
-    /// Whether the directories of its pools have been looked through.
+    /// True if the directories of its pools have been looked through.
     has_looked: bool,
     /// An address that the attachment held there before, and the directory.
     held: Option<(IpAddr, NetworkName)>,
-    /// Whether an address could not be taken back.
+    /// True if an address could not be taken back.
     left_behind: bool,
 }
 
@@ -83,7 +83,7 @@ struct Allocation<'a> {
     stores: Stores<'a>,
     /// Addresses that the attachment held before, by directory.
     held: BTreeMap<&'a NetworkName, Vec<IpAddr>>,
-    /// Whether an address could not be taken back.
+    /// True if an address could not be taken back.
     left_behind: bool,
 }
 

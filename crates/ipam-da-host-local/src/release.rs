@@ -86,7 +86,7 @@ impl Valid {
         }
     }
 
-    /// Whether this reservation stays.
+    /// True if this reservation stays.
     fn covers(&self, reservation: &Reservation) -> bool {
         let container_id = &reservation.container_id;
         match &reservation.ifname {

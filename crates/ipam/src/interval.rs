@@ -26,12 +26,12 @@ impl Interval {
         self.last
     }
 
-    /// Whether the address is one of these.
+    /// True if the address is one of these.
     pub fn contains(self, ip: IpAddr) -> bool {
         ip.is_ipv4() == self.first.is_ipv4() && (self.first..=self.last).contains(&ip)
     }
 
-    /// Whether some address is in both.
+    /// True if some address is in both.
     pub fn overlaps(self, other: Self) -> bool {
         self.contains(other.first) || other.contains(self.first)
     }
@@ -98,7 +98,7 @@ pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
     merged
 }
 
-/// Whether `next` starts right after `last`.
+/// True if `next` starts right after `last`.
 fn adjoin(last: Interval, next: Interval) -> bool {
     last.last < next.first && successor(last.last) == next.first
 }

@@ -80,7 +80,7 @@ impl RangeSet {
         self.0.iter().find(|range| range.addresses().contains(ip))
     }
 
-    /// Whether the address lies in one of the ranges.
+    /// True if the address lies in one of the ranges.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.range_of(ip).is_some()
     }

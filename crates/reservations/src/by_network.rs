@@ -15,7 +15,7 @@ use crate::reservation::{Reservation, address_of_file};
 
 const FOLDER: &str = "by-network";
 
-/// Whether an earlier version noted reservations of the network here.
+/// True if an earlier version noted reservations of the network here.
 pub(crate) fn mentions(directory: &Directory, network: &str) -> bool {
     directory.path().join(FOLDER).join(network).is_dir()
 }

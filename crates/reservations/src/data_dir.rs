@@ -223,7 +223,7 @@ impl<'a> DataDir<'a> {
         Ok(Some(all))
     }
 
-    /// Whether the directory at this path may hold reservations that name the network.
+    /// True if the directory at this path may hold reservations that name the network.
     fn may_hold(&self, path: &Path) -> bool {
         let looked = Directory::open(path).and_then(|directory| {
             let Some(directory) = directory else {

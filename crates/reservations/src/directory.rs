@@ -183,7 +183,7 @@ impl Directory {
         matches!(stat, Err(Errno::NOENT))
     }
 
-    /// Whether there is something of this name.
+    /// True if there is something of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
     }

@@ -191,7 +191,7 @@ impl Index {
         }
     }
 
-    /// Whether the directory holds reservations of other networks than its own.
+    /// True if the directory holds reservations of other networks than its own.
     pub(crate) fn has_shared(&self) -> bool {
         self.shared > 0
     }

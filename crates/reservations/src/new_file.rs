@@ -23,7 +23,7 @@ pub(crate) const UNFINISHED: &str = "unfinished.tmp";
 pub(crate) struct NewFile<'a> {
     directory: &'a Directory,
     file: File,
-    /// Whether it is named [`UNFINISHED`].
+    /// True if it is named [`UNFINISHED`].
     unfinished: bool,
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn mark(boot: &str) -> u32 {
     hash % 999_999_999 + 1
 }
 
-/// Whether the network has looked through the directory in this boot.
+/// True if the network has looked through the directory in this boot.
 pub(crate) fn is_done(directory: &Directory, network: &str, boot: &str) -> bool {
     LastBoot::read(directory, network).is_some_and(|last| last.boot == boot)
 }

@@ -71,13 +71,13 @@ impl Reservation {
         content.into_bytes()
     }
 
-    /// Whether the address is reserved to this interface of this container.
+    /// True if the address is reserved to this interface of this container.
     pub fn is_attachment(&self, attachment: &Attachment) -> bool {
         self.container_id == attachment.container_id.as_str()
             && self.ifname.as_deref() == Some(attachment.ifname.as_str())
     }
 
-    /// Whether the address is reserved to this container as a whole.
+    /// True if the address is reserved to this container as a whole.
     pub fn is_container(&self, attachment: &Attachment) -> bool {
         self.container_id == attachment.container_id.as_str() && self.ifname.is_none()
     }

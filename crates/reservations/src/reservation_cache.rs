@@ -22,7 +22,7 @@ pub(crate) struct ReservationCache<'a> {
     /// Version that the directory has unless somebody else has changed it. `None` once
     /// somebody has, or where it can't be given one: then no index is left.
     version: Option<Version>,
-    /// Whether an index has to be written, because the files have been read.
+    /// True if an index has to be written, because the files have been read.
     fresh: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'a> ReservationCache<'a> {
         })
     }
 
-    /// Whether an index answers, so that no file has been read in this call.
+    /// True if an index answers, so that no file has been read in this call.
     pub(crate) fn is_index(&self) -> bool {
         matches!(self.known, Known::Index(_))
     }

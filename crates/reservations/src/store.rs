@@ -24,7 +24,7 @@ use crate::reservation_cache::{Noted, ReservationCache};
 pub struct Store<'a> {
     data_dir: &'a DataDir<'a>,
     names: Vec<NetworkName>,
-    /// Whether the directory is named after the network.
+    /// True if the directory is named after the network.
     own: bool,
     directory: Directory,
     cache: ReservationCache<'a>,
@@ -209,7 +209,7 @@ impl<'a> Store<'a> {
         self.directory.read(ip).map_err(|e| self.failed(ip, e))
     }
 
-    /// Whether a reservation in this directory is the network's.
+    /// True if a reservation in this directory is the network's.
     pub fn is_ours(&self, reservation: &Reservation) -> bool {
         is_of(
             reservation,
@@ -365,7 +365,7 @@ fn is_of(reservation: &Reservation, own: bool, network: &str) -> bool {
     }
 }
 
-/// Whether GC of the network may release an address in this state.
+/// True if GC of the network may release an address in this state.
 fn may_release(state: &State, own: bool, network: &str) -> bool {
     match state {
         State::Reserved(reservation) => is_of(reservation, own, network),

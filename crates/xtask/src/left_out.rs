@@ -92,7 +92,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Whether this is a run of CI: `CI=true`.
+/// True if this is a run of CI: `CI=true`.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -46,7 +46,7 @@ impl Target {
         )
     }
 
-    /// Whether the C library is musl.
+    /// True if the C library is musl.
     pub(crate) fn is_musl(&self) -> bool {
         self.triple.contains("-musl")
     }
@@ -57,7 +57,7 @@ impl Target {
     }
 }
 
-/// Whether a target's folder of the toolchain holds the standard library. A folder alone
+/// True if a target's folder of the toolchain holds the standard library. A folder alone
 /// may be what an interrupted installation has left.
 fn has_standard_library(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();

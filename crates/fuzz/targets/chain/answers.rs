@@ -56,7 +56,7 @@ impl Said {
 }
 
 impl Delegate {
-    /// Whether it answers DEL with nothing, which is success.
+    /// True if it answers DEL with nothing, which is success.
     pub(super) fn is_harmless(&self) -> bool {
         !self.harmful.is_multiple_of(4)
     }

@@ -25,7 +25,7 @@ struct Entry {
     content: Bytes,
     /// With some values, it is something else than a file.
     kind: u8,
-    /// Whether it was written just now.
+    /// True if it was written just now.
     is_young: bool,
 }
 

@@ -57,7 +57,7 @@ impl Says {
 /// A directory as it is now.
 pub(crate) struct Directory {
     path: PathBuf,
-    /// Whether it is named after the network.
+    /// True if it is named after the network.
     own: bool,
 }
 

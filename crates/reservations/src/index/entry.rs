@@ -29,7 +29,7 @@ impl HolderKey {
 pub(crate) struct Entry {
     pub(crate) ip: IpAddr,
     pub(crate) holder: HolderKey,
-    /// Whether the reservation names its network, which is not the directory's own.
+    /// True if the reservation names its network, which is not the directory's own.
     pub(crate) shared: bool,
 }
 

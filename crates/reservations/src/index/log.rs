@@ -22,7 +22,7 @@ const SHARED: u64 = 0x100;
 pub(super) struct Change {
     /// The address that it is about, if it is about one.
     pub(super) entry: Option<Entry>,
-    /// Whether the address is taken from now on.
+    /// True if the address is taken from now on.
     pub(super) taken: bool,
     /// The directory's version after it.
     pub(super) version: Version,

@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is our chain.
+    /// True if it is our chain.
     pub(crate) fn is_chain(self) -> bool {
         matches!(self, Self::OneFile | Self::Separate)
     }

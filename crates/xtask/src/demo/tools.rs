@@ -18,7 +18,7 @@ const FOR_A_NODE: [(&str, &str); 4] = [
 pub(crate) struct Tools {
     /// A node for containers that are network namespaces.
     pub(crate) node: Option<Node>,
-    /// Whether the containers can ping each other.
+    /// True if the containers can ping each other.
     pub(crate) ping: bool,
 }
 
