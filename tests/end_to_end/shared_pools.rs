@@ -138,6 +138,17 @@ fn del_and_check_find_the_pool_without_a_selector_that_says_it() {
 }
 
 #[test]
+fn del_without_a_selector_finds_the_named_pool_beside_the_networks_own() {
+    let shared = Shared::new();
+    let pools = json!([{"subnet": "10.9.0.0/24"}, {"name": "blue", "subnet": "10.1.0.0/24"}]);
+    shared.call_with("ADD", "red", "c1", &pools).run().result();
+    shared.without_pools("DEL", "red", "c1").nothing();
+    for directory in ["red", "blue"] {
+        assert!(shared.0.reserved(directory).is_empty(), "{directory}");
+    }
+}
+
+#[test]
 fn looking_for_the_pool_makes_nothing_in_directories_of_others() {
     let shared = Shared::new();
     let other = shared.0.data_dir().join("other");

@@ -42,7 +42,12 @@ fn modes_do_not_depend_on_the_umask() {
     for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
         let log = sandbox.log_dir().join(format!("{plugin}.log"));
         assert_eq!(mode(&log), 0o640, "{plugin}");
+        // As an earlier version has made it.
+        fs::set_permissions(&log, Permissions::from_mode(0o644)).unwrap();
     }
+    call(&sandbox, "DEL").nothing();
+    let log = sandbox.log_dir().join("ipam-delegated.log");
+    assert_eq!(mode(&log), 0o640);
 }
 
 #[test]

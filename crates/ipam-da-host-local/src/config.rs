@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cni::{Error, NetworkConfig, NetworkName};
+use cni::{Error, NetworkConfig, NetworkName, Object};
 use ipam::Pool;
 
 /// A pool, and the directory in which its reservations are kept.
@@ -50,6 +50,14 @@ pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
         pool,
     };
     Ok(ipam::pools(config)?.into_iter().map(placed).collect())
+}
+
+/// True if a selector has put `pools` into `prevResult`.
+pub(crate) fn has_pools(config: &NetworkConfig) -> bool {
+    let prev_result = config.raw_prev_result();
+    let object = prev_result.and_then(|raw| cni::read::<Object>("prevResult", raw).ok());
+    let pools = object.as_ref().and_then(|it| it.get("pools"));
+    pools.is_some_and(|pools| pools.get() != "null")
 }
 
 /// The directories of `prevResult.pools`, whatever else is wrong with them, and

@@ -10,7 +10,8 @@ use crate::config;
 use crate::storage;
 
 /// Releases what the attachment holds: in the directories of the pools and of the
-/// network, and, where it holds nothing there, in those of other named pools. So a DEL
+/// network, and, if it holds nothing there or no pool is named, in those of all named
+/// pools. So a DEL
 /// succeeds whether or not a selector says the pools.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
@@ -38,7 +39,8 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     };
     let named = config::directories(config);
     release.in_all(&named, held);
-    if release.released == 0 {
+    // A selector that prints nothing on DEL leaves the named pools unknown.
+    if release.released == 0 || !config::has_pools(config) {
         release.in_all(&data_dir.others(&named).into_iter().collect(), held);
     }
     release.finish()

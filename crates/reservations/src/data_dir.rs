@@ -244,14 +244,8 @@ impl<'a> DataDir<'a> {
             })?;
             Ok(found)
         });
-        looked.unwrap_or_else(|error| {
-            // A file among the directories is no directory of reservations.
-            if error.kind() != io::ErrorKind::NotADirectory {
-                let path = path.display();
-                tracing::warn!(%path, %error, "can't look for reservations of the network here");
-            }
-            false
-        })
+        // Whoever opens it gets the error. A file is no directory of reservations.
+        looked.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotADirectory)
     }
 }
 

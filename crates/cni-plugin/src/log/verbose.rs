@@ -4,8 +4,9 @@
 
 use std::cell::RefCell;
 use std::env;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use cni::StateFolder;
@@ -94,5 +95,15 @@ fn folder() -> PathBuf {
 
 fn open(plugin: &str) -> io::Result<File> {
     let access = OFlags::WRONLY | OFlags::APPEND;
-    StateFolder::create_for_logs(&folder())?.create_file(&format!("{plugin}.log"), access)
+    let folder = StateFolder::create_for_logs(&folder())?;
+    let file = folder.create_file(&format!("{plugin}.log"), access)?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & READABLE_BY_ALL != 0 {
+        // An earlier version has made it, and the configuration is in it.
+        file.set_permissions(Permissions::from_mode(mode & !READABLE_BY_ALL))?;
+    }
+    Ok(file)
 }
+
+/// Permissions of everybody.
+const READABLE_BY_ALL: u32 = 0o007;
