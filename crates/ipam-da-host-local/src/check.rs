@@ -43,7 +43,7 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     // host-local's CHECK asks for no more. So it is without a selector that says
     // the pools on CHECK, too.
     let mut names = config::directories(config);
-    names.extend(data_dir.others(&names));
+    names.extend(data_dir.others(&names)?);
     for name in &names {
         if let Some(mut store) = data_dir.open(name)?
             && !store.held_by(attachment, &[])?.is_empty()

@@ -19,7 +19,7 @@ pub(crate) fn by_earlier_add(
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam().ok()?).ok()?;
     let known = config::directories(config);
-    let others = data_dir.others(&known);
+    let others = data_dir.others(&known).unwrap_or_default();
     let pools = known.into_iter().filter(|_| !has_looked_in_pools);
     pools.chain(others).find_map(|name| {
         let listed = data_dir.list(&name).ok()?;

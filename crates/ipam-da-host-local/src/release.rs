@@ -41,7 +41,8 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.in_all(&named, held);
     // A selector that prints nothing on DEL leaves the named pools unknown.
     if release.released == 0 || !config::has_pools(config) {
-        release.in_all(&data_dir.others(&named).into_iter().collect(), held);
+        let others = release.others(&named);
+        release.in_all(&others, held);
     }
     release.finish()
 }
@@ -54,7 +55,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let valid = Valid::new(config.valid_attachments()?);
     let mut release = Release::new(&data_dir);
     let mut names = config::directories(config);
-    names.extend(data_dir.others(&names));
+    names.extend(release.others(&names));
     release.in_all(&names, |store| {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
@@ -147,6 +148,17 @@ impl<'a> Release<'a> {
             }
         }
         Ok(())
+    }
+
+    /// The directories of named pools that nobody names in this call.
+    fn others(&mut self, known: &BTreeSet<NetworkName>) -> BTreeSet<NetworkName> {
+        match self.data_dir.others(known) {
+            Ok(names) => names.into_iter().collect(),
+            Err(error) => {
+                self.errors.push(error);
+                BTreeSet::new()
+            }
+        }
     }
 
     fn finish(self) -> Result<(), Error> {

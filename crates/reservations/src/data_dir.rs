@@ -89,18 +89,30 @@ impl<'a> DataDir<'a> {
     ///
     /// An index that is up to date says so at once. Without one, the files are read,
     /// without a lock; nothing is made there.
-    pub fn others(&self, known: &BTreeSet<NetworkName>) -> Vec<NetworkName> {
-        let Ok(entries) = fs::read_dir(&self.settings.data_dir) else {
-            return Vec::new();
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn others(&self, known: &BTreeSet<NetworkName>) -> Result<Vec<NetworkName>, Error> {
+        let data_dir = &self.settings.data_dir;
+        let failed = |error: io::Error| Error::io(data_dir.display(), error);
+        let entries = match fs::read_dir(data_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(failed)?,
         };
-        entries
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let name: NetworkName = entry.file_name().to_str()?.parse().ok()?;
-                let asked = !known.contains(&name) && self.may_hold(&entry.path());
-                asked.then_some(name)
-            })
-            .collect()
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let name = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok());
+            let Some(name) = name else { continue };
+            if !known.contains(&name) && self.may_hold(&entry.path()) {
+                names.push(name);
+            }
+        }
+        Ok(names)
     }
 
     /// Lists the addresses of the directory of this name, without its lock
