@@ -80,6 +80,7 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
             input.directory.write(&path);
             let directory = Directory::at(&path, !input.named);
             let (expected, before) = (input.expected(&directory), others(&path, !input.named));
+            let holds_before = !directory.held_by_us().is_empty();
             let add = Variables::new("ADD", &sandbox.plugins());
             let ask = |command: &str, ips: &[String]| {
                 let variables = add.clone().with("CNI_COMMAND", command);
@@ -90,6 +91,8 @@ fn what_is_given_is_the_next_free_address_and_what_is_others_stays() {
             let given = ask("ADD", &[]);
             match expected {
                 Ok(ip) => assert_eq!(given.ips(), [ip.to_string()], "{given:?}"),
+                // Whatever it fails with: it holds an earlier ADD's.
+                Err(_) if holds_before => assert_eq!(given.code(), Some(110), "{given:?}"),
                 Err(code) => assert_eq!(given.code(), Some(code), "{given:?}"),
             }
             assert_eq!(others(&path, !input.named), before);

@@ -128,6 +128,12 @@ impl Directory {
         }
     }
 
+    /// The state of the file of this name; `None` if it can't be read.
+    pub(crate) fn state_of(&self, name: &str) -> Option<State> {
+        let (content, metadata) = self.read_file(name).ok()?;
+        Some(state(&content, &metadata))
+    }
+
     /// Reads all reservations, in no order.
     pub(crate) fn list(&self, mut each: impl FnMut(IpAddr, ReadFile)) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.folder)? {

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
 use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, accessat, futimens,
-    linkat, openat, renameat,
+    Access, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, accessat,
+    futimens, linkat, openat, renameat, renameat_with,
 };
 use rustix::io::Errno;
 
@@ -120,13 +120,58 @@ impl<'a> NewFile<'a> {
         }
     }
 
-    /// Gives it this name, in place of the file that has it.
-    pub(crate) fn replace(mut self, name: &str) -> io::Result<()> {
+    /// Gives it this name, in place of a file that may be replaced; `false` if the one
+    /// that has the name by then may not.
+    ///
+    /// The two exchange their names, and the old one is looked at afterwards: it can't
+    /// become a reservation in between, even if somebody works without the lock.
+    pub(crate) fn replace_if(
+        mut self,
+        name: &str,
+        may_be_replaced: impl FnOnce(&str) -> bool,
+    ) -> io::Result<bool> {
+        if !self.unfinished && self.give_temporary_name().is_err() {
+            // Something that can't be removed has the name. The lock has to do.
+            if !may_be_replaced(name) {
+                return Ok(false);
+            }
+            self.directory.remove(name)?;
+            return self.link(name);
+        }
+        let folder = self.directory.folder();
+        let exchange = || renameat_with(folder, UNFINISHED, folder, name, RenameFlags::EXCHANGE);
+        match exchange() {
+            Ok(()) => {}
+            // The file system has no exchange. The lock has to do.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let may_be = may_be_replaced(name);
+                if may_be {
+                    renameat(folder, UNFINISHED, folder, name)?;
+                    self.unfinished = false;
+                }
+                return Ok(may_be);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let may_be = may_be_replaced(UNFINISHED);
+        if !may_be {
+            exchange()?;
+        }
+        Ok(may_be)
+    }
+
+    fn give_temporary_name(&mut self) -> io::Result<()> {
         if !self.unfinished {
             self.directory.remove(UNFINISHED)?;
             self.link(UNFINISHED)?;
             self.unfinished = true;
         }
+        Ok(())
+    }
+
+    /// Gives it this name, in place of the file that has it.
+    pub(crate) fn replace(mut self, name: &str) -> io::Result<()> {
+        self.give_temporary_name()?;
         let folder = self.directory.folder();
         renameat(folder, UNFINISHED, folder, name)?;
         self.unfinished = false;
@@ -171,6 +216,25 @@ mod tests {
         |directory, content| NewFile::write(directory, content),
         |directory, content| NewFile::write_unfinished(directory, content),
     ];
+
+    #[test]
+    fn only_a_file_that_may_be_replaced_is_replaced() {
+        for write in WAYS {
+            let (folder, directory) = directory();
+            let content = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join("torn"), "").unwrap();
+            fs::write(folder.path().join("whole"), "theirs").unwrap();
+            let is_torn = |name: &str| content(name).is_empty();
+            let replace = |name: &str| {
+                let file = write(&directory, b"ours").unwrap();
+                file.replace_if(name, is_torn).unwrap()
+            };
+            assert!(replace("torn") && !replace("whole"));
+            assert_eq!(content("torn"), "ours");
+            assert_eq!(content("whole"), "theirs");
+            assert_eq!(names(folder.path()), ["torn", "whole"]);
+        }
+    }
 
     #[test]
     fn a_file_appears_whole_and_only_its_owner_may_read_it() {

@@ -350,10 +350,12 @@ fn make(
             path = %directory.path_of(ip).display(),
             "the reservation is empty or cut off: a crash has left it; giving the address out again"
         );
-        directory.remove(&name)?;
-        if file.link(&name)? {
+        let is_torn = |name: &str| directory.state_of(name) == Some(State::Torn);
+        if file.replace_if(&name, is_torn)? {
             return Ok(Ok(()));
         }
+        let state = directory.read(ip).ok().flatten();
+        return Ok(Err(state.unwrap_or(State::Unreadable)));
     }
     Ok(Err(state.unwrap_or(State::Unreadable)))
 }
