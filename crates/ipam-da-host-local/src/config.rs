@@ -52,8 +52,8 @@ pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
     Ok(ipam::pools(config)?.into_iter().map(placed).collect())
 }
 
-/// The directories of `prevResult.pools`, whatever else is wrong with them, and
-/// the network's own: where what is released may lie.
+/// The directories that may hold an attachment's reservations: those of
+/// `prevResult.pools`, even of invalid pools, and the network's own.
 pub(crate) fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
     ipam::pool_names(config)
         .iter()
