@@ -57,7 +57,7 @@ pub(crate) fn add(
     if result.is_ok()
         && let Some(journal) = journal.take_if(|it| !it.is_whole())
     {
-        // It would say that the ADD was not complete, and the next one would undo it.
+        // By a record that lacks lines, the next ADD would undo this one.
         journal.remove();
     }
     result.map_err(|failed| {

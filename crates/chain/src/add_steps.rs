@@ -13,10 +13,10 @@ use crate::steps::{OnFailure, Step, Steps};
 use crate::{Failure, Outcome};
 
 impl<D: Delegates> Steps<'_, D> {
-    /// ADD: each delegate is given the result of the one before it, or the merged results
-    /// of all before it. The last result is the answer. `on_result` is told each result
-    /// as it is handed on, and whether it is the last one. If a delegate fails, all up to
-    /// and including it are undone. So are all if `deliver` fails, which gets the answer.
+    /// ADD: each delegate receives the result of the one before it, or the merged results
+    /// of all before it. The last result is the chain's answer, which `deliver` receives.
+    /// `on_result` receives each result, and true for the last one. If a delegate fails,
+    /// it and all before it are undone. If `deliver` fails, all are undone.
     pub(crate) fn add(
         &mut self,
         config: &NetworkConfig,
@@ -77,8 +77,8 @@ impl<D: Delegates> Steps<'_, D> {
         }
     }
 
-    /// Runs all delegates up to the failed one with DEL. The first is given what the
-    /// failed one was given.
+    /// Runs all delegates up to the failed one with DEL. The first receives the
+    /// `prevResult` of the failed one.
     fn roll_back(
         &mut self,
         config: &NetworkConfig,
@@ -92,7 +92,7 @@ impl<D: Delegates> Steps<'_, D> {
         let mut has_unended = failure.has_unended();
         let error = failure.to_error();
         // A delegate that has never run has nothing to undo. One that refuses with 110
-        // holds what an earlier ADD was given.
+        // holds the addresses of an earlier ADD, which is in use.
         let undoes_failed = has_run && !failure.is_refusal();
         let undone = &names[..failed + usize::from(undoes_failed)];
         let failed = self.failed(&names[failed], Command::Add, config, error);
@@ -104,7 +104,7 @@ impl<D: Delegates> Steps<'_, D> {
         let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);
         let undone = undone.iter().filter(is_undone).cloned().collect();
         if failed.error.code == code::INVALID_CONFIG {
-            // There was nothing to undo.
+            // A delegate that refuses its configuration has reserved nothing.
             not_undone.retain(|it| it.delegate != failed.delegate);
         }
         Box::new(FailedAdd {
@@ -120,9 +120,9 @@ impl<D: Delegates> Steps<'_, D> {
 /// The start of a selector's name, by the convention of `ipam-delegated`.
 const SELECTOR: &str = "ipam-ds-";
 
-/// True if a delegate that has failed with ADD may hold something of it. One that was not
-/// started doesn't. Neither does one that has refused the configuration (code 7) or the
-/// attachment (code 110), nor a selector that was able to report its failure.
+/// True if a delegate whose ADD has failed may still hold an address of it. A delegate
+/// that was not started doesn't. Neither does one that has refused the configuration
+/// (code 7) or the attachment (code 110), nor a selector that has printed an error.
 fn may_hold(name: &DelegateName, failure: &Failure) -> bool {
     match failure {
         Failure::Error { error, .. } => {

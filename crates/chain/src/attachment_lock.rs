@@ -1,4 +1,4 @@
-//! Waits for an attachment's lock, and terminates what holds it for too long.
+//! Acquires an attachment's lock, and terminates processes that hold it for too long.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,8 @@ use crate::journal::Journal;
 use crate::leftover_processes::{making_call, terminate, terminate_call};
 use crate::record::Record;
 
-/// How long others may go on: a killed call's delegates need milliseconds to end.
+/// Longest wait before the lock's holders are looked for. The delegates of a killed call
+/// end within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A locked journal, and the record in it.
@@ -22,12 +23,12 @@ pub(crate) struct Locked {
     pub(crate) record: Option<Result<Record, String>>,
 }
 
-/// What happens to a call of the same attachment that is still running.
+/// Treatment of a call for the same attachment that is still running.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunningCall {
-    /// It is left alone, and the lock is not acquired.
+    /// The call goes on, and the lock is not acquired.
     Respected,
-    /// It is terminated: the runtime has given it up.
+    /// The call is terminated: the runtime has given it up.
     Terminated,
 }
 
@@ -64,7 +65,7 @@ pub(crate) fn acquire(
                 let record = context.journals.read(&journal, attachment).transpose();
                 return Ok(Some(Locked { journal, record }));
             }
-            // Its holder has removed it.
+            // The holder of the lock has removed the file: opened again.
             Err(Problem::System(error)) if error.kind() == io::ErrorKind::NotFound => {}
             Err(Problem::System(error)) => return Err(failed(error)),
             Err(Problem::Held(error)) => return Err(error),
@@ -102,7 +103,7 @@ fn lock(
     let record = match context.journals.read(journal, attachment) {
         Ok(Some(record)) => record,
         _ if running == RunningCall::Respected => return Err(held(attachment, &[])),
-        // Nobody can be told from others by it.
+        // A record that can't be used doesn't identify the holder.
         _ => return take_over(journal),
     };
     let makers: Vec<Pid> = record
@@ -119,7 +120,7 @@ fn lock(
         return Ok(());
     }
     if unended.is_empty() {
-        // A daemon, which has inherited it.
+        // The holder is a daemon, which has inherited the lock.
         return take_over(journal);
     }
     Err(held(attachment, &unended))
@@ -147,7 +148,7 @@ fn terminate_holders(
     unended
 }
 
-/// Takes the record over from a process that is none of an earlier call's.
+/// Takes the record over from a process that no recorded call identifies.
 fn take_over(journal: &mut Journal) -> Result<(), Problem> {
     tracing::warn!("a daemon holds the attachment's lock: taking the record over");
     Ok(journal.take_over()?)

@@ -31,8 +31,8 @@ impl<'a> Chain<'a> {
         Self::with_settings(settings, config, environment, plugins)
     }
 
-    /// The same for a DEL: a wrong setting is logged and ignored, so that a mistake in
-    /// the configuration keeps no attachment from being undone by its record.
+    /// Reads the settings of the chain for a DEL: a wrong setting is logged and ignored, so
+    /// that the attachment is undone by its record in spite of it.
     ///
     /// # Errors
     ///
@@ -56,14 +56,14 @@ impl<'a> Chain<'a> {
         Ok(Self(Context::new(settings, config, environment, plugins)))
     }
 
-    /// The same chain, whose ADD is cancelled by this.
+    /// The same chain, with a cancellation of its ADD.
     #[must_use]
     pub fn cancelled_by(mut self, cancellation: Option<&'a dyn Cancellation>) -> Self {
         self.0.cancellation = cancellation;
         self
     }
 
-    /// The same chain, which tells this observer what happens.
+    /// The same chain, with an observer of its events.
     #[must_use]
     pub fn observed_by(mut self, observer: &'a dyn Observer) -> Self {
         self.0.observer = Some(observer);
@@ -81,8 +81,8 @@ impl<'a> Chain<'a> {
         self.add_and(attachment, |_| Ok(()))
     }
 
-    /// The same. `deliver` gets the result while the attachment is still locked; if it
-    /// fails, the ADD is undone.
+    /// ADD, which also delivers the result: `deliver` receives it while the attachment is
+    /// still locked. If `deliver` fails, the ADD is undone.
     ///
     /// # Errors
     ///

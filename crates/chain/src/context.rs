@@ -14,7 +14,7 @@ use crate::proc;
 use crate::record_line::RecordedCall;
 use crate::settings::Settings;
 
-/// What every step of a chain has to do with.
+/// The context of a call, which all of its steps share.
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a NetworkConfig,
     pub(crate) environment: &'a Environment,
@@ -33,7 +33,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The context of a call with these settings, which nobody cancels or observes.
+    /// The context of a call with these settings, without cancellation and observer.
     pub(crate) fn new(
         settings: Settings,
         config: &'a NetworkConfig,
@@ -72,7 +72,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The error, and where the attachment is still recorded.
+    /// The error, with the path of the attachment's record if it exists.
     pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
         match self.journals.existing(attachment) {
             Some(file) => failure::recorded_in(error, &file),

@@ -19,8 +19,8 @@ use crate::steps::{OnFailure, Step, Steps, completed};
 use crate::version_negotiation::VersionNegotiation;
 
 /// Runs DEL for an attachment: the delegates of its record, and those that only `today`'s
-/// configuration names. Returns what failed. `environment` makes the delegates'
-/// environment, from the record if there is one.
+/// configuration names. Returns the errors of the failed ones. `environment` makes the
+/// delegates' environment, from the record if there is one.
 pub(crate) fn attachment(
     context: &Context<'_>,
     attachment: &Attachment,
@@ -66,7 +66,7 @@ pub(crate) fn attachment(
 
 const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";
 
-/// Runs DEL for an attachment by its record, which stays.
+/// Runs DEL for an attachment by its record. The record is not removed.
 pub(crate) fn by_record(
     context: &Context<'_>,
     attachment: &Attachment,
@@ -79,7 +79,7 @@ pub(crate) fn by_record(
         added_by_trace = record.intent.trace,
         "undoing what is recorded"
     );
-    // The configuration of the ADD, unless today's says the same.
+    // The configuration of the ADD, if it differs from today's.
     let then = record.config().filter(|then| !are_the_same(then, today));
     let recorded = record.delegates();
     let today_names = &context.settings.delegates;
@@ -90,7 +90,7 @@ pub(crate) fn by_record(
             Step {
                 name: recorded.name,
                 config: then.as_ref().unwrap_or(today),
-                // What made it fail then may have been corrected since.
+                // The configuration of the ADD may have a fault that today's has not.
                 fallback: Some(today).filter(|_| then.is_some() && is_named_today),
                 recorded: Some(*recorded),
                 may_be_gone: !is_named_today,
@@ -108,7 +108,7 @@ pub(crate) fn by_record(
         (Some(given), Some(answer)) if !has_addresses(given) => {
             Some(completed(Some(&without_ips(given)), answer))
         }
-        // As it came.
+        // The `prevResult` in the configuration, unchanged.
         (Some(_), _) if then.is_none() => None,
         (given, answer) => given.or(answer).map(ToOwned::to_owned),
     };
@@ -139,14 +139,14 @@ fn run(
         .collect()
 }
 
-/// True if a `prevResult` says which addresses the attachment has. The allocator looks at
-/// the files of these, whatever its index says.
+/// True if a `prevResult` lists addresses. The allocator reads the files of these, even
+/// if its index doesn't know them.
 fn has_addresses(prev_result: &RawValue) -> bool {
     let result = IpamResult::read("prevResult", prev_result);
     result.is_ok_and(|result| !result.ips.is_empty())
 }
 
-/// A `prevResult` without `ips`, which are to be taken from the record.
+/// A `prevResult` without `ips`: the record's `ips` replace an empty list.
 fn without_ips(prev_result: &RawValue) -> Box<RawValue> {
     let Ok(mut object) = serde_json::from_str::<Object>(prev_result.get()) else {
         return prev_result.to_owned();
@@ -155,9 +155,9 @@ fn without_ips(prev_result: &RawValue) -> Box<RawValue> {
     to_raw_value(&object).expect("an object is JSON")
 }
 
-/// True if two configurations say the same, but for the keys of one call.
+/// True if two configurations differ only in the keys of one call.
 fn are_the_same(one: &NetworkConfig, other: &NetworkConfig) -> bool {
-    // A number may be too large for a `Value`; of two such configurations nothing is known.
+    // A number may be too large for a `Value`; such configurations count as different.
     let value = |config: &NetworkConfig| {
         serde_json::from_slice::<Value>(config.without_call().as_bytes()).ok()
     };

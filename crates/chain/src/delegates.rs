@@ -55,9 +55,9 @@ pub(crate) trait Delegates {
     /// True if the call is cancelled.
     fn is_cancelled(&self) -> bool;
 
-    /// Terminates what the delegates have left behind, and stops heeding the
-    /// cancellation: what was done is about to be undone. Returns processes that could
-    /// not be terminated.
+    /// Begins the rollback: terminates processes that delegates have left behind, and
+    /// ignores the cancellation from now on. Returns processes that could not be
+    /// terminated.
     fn begin_rollback(&mut self) -> Vec<u32>;
 }
 
@@ -139,7 +139,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             (None, None) => unreachable!("a plugin is linked, or has an executable"),
         };
         let outcome = match outcome {
-            // Whatever it says: it has not been left to its end.
+            // A delegate of a cancelled call counts as cancelled, whatever it printed.
             Outcome::Failed(Failure::Cancelled { unended }) => {
                 Outcome::Failed(Failure::Cancelled { unended })
             }
@@ -214,7 +214,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             }),
             Ok(mut output) => {
                 if let Some(terminated) = &mut output.terminated {
-                    // One that has closed what it inherited holds no lifeline.
+                    // A process that has closed its inherited descriptors holds no
+                    // lifeline, so all processes of the call are looked for.
                     self.lifeline = None;
                     terminated.unended.extend(self.terminate_processes());
                     terminated.unended.sort_unstable();
@@ -225,8 +226,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         }
     }
 
-    /// Terminates what delegates of this call have left behind. Nothing is looked for
-    /// unless a process still holds the lifeline.
+    /// Terminates processes that delegates of this call have left behind. They are looked
+    /// for only if a process still holds the lifeline.
     fn terminate_leftovers(&mut self) -> Vec<u32> {
         if self.lifeline.take().is_some_and(Lifeline::has_holder) {
             self.terminate_processes()

@@ -1,4 +1,5 @@
-//! The state in which an ADD finds its attachment: new, added already, or not complete.
+//! Prepares an attachment for an ADD: refuses it if it is added already, and undoes an
+//! earlier ADD that is not complete.
 
 use cni::{Attachment, Command, Error, NetworkConfig, SpecVersion, code};
 
@@ -11,21 +12,21 @@ use crate::steps::{OnFailure, Step, Steps};
 use crate::version_negotiation::VersionNegotiation;
 use crate::{del, failure};
 
-/// An attachment that can be added.
+/// An attachment that is ready for an ADD.
 pub(crate) struct Cleared {
-    /// Its journal, locked and empty; `None` if there can't be one.
+    /// The attachment's journal, locked and empty; `None` if it can't be opened.
     pub(crate) journal: Option<Journal>,
-    /// True if an earlier call was undone.
+    /// True if an earlier ADD was undone.
     pub(crate) has_undone: bool,
 }
 
-/// Clears the way for an ADD: an earlier call that is not complete, or is from before the
+/// Prepares the attachment: an earlier ADD that is not complete, or is from before the
 /// last boot, is undone.
 ///
 /// # Errors
 ///
 /// Code 110 if the attachment is on the network; code 11 if another call is running;
-/// otherwise the error of the undoing.
+/// otherwise the error of the DEL that undoes the earlier ADD.
 pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
     let locked = match attachment_lock::acquire(context, attachment, true, RunningCall::Respected) {
         Err(error) if error.code == code::IO => {
@@ -126,13 +127,13 @@ fn refuse_if_true(
     );
     match failed.into_iter().next() {
         None => refusal(String::new()),
-        // Any other error may be of the moment. What is in use is not to be added anew.
+        // Any other error may be temporary. An attachment in use must not be added again.
         Some(failed) if failed.error.code == code::NOT_RESERVED => Ok(()),
         Some(failed) => refusal(format!("\nCHECK could not tell: {}", failed.into_error())),
     }
 }
 
-/// The configuration in a version that has CHECK.
+/// The configuration, in a version that knows CHECK.
 fn checkable(config: &NetworkConfig) -> NetworkConfig {
     if config.version() >= Command::Check.since() {
         return config.clone();

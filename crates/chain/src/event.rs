@@ -1,4 +1,4 @@
-//! Events of a chain: which delegate runs, what it is given, what it answers.
+//! Events of a chain: start, stderr and end of each delegate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::Outcome;
 
-/// Is told what happens in a chain: a log, a demo, a tool.
+/// Receives the events of a chain, for a log, a demo or a tool.
 pub trait Observer {
     /// Takes note of an event.
     fn event(&self, event: &Event<'_>);
@@ -21,7 +21,7 @@ pub enum Event<'a> {
     Started {
         /// Its name.
         delegate: &'a DelegateName,
-        /// What it is asked for.
+        /// Its command.
         command: Command,
         /// Its executable; `None` for a plugin that is only linked into this process.
         executable: Option<&'a Path>,
@@ -29,7 +29,7 @@ pub enum Event<'a> {
         is_executed: bool,
         /// Its `prevResult`, if the chain gives it one.
         prev_result: Option<&'a RawValue>,
-        /// All that it is given on stdin.
+        /// Its whole stdin.
         stdin: &'a [u8],
     },
     /// A delegate has written to stderr.
@@ -43,11 +43,11 @@ pub enum Event<'a> {
     Ended {
         /// Its name.
         delegate: &'a DelegateName,
-        /// What it was asked for.
+        /// Its command.
         command: Command,
         /// Its result, or its failure.
         outcome: &'a Outcome,
-        /// How long it ran.
+        /// Its running time.
         took: Duration,
     },
 }

@@ -1,11 +1,11 @@
-//! The error of a chain whose delegates have failed: which, what they were asked for,
-//! what they answered, and what was undone.
+//! Error of a chain: the failed delegates with command and message, and the list of the
+//! delegates that were undone.
 
 use std::path::Path;
 
 use cni::{Attachment, Command, DelegateName, Error, NetworkName};
 
-/// A failed delegate, what it was asked for, and its error.
+/// A failed delegate: name, call and error.
 #[derive(Debug)]
 pub(crate) struct FailedDelegate {
     pub(crate) delegate: DelegateName,
@@ -36,7 +36,7 @@ impl Asked {
 }
 
 impl FailedDelegate {
-    /// The delegate's error with its name in front, and what it was asked for.
+    /// The delegate's error, with its name in front and its call.
     pub(crate) fn into_error(self) -> Error {
         let mut details = format!("asked {}: {}", self.delegate, self.asked.describe());
         add_line(&mut details, &self.error.details);
@@ -57,7 +57,7 @@ impl FailedDelegate {
 pub(crate) struct FailedAdd {
     /// The failed delegate.
     pub(crate) failed: FailedDelegate,
-    /// True if it may hold something all the same.
+    /// True if the failed delegate may still hold an address.
     pub(crate) may_hold: bool,
     /// True if one of its processes could not be terminated.
     pub(crate) has_unended: bool,
@@ -68,7 +68,7 @@ pub(crate) struct FailedAdd {
 }
 
 impl FailedAdd {
-    /// The delegate's error, and the list of what was undone.
+    /// The delegate's error, with the list of the delegates that were undone.
     pub(crate) fn into_error(self) -> Error {
         let mut error = self.failed.into_error();
         if !self.undone.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn of_all(errors: Vec<Error>) -> Option<Error> {
     Some(all)
 }
 
-/// The error, and the record that the next DEL or GC goes by.
+/// The error, with the path of the record that the next DEL or GC uses.
 pub(crate) fn recorded_in(mut error: Error, record: &Path) -> Error {
     let line = format!("recorded, for the next DEL or GC: {}", record.display());
     add_line(&mut error.details, &line);

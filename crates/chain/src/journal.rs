@@ -1,4 +1,4 @@
-//! The file of an attachment's record, which is also the attachment's lock:
+//! File of an attachment's record, which is also the attachment's lock:
 //! `<stateDir>/<network>/<containerID>:<ifname>.json`.
 //!
 //! Lines are appended, each in one write, and DEL removes the file. ADD, DEL and GC hold
@@ -20,10 +20,11 @@ use rustix::io::Errno;
 use crate::record::Record;
 use crate::record_line::{Line, whole_lines};
 
-/// Interval in which a held lock is tried again.
+/// Interval of the attempts at a held lock.
 const RETRY: Duration = Duration::from_millis(2);
 
-/// How often a folder is made that others remove with its last file.
+/// Number of attempts to make a file in a folder that other calls remove with its last
+/// file.
 const MOST_RACES: usize = 100;
 
 /// The records of one network.
@@ -32,13 +33,13 @@ pub(crate) struct Journals {
     network: NetworkName,
 }
 
-/// The record of one attachment, locked.
+/// The open file of an attachment's record. [`Journal::lock`] locks it.
 pub(crate) struct Journal {
     folder: StateFolder,
     name: String,
     file: File,
     is_locked: bool,
-    /// True if every line so far could be written.
+    /// True if no write has failed.
     is_whole: Cell<bool>,
 }
 
@@ -60,13 +61,13 @@ impl Journals {
         Some(self.file(attachment)).filter(|file| file.exists())
     }
 
-    /// Opens a record without waiting for its lock. It is made if it is missing.
+    /// Opens a journal without waiting for its lock. A missing one is made.
     pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Journal> {
         let name = name(attachment);
         for _ in 0..MOST_RACES {
             let folder = StateFolder::create(&self.folder)?;
             match folder.create_file(&name, OFlags::RDWR | OFlags::APPEND) {
-                // Whoever removes the last record removes the folder, too.
+                // A call that removes the last record removes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
                 Ok(file) => return Ok(Journal::new(folder, name, file)),
@@ -75,7 +76,7 @@ impl Journals {
         Err(io::Error::other("its folder is removed again and again"))
     }
 
-    /// Opens a record without waiting for its lock; `None` if it is missing.
+    /// Opens a journal without waiting for its lock; `None` if it is missing.
     pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Option<Journal>> {
         let name = name(attachment);
         let opened = StateFolder::open(&self.folder).and_then(|folder| {
@@ -103,7 +104,7 @@ impl Journals {
     ///
     /// # Errors
     ///
-    /// The reason why it can't be used.
+    /// The reason why the record can't be used.
     pub(crate) fn read(
         &self,
         journal: &Journal,
@@ -161,13 +162,12 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the record over from processes that hold its lock and won't let go: its
-    /// content goes into a new file, which is locked. Nobody waits for the old one any
-    /// more.
+    /// Takes the record over from processes that hold its lock and don't end: the content
+    /// is copied to a new file, which replaces the old one and is locked.
     ///
     /// # Errors
     ///
-    /// The system's; `NotFound` if somebody else was faster.
+    /// The system's; `NotFound` if another call has replaced or removed the file first.
     pub(crate) fn take_over(&mut self) -> io::Result<()> {
         let file = self.folder.with_lock(|| {
             self.must_be_named()?;
@@ -191,7 +191,7 @@ impl Journal {
     fn read(&self) -> io::Result<Vec<u8>> {
         let length = self.file.metadata()?.len();
         let mut content = vec![0; usize::try_from(length).unwrap_or_default()];
-        // A writer that doesn't hold the lock is none of ours.
+        // Lines that the lock's holder appends meanwhile are not read.
         self.file.read_exact_at(&mut content, 0)?;
         Ok(content)
     }
@@ -203,7 +203,7 @@ impl Journal {
         }
     }
 
-    /// Removes a last line that was cut off, so that others can follow.
+    /// Removes a last line that was cut off, so that further lines can follow.
     pub(crate) fn mend(&self) {
         let mended = self.read().and_then(|content| {
             let whole = whole_lines(&content).len();
@@ -217,8 +217,8 @@ impl Journal {
         }
     }
 
-    /// Appends lines in one write. If that fails, it is logged, and no more is written:
-    /// a record is never needed.
+    /// Appends lines in one write. A failure is logged, and no further line is appended:
+    /// a DEL works without a record, too.
     pub(crate) fn append(&self, lines: &[Line]) {
         if !self.is_whole.get() {
             return;
@@ -241,7 +241,7 @@ impl Journal {
         tracing::warn!(path = %path.display(), %error, "the record can't be written");
     }
 
-    /// Removes the record. The last one of a network takes the folder along.
+    /// Removes the record, and the network's folder with its last record.
     pub(crate) fn remove(self) {
         let path = self.folder.path_of(&self.name);
         if let Err(error) = self.folder.remove(&self.name) {

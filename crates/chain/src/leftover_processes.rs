@@ -1,8 +1,8 @@
-//! Terminates processes that a call has left behind: its delegates, and what they have
-//! started, in whatever process group.
+//! Terminates processes that a call has left behind: its delegates, and the processes
+//! that they have started, in any process group.
 //!
 //! They are found by their environment. A process that has made a session of its own is
-//! a daemon, which other containers may depend on: it is left alone.
+//! a daemon, which other containers may depend on: it is not terminated.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::proc;
 
-/// Interval of the polling where the kernel has no pidfd: Linux before 5.3.
+/// Interval of the polling if the kernel has no pidfd (Linux before 5.3).
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The ID of a call: `<pid>-<nanoseconds since 1970>-<number>`. Every process that the
@@ -78,8 +78,8 @@ impl From<CallId> for String {
     }
 }
 
-/// The calls that had processes when they were first asked for. A node has thousands of
-/// processes, and a GC may ask for many calls: they are read once.
+/// The calls that had processes at the first query. A node has thousands of processes,
+/// and a GC may query many calls: the processes are read once.
 #[derive(Default)]
 pub(crate) struct RunningCalls(OnceCell<HashSet<Vec<u8>>>);
 
@@ -115,7 +115,7 @@ fn is_of_call(pid: Pid, call: &CallId, session: i32) -> bool {
 /// runtime may have killed only the main plugin.
 pub(crate) fn making_call(call: &CallId, attachment: &Attachment) -> Option<Pid> {
     let pid = call.process().filter(|_| proc::is_of_this_namespace())?;
-    // Its number may be another process's by now.
+    // The PID may be another process's by now.
     let environment = proc::environment(pid)?;
     let has = |name: &str, value: &str| {
         let variable = format!("{name}={value}").into_bytes();
@@ -129,7 +129,7 @@ pub(crate) fn making_call(call: &CallId, attachment: &Attachment) -> Option<Pid>
 }
 
 /// Terminates processes: SIGTERM, and SIGKILL after two thirds of the time. Returns
-/// those that have not ended. `is_still` says whether a number still means the process.
+/// those that have not ended. `is_still` is true if a PID still means the process.
 pub(crate) fn terminate(
     processes: Vec<Pid>,
     at_most: Duration,
@@ -137,7 +137,7 @@ pub(crate) fn terminate(
 ) -> Vec<Pid> {
     let started = Instant::now();
     let mut opened: Vec<Opened> = processes.into_iter().map(Opened::new).collect();
-    // Asked after the opening: before it, the number may have become another's.
+    // Checked after pidfd_open: before it, the PID may have become another process's.
     opened.retain(|process| is_still(process.pid));
     for (signal, until) in [(Signal::TERM, at_most * 2 / 3), (Signal::KILL, at_most)] {
         for process in &opened {
@@ -164,7 +164,7 @@ pub(crate) fn terminate_call(call: &CallId, session: i32, at_most: Duration) -> 
     }
 }
 
-/// A process, and the descriptor that keeps meaning it.
+/// A process and its pidfd, if the kernel has one: it never means another process.
 struct Opened {
     pid: Pid,
     pidfd: Option<OwnedFd>,

@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use crate::Failure;
 
-/// Merges two results: the earlier one's addresses and routes come first, none twice;
-/// the lists of `dns` likewise. Of the other keys, the later result's count, and those
-/// that only the earlier one has are kept.
+/// Merges two results: the earlier one's addresses and routes come first, without
+/// duplicates; the lists of `dns` likewise. Any other key has the later result's value,
+/// or else the earlier one's.
+///
+/// `pools` are for allocators: the chain's answer has them only if the last delegate
+/// prints them.
 ///
 /// # Errors
 ///
-/// One of them is no result.
-///
-/// `pools` are for allocators. The chain's answer, which the last delegate completes, has
-/// them only if that one gives them.
+/// [`Failure::Garbled`] if one of them is no result.
 pub(crate) fn merge(
     earlier: &JsonOutput,
     later: &JsonOutput,

@@ -48,7 +48,7 @@ pub enum Failure {
     /// It was ended by a signal, or exited with a status other than 0 without a
     /// CNI error.
     Died {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// The start of its stdout.
         stdout: String,
@@ -76,8 +76,8 @@ pub enum Failure {
         /// Processes that could not be terminated.
         unended: Vec<u32>,
     },
-    /// It was terminated since it printed too much. Whether it has done what it was asked
-    /// for is not known.
+    /// It was terminated since it printed too much. Its command may or may not have
+    /// succeeded.
     PrintedTooMuch {
         /// The limit, in bytes.
         limit: usize,

@@ -1,4 +1,4 @@
-//! Output of a delegate that has ended, and what it means.
+//! Output of a delegate that has ended, and its conversion to an outcome.
 
 use std::io;
 use std::process::ExitStatus;
@@ -20,7 +20,7 @@ const MOST_STDERR: usize = 4 << 10;
 
 /// Output of a delegate: exit status, stdout, stderr.
 pub(crate) struct Output {
-    /// Why it was terminated, if it was.
+    /// The termination, if the chain has terminated it.
     pub(crate) terminated: Option<Terminated>,
     /// `None` if it was terminated and has not ended.
     pub(crate) status: Option<ExitStatus>,
@@ -76,7 +76,7 @@ impl From<Output> for Outcome {
             stderr,
         } = output;
         if let Some(Terminated { reason, unended }) = terminated {
-            // It has still said that what it holds is an earlier ADD's.
+            // A refusal with 110 still counts: the address is an earlier ADD's.
             let refused = as_error(&stdout).filter(|it| it.code == code::ALREADY_ALLOCATED);
             if let Some(error) = refused.filter(|_| unended.is_empty()) {
                 return Self::Failed(Failure::Error { error, stderr });
@@ -132,8 +132,8 @@ fn excerpt(bytes: &[u8]) -> String {
 
 /// The CNI error on stdout, if it is one: an object with a `code` and a `msg`.
 fn as_error(stdout: &[u8]) -> Option<Error> {
-    // All keys are optional, so that an ordinary result is no error of the parser's,
-    // which counts lines.
+    // All keys are optional, so that an ordinary result is no parser error: to make one,
+    // the parser counts lines.
     #[derive(Deserialize)]
     struct Printed {
         code: Option<u64>,

@@ -1,17 +1,17 @@
-//! The time that a call may take beyond its delegates' own: waiting for a lock, and for
-//! processes that are being terminated.
+//! Time that a call may take beyond the running time of its delegates: for a lock, and
+//! for processes that are being terminated.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// What is left with `delegateTimeout`. The documented bound is three seconds; the rest
-/// is for everything else.
+/// The budget with `delegateTimeout`. The documented bound is three seconds; the
+/// difference is for all other work.
 const LIMITED: Duration = Duration::from_millis(2_700);
 
-/// What is left without `delegateTimeout`.
+/// The budget without `delegateTimeout`.
 const UNLIMITED: Duration = Duration::from_secs(8);
 
-/// A budget of time. Each wait may use half of what is left, so that no number of waits
+/// A budget of time. Each wait may use half of the rest, so that no number of waits
 /// exceeds it.
 #[derive(Debug)]
 pub(crate) struct Overtime {
@@ -27,7 +27,8 @@ impl Overtime {
         }
     }
 
-    /// Runs a wait that takes no longer than it is told to; returns what it returns.
+    /// Runs `wait` with the longest time that it may take, and deducts the time that it
+    /// took. Returns the result of `wait`.
     pub(crate) fn spend<T>(&self, wait: impl FnOnce(Duration) -> T) -> T {
         let started = Instant::now();
         let done = wait(self.left.get() / 2);

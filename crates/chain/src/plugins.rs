@@ -9,7 +9,7 @@ use cni::{DelegateName, Environment, Error, LinkedPlugin};
 
 use crate::{Failure, SearchPath};
 
-/// Tells what a path is, if it is the process's own executable.
+/// Compares a path with the process's own executable.
 type OwnExecutable<'a> = &'a (dyn Fn(&Path) -> Executable<'a> + Sync);
 
 /// A path, compared with the process's own executable.
@@ -28,7 +28,7 @@ pub struct Plugins<'a> {
     search_path: SearchPath,
     by_name: &'a [&'a dyn LinkedPlugin],
     own_executable: Option<OwnExecutable<'a>>,
-    /// Nothing is looked up twice within a call.
+    /// The plugins found so far: each is looked up once a call.
     found: RefCell<HashMap<DelegateName, Found<'a>>>,
 }
 
@@ -66,8 +66,8 @@ impl<'a> Plugins<'a> {
         self
     }
 
-    /// The same plugins. An executable in `CNI_PATH` that is this process's own need not
-    /// be executed: it is called as the plugin that `own` says.
+    /// The same plugins. If an executable in `CNI_PATH` is this process's own, the plugin
+    /// that `own` returns is called without executing it.
     #[must_use]
     pub fn and_own_executable(mut self, own: OwnExecutable<'a>) -> Self {
         self.own_executable = Some(own);

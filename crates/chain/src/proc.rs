@@ -1,16 +1,16 @@
 //! Processes of this PID namespace, as `/proc` shows them.
 //!
-//! Nothing here blocks on what a process has open: only its environment and its status
-//! are read. `/proc/PID/exe` leads to the file system of the executable, which may be a
-//! dead server.
+//! Only the environment and the status of a process are read, which never blocks.
+//! `/proc/PID/exe` is not read: it leads to the file system of the executable, whose
+//! server may be dead.
 
 use std::fs;
 use std::path::PathBuf;
 
 use rustix::process::{Pid, getpid};
 
-/// All processes but this one; none if `/proc` shows another PID namespace, whose
-/// numbers mean other processes here.
+/// All processes but this one; none if `/proc` shows another PID namespace, whose PIDs
+/// mean other processes here.
 pub(crate) fn others() -> Vec<Pid> {
     let own = getpid();
     if !is_of_this_namespace() {

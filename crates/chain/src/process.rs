@@ -30,8 +30,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the process to its end, or terminates it. `on_stderr` is told what it writes
-    /// to stderr, while it runs. It is an error that the process could not be started.
+    /// Runs the process to its end, or terminates it. `on_stderr` receives its stderr while
+    /// it runs. The error is that the process could not be started.
     ///
     /// A process that it leaves behind isn't waited for, even if that one holds its pipes.
     pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<Output> {
@@ -51,7 +51,7 @@ impl Run<'_> {
         };
         let terminated = reason.map(|reason| {
             let unended = self.terminate(&mut child, &group);
-            // Its last words.
+            // Reads output that the process wrote before its termination.
             let _ = pipes.read(true, true);
             Terminated { reason, unended }
         });

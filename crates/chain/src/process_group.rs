@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use cni::wait_for;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// The longest that a delegate has for its own clearing up, after SIGTERM.
+/// Longest time between SIGTERM and SIGKILL, in which a delegate can clean up.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Interval of the polling where the kernel has no pidfd: Linux before 5.3.
+/// Interval of the polling if the kernel has no pidfd (Linux before 5.3).
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A child that leads a process group.

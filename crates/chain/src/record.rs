@@ -1,8 +1,8 @@
-//! The record of an attachment: which delegates ran, and what each answered.
+//! Record of an attachment: the delegates that ran, and their results.
 //!
-//! A record is a list of events, one JSON object a line. It is never needed: without one,
-//! DEL runs the delegates of today's configuration. It holds what came with the ADD, so
-//! only its owner may read it.
+//! A record is a list of events, one JSON object a line. It is never required: without
+//! one, DEL runs the delegates of today's configuration. It holds the configuration and
+//! the variables of the ADD, so only its owner may read it.
 
 use cni::{Attachment, DelegateName, IpamResult, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
@@ -65,7 +65,7 @@ impl Record {
                 intent.container_id, intent.ifname, intent.network
             ));
         }
-        // No delegate can be started with them.
+        // No process can be started with a NUL in a variable.
         if let Some(text) = [&intent.netns, &intent.args]
             .into_iter()
             .find(|text| text.contains('\0'))

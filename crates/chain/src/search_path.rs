@@ -66,7 +66,7 @@ impl SearchPath {
     }
 }
 
-/// The folder as the kernel finds it. The library would take a leading `~` for a home
+/// The folder, as the kernel finds it. The library would expand a leading `~` to a home
 /// folder, as a shell does.
 fn literal(folder: PathBuf) -> PathBuf {
     if folder.is_absolute() {

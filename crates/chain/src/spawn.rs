@@ -15,8 +15,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-/// How long an executable that is being replaced is tried again. libcni waits as long
-/// (`pkg/invoke`, `RawExec`).
+/// Longest time of the attempts to start an executable that is being replaced. libcni
+/// waits as long (`pkg/invoke`, `RawExec`).
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Held while descriptors are inheritable, so that a delegate of another chain in this

@@ -8,11 +8,11 @@ use crate::failure::{Asked, FailedDelegate};
 use crate::record::RecordedDelegate;
 use crate::{Failure, Outcome};
 
-/// The step of one delegate, in any command but ADD.
+/// The step of one delegate, in any command other than ADD.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step<'a> {
     pub(crate) name: &'a DelegateName,
-    /// Its configuration, but for `prevResult`.
+    /// Its configuration, without `prevResult`.
     pub(crate) config: &'a NetworkConfig,
     /// The configuration of a second attempt, if the first fails.
     pub(crate) fallback: Option<&'a NetworkConfig>,
@@ -41,12 +41,12 @@ pub(crate) struct Steps<'a, D> {
     attachment: Option<&'a Attachment>,
 }
 
-/// What happens after a delegate has failed.
+/// Behaviour after the failure of a delegate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
-    /// The next one runs.
+    /// The next delegate runs.
     Continue,
-    /// No other runs.
+    /// No further delegate runs.
     Stop,
 }
 
@@ -60,10 +60,10 @@ impl<'a, D: Delegates> Steps<'a, D> {
 
     /// Runs the steps with a command other than ADD; returns the failed delegates.
     ///
-    /// The first delegate is given `prev_result`, or the `prevResult` of its
+    /// The first delegate receives `prev_result`, or the `prevResult` of its
     /// configuration. A result that a delegate prints is the next one's `prevResult`.
-    /// Where it prints nothing, as the specification asks for, `prevResult` stays, with
-    /// the keys that its recorded result has besides.
+    /// If a delegate prints nothing, as the specification requires, the next one receives
+    /// the same `prevResult`, with further keys from the delegate's recorded result.
     pub(crate) fn run(
         &mut self,
         command: Command,
@@ -104,7 +104,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
         let Step { name, recorded, .. } = step;
         match failure {
             Failure::Garbled { stdout, .. } => {
-                // It has done what it was asked for, and nothing was to be printed.
+                // The command has succeeded, and it requires no output.
                 tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
                 return None;
             }
@@ -166,7 +166,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
         })
     }
 
-    /// A failed delegate, with what it was asked for.
+    /// A failed delegate, with its call.
     pub(crate) fn failed(
         &self,
         delegate: &DelegateName,
@@ -186,8 +186,8 @@ impl<'a, D: Delegates> Steps<'a, D> {
     }
 }
 
-/// Adds the keys to `prevResult` that only the recorded result has: the runtime's has the
-/// addresses, a selector's has the pools.
+/// Adds the keys to `prevResult` that only the recorded result has: a runtime's
+/// `prevResult` has the addresses, a selector's result has the pools.
 pub(crate) fn completed(given: Option<&RawValue>, recorded: &RawValue) -> Box<RawValue> {
     let object = |raw: &RawValue| serde_json::from_str::<Object>(raw.get()).ok();
     let (Some(mut all), Some(more)) = (given.and_then(object), object(recorded)) else {
@@ -277,7 +277,7 @@ mod tests {
             [
                 r#"DEL fails {"ips":["rt"]}"#,
                 r#"DEL silent {"ips":["rt"],"pools":[1]}"#,
-                // What is there already stays.
+                // A key that exists keeps its value.
                 r#"DEL last {"ips":["rt"],"pools":[1],"job":7}"#,
             ]
         );

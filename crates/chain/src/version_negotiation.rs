@@ -80,7 +80,7 @@ impl<D: Delegates> Delegates for VersionNegotiation<D> {
                 self.negotiated.insert(call.name.clone(), version);
                 self.run_in(version, call)
             }
-            // It supports the version, or none in common: the failure stands.
+            // The delegate supports the version, or no common one: its failure stands.
             _ => outcome,
         }
     }
@@ -98,10 +98,10 @@ impl<D: Delegates> Delegates for VersionNegotiation<D> {
     }
 }
 
-/// True if a delegate may have failed because it is too old: it says so, or the command
-/// is one of the newest. Old delegates answer those in many ways: that the command is
-/// unknown, that the container ID is missing. But one that answers that it is
-/// unavailable has understood.
+/// True if a delegate may have failed because it is too old: its error says so, or the
+/// command is one of the newest. Old delegates answer those with various errors, such as
+/// an unknown command or a missing container ID. A delegate that answers with code 11,
+/// 50 or 51 knows the command.
 fn may_be_too_old(failure: &Failure, command: Command) -> bool {
     const UNDERSTOOD: [u64; 3] = [
         code::TRY_AGAIN_LATER,

@@ -9,7 +9,7 @@ use cni::wait_writable;
 /// `PIPE_BUF`, in bytes: a pipe that is ready takes as much without blocking.
 const CHUNK: usize = 4096;
 
-/// How long a caller may leave its end of the pipe full.
+/// Longest time for which a caller may leave its end of the pipe full.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// True if the reader was too slow once. The rest is dropped.

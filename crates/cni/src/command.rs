@@ -1,4 +1,4 @@
-//! What a runtime asks of a plugin.
+//! Commands of the CNI protocol: the values of `CNI_COMMAND`.
 
 use std::fmt;
 use std::str::FromStr;

@@ -20,11 +20,11 @@ pub struct NetworkConfig {
 }
 
 impl NetworkConfig {
-    /// Reads what a runtime wrote on stdin.
+    /// Reads the configuration that a runtime wrote to stdin.
     ///
     /// # Errors
     ///
-    /// Code 6 for what is no JSON object, code 7 for a wrong or missing `name`,
+    /// Code 6 for anything but a JSON object, code 7 for a wrong or missing `name`,
     /// code 1 for a `cniVersion` that isn't supported.
     pub fn parse(bytes: Vec<u8>) -> Result<Self, Error> {
         let undecodable = |what: String| {
@@ -71,7 +71,7 @@ impl NetworkConfig {
         if let Some(raw) = raw {
             object.set("prevResult", raw);
         }
-        // One that can't be read here may be read by the delegate.
+        // A `prevResult` that we can't read is passed on: the delegate may be able to.
         if let Some(Ok(result)) = raw.map(|raw| IpamResult::read("prevResult", raw)) {
             let json = String::from_utf8(result.to_json(version)).unwrap_or_default();
             if let Ok(raw) = RawValue::from_string(json) {
@@ -81,8 +81,8 @@ impl NetworkConfig {
         serde_json::to_vec(&object).expect("an object is JSON")
     }
 
-    /// The configuration without what a runtime adds to it for one call:
-    /// `prevResult` and the keys that start with `cni.dev/`.
+    /// The configuration without the keys that a runtime adds for one call: `prevResult`
+    /// and those that start with `cni.dev/`.
     #[must_use]
     pub fn without_call(&self) -> Self {
         let mut object = self.object.clone();
@@ -151,13 +151,13 @@ impl NetworkConfig {
             .transpose()
     }
 
-    /// `cni.dev/valid-attachments`: what GC must keep. An empty list and `null` say
-    /// that no attachment is valid: libcni is written in Go, where an empty list may
-    /// be nil, and nil becomes `null`. Specification, section 2, "GC".
+    /// `cni.dev/valid-attachments`: attachments that GC must keep. An empty list and
+    /// `null` say that no attachment is valid: libcni is written in Go, where an empty
+    /// list may be nil, and nil becomes `null`. Specification, section 2, "GC".
     ///
     /// # Errors
     ///
-    /// Code 7 if the key is missing (which says nothing about what is valid), or
+    /// Code 7 if the key is missing (so that nothing is known to be stale), or
     /// lists something that can't be an attachment.
     pub fn valid_attachments(&self) -> Result<Vec<Attachment>, Error> {
         if self.object.get(VALID_ATTACHMENTS).is_none() {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-/// Marks every process that belongs to a chain: the ID of the call that runs it.
+/// Variable of every process that belongs to a chain: the ID of the chain's call.
 ///
-/// A plugin that finds it in its environment is a delegate.
+/// A plugin with this variable in its environment is a delegate.
 pub const CHAIN_CALL: &str = "IPAM_DELEGATED_CALL";
 
 /// The variables that a plugin is called with.

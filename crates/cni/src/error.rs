@@ -6,16 +6,16 @@ use serde::Serialize;
 
 use crate::SpecVersion;
 
-/// A CNI error: what went wrong, for a program (`code`) and for a person.
+/// A CNI error, for a program (`code`) and for a person (`msg`, `details`).
 ///
 /// Specification, section 5, "Error".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Which kind of error. See [`code`].
+    /// Kind of the error. See [`code`].
     pub code: u64,
     /// One sentence, which names the key or the variable and its value.
     pub msg: String,
-    /// What else is known; may be empty.
+    /// Further information; may be empty.
     pub details: String,
 }
 
@@ -32,7 +32,8 @@ pub mod code {
     pub const UNDECODABLE: u64 = 6;
     /// A key of the configuration is missing or has a wrong value.
     pub const INVALID_CONFIG: u64 = 7;
-    /// A pool has no address left for now.
+    /// Temporary failure: a pool has no address left, a delegate has timed out, or an
+    /// earlier call is still running.
     pub const TRY_AGAIN_LATER: u64 = 11;
     /// STATUS: an ADD would fail.
     pub const UNAVAILABLE: u64 = 50;
@@ -45,11 +46,11 @@ pub mod code {
     pub const DELEGATE_NOT_STARTED: u64 = 101;
     /// The delegate was ended by a signal.
     pub const DELEGATE_KILLED: u64 = 102;
-    /// The delegate exited with a status other than 0 and said no CNI error.
+    /// The delegate exited with a status other than 0 and printed no CNI error.
     pub const DELEGATE_FAILED: u64 = 103;
     /// The delegate answered ADD with nothing.
     pub const DELEGATE_SILENT: u64 = 104;
-    /// What the delegate printed is no JSON object, or too long to be one.
+    /// The delegate printed something other than a JSON object, or too many bytes.
     pub const DELEGATE_GARBLED: u64 = 105;
 
     /// SIGTERM or SIGINT came during an ADD, which has been undone.
@@ -76,7 +77,7 @@ impl Error {
         }
     }
 
-    /// The same with these details.
+    /// The same error, with these details.
     #[must_use]
     pub fn with_details(mut self, details: impl Into<String>) -> Self {
         self.details = details.into();

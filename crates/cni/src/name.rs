@@ -19,7 +19,7 @@ impl fmt::Display for InvalidName {
 
 impl std::error::Error for InvalidName {}
 
-/// `[A-Za-z0-9][A-Za-z0-9_.-]*`: what container IDs and network names share.
+/// The rule of container IDs and network names: `[A-Za-z0-9][A-Za-z0-9_.-]*`.
 /// Such a name is safe as one component of a path.
 fn check_identifier(text: &str) -> Result<(), InvalidName> {
     let mut bytes = text.bytes();
@@ -41,8 +41,8 @@ fn check_identifier(text: &str) -> Result<(), InvalidName> {
     }
 }
 
-/// What the kernel takes as the name of a network interface, as libcni checks
-/// it (`pkg/utils`, `ValidateInterfaceName`).
+/// The kernel's rule of interface names, as libcni checks it (`pkg/utils`,
+/// `ValidateInterfaceName`).
 fn check_ifname(text: &str) -> Result<(), InvalidName> {
     if text.is_empty() {
         Err(InvalidName("it is empty"))
@@ -122,7 +122,7 @@ name!(
     check_identifier
 );
 
-/// One interface of one container: the unit that a network has or has not.
+/// One interface of one container: the unit that is added to a network.
 /// Specification, section 3.
 ///
 /// As JSON it is an entry of `cni.dev/valid-attachments`.

@@ -74,8 +74,7 @@ impl Object {
     ///
     /// # Panics
     ///
-    /// Where `value` is nothing that JSON can express, such as a map whose
-    /// keys aren't strings.
+    /// If JSON can't express `value`, such as a map whose keys aren't strings.
     pub fn set<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) {
         self.set_raw(key, to_raw_value(value).expect("the value is JSON"));
     }

@@ -20,14 +20,14 @@ pub trait Plugin: Sync {
     ///
     /// # Errors
     ///
-    /// Whatever prevents that; the plugin then leaves nothing behind.
+    /// The reason why the attachment can't be added; the plugin then leaves nothing behind.
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error>;
 
     /// DEL: take back what ADD gave. Something that is gone already is no error.
     ///
     /// # Errors
     ///
-    /// Whatever could not be taken back.
+    /// The reason why something could not be released.
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let _ = (attachment, call);
         Ok(Reply::Nothing)
@@ -47,7 +47,7 @@ pub trait Plugin: Sync {
     ///
     /// # Errors
     ///
-    /// Whatever could not be released, after everything else has been.
+    /// The reason why something could not be released, after everything else has been.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let _ = call;
         Ok(Reply::Nothing)
@@ -100,13 +100,13 @@ pub struct Call<'a> {
     pub config: NetworkConfig,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
-    /// Cancels the call, where the caller can do so. Every wait must heed it.
+    /// Cancellation of the call, if the caller supports it. Every wait must end with it.
     pub cancellation: Option<&'a dyn Cancellation>,
-    /// Delivers the answer before the call ends, where the caller can do so. A plugin
+    /// Delivers the answer before the call ends, if the caller supports it. A plugin
     /// that uses it can undo its work while it still holds its locks, and replies with
     /// [`Reply::Delivered`].
     pub deliver: Option<Deliver<'a>>,
-    /// All variables of the call. The process's own are not to be read.
+    /// All variables of the call. A plugin must not read those of the process.
     pub environment: &'a Environment,
 }
 

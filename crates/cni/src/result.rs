@@ -207,8 +207,8 @@ impl Dns {
         })
     }
 
-    /// Puts `later` after what is here: its lists are appended, and its domain
-    /// counts where there was none.
+    /// Appends `later`: its lists follow the existing ones, and its domain is used if
+    /// there was none.
     pub fn append(&mut self, later: Self) {
         self.nameservers.extend(later.nameservers);
         self.search.extend(later.search);

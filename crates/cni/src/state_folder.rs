@@ -59,7 +59,8 @@ impl StateFolder {
         Self::create_with(path, PRIVATE)
     }
 
-    /// The same for logs: the folder has mode 0750, and its files have 0640.
+    /// Opens a folder for logs, as [`Self::create`]: it has mode 0750, and its files have
+    /// 0640.
     ///
     /// # Errors
     ///
@@ -127,7 +128,7 @@ impl StateFolder {
         Ok(file)
     }
 
-    /// Opens a file, with these access flags; made where it is missing.
+    /// Opens a file, with these access flags. A missing one is made.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl StateFolder {
         let folder = &self.folder;
         match renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE) {
             Ok(()) => self.remove(new).or_else(|error| {
-                // It was a folder, and stays.
+                // The old file is a folder, which can't be removed: exchanged back.
                 renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE)?;
                 Err(error)
             }),

@@ -1,8 +1,8 @@
 //! The trace that a call belongs to: W3C Trace Context, in `TRACEPARENT`.
 //!
-//! libcni hands the variable to plugins where the runtime traces. All that a
-//! runtime, a main plugin, we and our delegates log for one request carries the
-//! same trace ID then.
+//! libcni passes the variable to plugins if the runtime traces. Then all log lines of a
+//! runtime, a main plugin, our plugins and their delegates for one request carry the
+//! same trace ID.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -27,8 +27,8 @@ pub const TRACEPARENT: &str = "TRACEPARENT";
 pub struct TraceContext(String);
 
 impl TraceContext {
-    /// Reads one; `None` if it isn't valid by the specification, in whose words
-    /// it is then to be ignored.
+    /// Reads the variable's value; `None` if it isn't valid. The specification requires
+    /// that an invalid value is ignored.
     pub fn parse(text: &str) -> Option<Self> {
         let hex = |part: &str, length: usize| {
             let digits = part
@@ -53,7 +53,7 @@ impl TraceContext {
         valid.then(|| Self(text.to_owned()))
     }
 
-    /// The call's own, or else a new one.
+    /// The trace of the call, or else a new one.
     pub fn of_call(environment: &Environment) -> Self {
         environment
             .get(TRACEPARENT)
@@ -61,10 +61,10 @@ impl TraceContext {
             .unwrap_or_else(Self::new)
     }
 
-    /// A new one, which nobody has sampled.
+    /// A new trace, which is not sampled.
     fn new() -> Self {
         let mut random = [[0; 8]; 3];
-        // Without random numbers, what is left is told apart by time.
+        // Without random numbers, the time makes traces differ.
         if getrandom(random.as_flattened_mut(), GetRandomFlags::empty()) != Ok(24) {
             let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
             random.as_flattened_mut()[..16].copy_from_slice(&now.as_nanos().to_be_bytes());

@@ -78,7 +78,7 @@ impl Outcome {
 ///
 /// # Panics
 ///
-/// Where the answer is none: stdout that is no JSON object and not empty, an error
+/// If the answer is invalid: stdout that is not empty and no JSON object, an error
 /// without a code or a message, or the error that a panic becomes.
 pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome {
     let variables = variables.0.iter();

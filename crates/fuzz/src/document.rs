@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::{Edit, Fragment, Word};
 
-/// Which document, and the changes to it: first to its values, then, now and then,
-/// to its bytes.
+/// A seed document with changes: first to its values, then, in some inputs, to its
+/// bytes.
 #[derive(Clone, Debug, TypeGenerator)]
 pub struct Document {
     seed: u8,
@@ -25,7 +25,7 @@ pub struct Document {
 enum Change {
     /// Another value there.
     Replace(u16, Fragment),
-    /// It isn't there.
+    /// The value is removed.
     Remove(u16),
     /// One more member, or element.
     Add(u16, Word, Fragment),

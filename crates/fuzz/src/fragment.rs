@@ -28,11 +28,11 @@ pub enum Fragment {
     Beyond(u8),
 }
 
-/// What stands in a [`Value`] for the JSON of this number.
+/// Start of the text that stands for a [`Fragment::Beyond`] in a [`Value`].
 const MARK: &str = "\u{e000}beyond";
 
 impl Fragment {
-    /// It as a value.
+    /// The fragment as a value.
     pub fn value(&self) -> Value {
         match self {
             Self::Null => Value::Null,

@@ -5,8 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use std::{process, thread};
 
-/// How long one input may take. Inputs are small; what takes longer than this waits
-/// for something that doesn't come.
+/// Longest time of one input. Inputs are small: one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Runs `f`; says for which input and ends the process where it doesn't return.

@@ -6,7 +6,7 @@ use bolero::TypeGenerator;
 /// A piece of text.
 #[derive(Clone, Debug, TypeGenerator)]
 pub enum Word {
-    /// One that means something somewhere.
+    /// A word that means something to a parser.
     Known(u8),
     /// A number.
     Number(i64),
@@ -49,7 +49,7 @@ const STRANGE: [&str; 13] = [
 ];
 
 impl Word {
-    /// It as text.
+    /// The word as text.
     pub fn text(&self) -> String {
         match self {
             Self::Known(index) => {
@@ -63,7 +63,7 @@ impl Word {
         }
     }
 
-    /// It as bytes.
+    /// The word as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Raw(bytes) => bytes.clone(),

@@ -30,8 +30,8 @@ fn the_selector_requests_only_what_stands_there_or_refuses_with_code_4_or_7() {
             let outcome = call(&ipam_ds_ranges::IpamDsRanges, &variables, config);
             match outcome.result() {
                 Some(result) => {
-                    // How the text is read, is the unit tests' to say. Whatever is
-                    // requested must stand there and be the pool's.
+                    // The unit tests cover the parsing. Here, a requested address must
+                    // occur in the text and belong to the pool.
                     let text = text.to_str().expect("a result of text only");
                     if let Some(ip) = result["pools"][0]["requested-ip"].as_str() {
                         let last_byte = ip.strip_prefix("10.0.0.").expect("an address of the pool");

@@ -10,18 +10,18 @@ use serde_json::json;
 /// A directory with a cache that has been damaged, and calls.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
-    /// How many reservations others have written, and how far apart these are.
+    /// Number of reservations that other programs have written, and their distance.
     others: u8,
     apart: u8,
-    /// How many attachments have been added since, with the cache.
+    /// Number of attachments that were added after them, with the cache.
     added: u8,
-    /// What somebody writes or removes who knows of no cache.
+    /// Files that another program, which knows of no cache, writes or removes.
     #[generator(bolero::produce::<Vec<(u8, bool)>>().with().len(0usize..=2))]
     behind_its_back: Vec<(u8, bool)>,
-    /// The damage. Where there is none, the cache is only out of date, or right.
+    /// The damage. Without any, the cache is only out of date, or right.
     #[generator(Edit::several(3))]
     edits: Vec<Edit>,
-    /// Where in the file's pages it is done.
+    /// The page of the file that is damaged.
     page: u8,
     #[generator(bolero::produce::<Vec<Step>>().with().len(1usize..=4))]
     steps: Vec<Step>,
@@ -98,7 +98,7 @@ fn damage(folder: &Path, input: &Input) {
     }
 }
 
-/// What a folder holds, by paths relative to it.
+/// Content of a folder, by paths relative to it.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let files = Sandbox::snapshot(folder).into_iter();
     let name = |path: &Path| path.strip_prefix(folder).unwrap().display().to_string();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::delegates::{self, Answer, NAMES, Script};
 use answers::Delegate;
 
-/// How each delegate answers.
+/// The answers of each delegate, and the settings of the chain.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     delegates: [Delegate; 3],

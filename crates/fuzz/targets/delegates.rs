@@ -54,7 +54,7 @@ fn says(sandbox: &Sandbox) -> PathBuf {
     sandbox.root().join("state-of-delegates")
 }
 
-/// How a delegate answers a command. All that is left out is nothing, and success.
+/// A delegate's answer to a command. By default, it prints nothing and succeeds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) stdout: Vec<u8>,

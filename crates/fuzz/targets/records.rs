@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::delegates::{self, Script};
 
-/// A record, and what is asked while it is there.
+/// A record, and the call that finds it.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Input {
     /// The first line.
     intent: Document,
-    /// Which lines follow.
+    /// Selects the lines that follow.
     lines: u8,
-    /// A further line, where there is one.
+    /// A further line, if the record has one.
     line: Document,
-    /// How many bytes at the end were not written.
+    /// Number of bytes at the end that were not written.
     cut_off: u8,
     /// With some values, one of its texts is any text.
     text: Option<(u8, Bytes)>,

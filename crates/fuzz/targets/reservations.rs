@@ -47,7 +47,7 @@ impl Input {
         sandbox.confine(serde_json::to_vec(&config).unwrap())
     }
 
-    /// What ADD must answer: an address, or the code of a failure.
+    /// The expected answer of ADD: an address, or the code of a failure.
     fn expected(&self, directory: &Directory) -> Result<IpAddr, u64> {
         let says = |ip: &IpAddr| directory.says(*ip);
         let range = directory::range();

@@ -30,11 +30,11 @@ fn any_content_is_read_and_the_result_has_only_words_of_it() {
             let content = content.of(SEEDS);
             fs::write(sandbox.resolv_conf(), &content).unwrap();
             let add = Variables::new("ADD", &sandbox.plugins());
-            // What the input before this one was given.
+            // Releases the address of the input before this one.
             call(plugin, &add.clone().with("CNI_COMMAND", "DEL"), &config);
             let outcome = call(plugin, &add, &config);
             let result = outcome.result().unwrap_or_else(|| panic!("{outcome:?}"));
-            // Which words, is the unit tests' to say.
+            // The unit tests cover the parsing. Here, each word must occur in the file.
             let content = String::from_utf8_lossy(&content);
             for value in result["dns"].as_object().unwrap().values() {
                 let list = value

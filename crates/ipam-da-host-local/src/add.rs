@@ -14,7 +14,7 @@ use crate::{held, storage};
 /// `prevResult` with them, with `ipam.routes` and with `ipam.resolvConf`.
 ///
 /// A failure leaves nothing behind. If the attachment holds an address of an earlier ADD,
-/// each failure is a refusal with 110, so that no caller undoes what is in use.
+/// each failure is a refusal with 110, so that no caller releases an address in use.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
     let mut progress = Progress::default();
     allocate(attachment, call, &mut progress).map_err(|error| {
@@ -38,7 +38,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     })
 }
 
-/// How far an ADD has got.
+/// Progress of an ADD.
 #[derive(Default)]
 struct Progress {
     /// True if the directories of its pools have been looked through.
@@ -111,7 +111,7 @@ impl<'a> Allocation<'a> {
         })
     }
 
-    /// One address from each pool; all are taken back if one fails.
+    /// Reserves one address from each pool; all are released if one fails.
     fn finish(&mut self) -> Result<Vec<IpConfig>, Error> {
         let pools = self.pools;
         let given = ipam::all_or_nothing(

@@ -40,8 +40,8 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     if !in_pools.is_empty() {
         return Ok(());
     }
-    // host-local's CHECK asks for no more. So it is without a selector that says
-    // the pools on CHECK, too.
+    // Without a selector's pools on CHECK, any address of the attachment is enough, as
+    // for host-local's CHECK.
     let mut names = config::directories(config);
     names.extend(data_dir.others(&names)?);
     for name in &names {

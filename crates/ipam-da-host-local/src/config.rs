@@ -60,8 +60,8 @@ pub(crate) fn has_pools(config: &NetworkConfig) -> bool {
     pools.is_some_and(|pools| pools.get() != "null")
 }
 
-/// The directories of `prevResult.pools`, whatever else is wrong with them, and
-/// the network's own: where what is released may lie.
+/// The directories that may hold an attachment's reservations: those of
+/// `prevResult.pools`, even of invalid pools, and the network's own.
 pub(crate) fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
     ipam::pool_names(config)
         .iter()

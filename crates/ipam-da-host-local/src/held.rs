@@ -8,9 +8,9 @@ use reservations::State;
 use crate::config;
 use crate::storage;
 
-/// An address that the attachment holds on the network, and its directory: of the pools,
-/// unless they have been looked through, and of other named pools. The files are read
-/// without their locks, which a failed ADD may not have got.
+/// An address that the attachment holds on the network, and its directory. Searched are
+/// the directories of the pools, unless `has_looked_in_pools`, and those of other named
+/// pools. No lock is taken: the ADD may have failed because it got none.
 pub(crate) fn by_earlier_add(
     attachment: &Attachment,
     call: &Call<'_>,

@@ -38,7 +38,8 @@ impl Plugin for IpamDaHostLocal {
         status::status(call).map(|()| Reply::Nothing)
     }
 
-    /// A wait for a lock ends, and an earlier ADD's address is told from none.
+    /// ADD ends its wait for a lock, and still answers 110 if the attachment has an
+    /// address of an earlier ADD.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
     }

@@ -9,17 +9,16 @@ use reservations::{DataDir, Reservation, State, Store};
 use crate::config;
 use crate::storage;
 
-/// Releases what the attachment holds: in the directories of the pools and of the
-/// network, and, if it holds nothing there or no pool is named, in those of all named
-/// pools. So a DEL
-/// succeeds whether or not a selector says the pools.
+/// Releases the attachment's addresses: in the directories of the pools and of the
+/// network, and, if it has none there or no pool is named, in those of all named pools.
+/// So a DEL needs no selector.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
     let mut release = Release::new(&data_dir);
-    // The addresses that the runtime, or the chain's record, has from ADD. Without them,
-    // too, all that it holds is found; with them, even a file that somebody has
-    // written over in place.
+    // The addresses of the ADD, from the runtime or from the chain's record. All
+    // reservations are found without them, except a file that another program has
+    // overwritten in place.
     let hints: Vec<IpAddr> = match config.prev_result() {
         Ok(result) => result
             .into_iter()
@@ -30,7 +29,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     };
     let held = |store: &mut Store<'_>| {
         let mut held = store.held_by(attachment, &hints)?;
-        // As host-local does: a container's address only where the attachment has none.
+        // As host-local does: a container's address only if the attachment has none.
         if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
             held.retain(|(_, it)| it.is_attachment(attachment));
         }
@@ -47,8 +46,8 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.finish()
 }
 
-/// Releases what the network holds for attachments that aren't valid any more, and
-/// removes what killed processes and gone directories have left.
+/// Releases the network's reservations for attachments that aren't valid any more, and
+/// removes files that killed processes and removed directories have left.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
@@ -117,7 +116,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Releases what `choose` picks in each of these directories.
+    /// Releases the reservations that `choose` returns for each of these directories.
     fn in_all(
         &mut self,
         names: &BTreeSet<NetworkName>,

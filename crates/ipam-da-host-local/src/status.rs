@@ -1,4 +1,4 @@
-//! STATUS: whether every pool has an address left, and its directory can be written to.
+//! STATUS: verifies that every pool has an address left and a writable directory.
 
 use cni::{Call, Error, code};
 use ipam::Interval;

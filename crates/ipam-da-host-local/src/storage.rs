@@ -1,18 +1,18 @@
-//! Reads where reservations are kept from the `ipam` section.
+//! Folders of the reservations and of their indexes, from the `ipam` section.
 
 use std::path::PathBuf;
 
 use cni::{Call, Error, Object, boot_id};
 use reservations::{DataDir, Settings};
 
-/// Where host-local keeps its reservations by default.
+/// Default folder of the reservations: host-local's.
 const DATA_DIR: &str = "/var/lib/cni/networks";
 
-/// Where indexes are kept by default: in memory, and gone after a reboot.
+/// Default folder of the indexes: in memory, so that a reboot removes them.
 const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 
-/// The directories of reservations of a call that releases. A wrong `ipam.reclaim` is no
-/// reason to hold on to an address.
+/// The directories of reservations, for a call that releases. A wrong `ipam.reclaim` is
+/// logged and ignored, so that it keeps no address reserved.
 pub(crate) fn data_dir_to_release<'a>(
     call: &Call<'a>,
     ipam: &Object,
@@ -47,7 +47,7 @@ fn open<'a>(
     }))
 }
 
-/// The ID of this boot, where reservations from before it are to be released.
+/// The ID of this boot, if `ipam.reclaim` releases reservations from before it.
 fn reclaim_before(call: &Call<'_>, ipam: &Object) -> Result<Option<String>, Error> {
     let when: Option<String> = ipam.read("ipam", "reclaim")?;
     match when.as_deref() {

@@ -47,7 +47,7 @@ impl IpamDelegated<'_> {
     }
 }
 
-/// How wrong settings are treated.
+/// Treatment of wrong settings.
 #[derive(Clone, Copy)]
 enum Make {
     Strictly,
@@ -90,7 +90,7 @@ impl Plugin for IpamDelegated<'_> {
             .map(|()| Reply::Nothing)
     }
 
-    /// An ADD must be undone.
+    /// The chain undoes a cancelled ADD.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
     }

@@ -2,11 +2,11 @@
 
 use cni::Error;
 
-/// Calls `reserve` for each pool, in order. If one fails, `release` is called for
-/// what had been reserved, the last one first, and the failure is returned. What
-/// can't be released is added to its details.
+/// Calls `reserve` for each pool, in order. If one fails, `release` is called for the
+/// reservations made so far, the last one first, and the failure is returned. Failures
+/// of `release` are added to its details.
 ///
-/// Both functions get `store`, where the reservations are kept.
+/// Both functions receive `store`, which keeps the reservations.
 ///
 /// ```
 /// let pools = [vec![1, 2], vec![], vec![3]];
@@ -59,10 +59,10 @@ pub fn all_or_nothing<S, P, R>(
 mod tests {
     use super::*;
 
-    /// What happened, in order.
+    /// The events, in order.
     type Story = Vec<String>;
 
-    /// Runs with pools whose names say what they do.
+    /// Runs with pools that behave as their names say.
     fn run(pools: &[&str]) -> (Result<String, Error>, Story) {
         let mut story = Story::new();
         let result = all_or_nothing(

@@ -13,12 +13,12 @@ pub struct Disjoint {
 }
 
 impl Disjoint {
-    /// Adds the ranges of a set. If some overlap with what is here, nothing is
-    /// added, and the lowest owner of what they overlap with is returned.
+    /// Adds the ranges of a set, unless they overlap with an interval that was added
+    /// before.
     ///
     /// # Errors
     ///
-    /// That owner.
+    /// The lowest owner of the intervals that the set overlaps with; nothing is added.
     pub fn add(&mut self, set: &RangeSet, owner: usize) -> Result<(), usize> {
         let intervals = || set.ranges().iter().map(|range| range.addresses());
         match intervals().filter_map(|it| self.overlapping(it)).min() {
@@ -36,7 +36,7 @@ impl Disjoint {
         interval.contains(ip).then_some(*owner)
     }
 
-    /// The lowest owner of what the interval overlaps with.
+    /// The lowest owner of the intervals that this one overlaps with.
     pub(crate) fn overlapping(&self, interval: Interval) -> Option<usize> {
         // They don't overlap each other: the last one to start ends last.
         self.by_first
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(add("10.1.0.0/16", 1), Err(0));
         assert_eq!(add("10.0.0.0/24 10.0.0.20 10.0.0.29", 2), Ok(()));
         assert_eq!(add("fd00::/64", 3), Ok(()));
-        // Which of several is said, doesn't depend on their order as addresses.
+        // The lowest of several owners, whatever the order of their addresses.
         assert_eq!(add("10.0.0.0/8", 4), Err(0));
         assert_eq!(add("10.0.0.0/24 10.0.0.20 10.0.0.20", 5), Err(2));
         assert_eq!(disjoint.owner("10.0.0.25".parse().unwrap()), Some(2));

@@ -36,8 +36,8 @@ impl Interval {
         self.contains(other.first) || other.contains(self.first)
     }
 
-    /// How many addresses these are. All of IPv6 are one more than can be
-    /// counted, and count as one less.
+    /// Number of addresses. That of the whole of IPv6 exceeds `u128` by one and is given
+    /// as `u128::MAX`.
     pub fn size(self) -> u128 {
         (bits(self.last) - bits(self.first)).saturating_add(1)
     }

@@ -17,7 +17,7 @@ use crate::{PoolName, RangeSet, exclude, parse_subnet};
 pub struct Pool {
     /// Its name, if it has one: networks share a named pool.
     pub name: Option<PoolName>,
-    /// Its ranges, without what `exclude` says in the pool or in a range.
+    /// Its ranges, without the addresses that the pool or a range excludes.
     pub ranges: RangeSet,
     /// `requested-ip`: this address or none. One of the ranges', and no gateway; it
     /// may be excluded.

@@ -71,8 +71,8 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
     Ok(pools)
 }
 
-/// The names of `prevResult.pools`, for DEL and GC, which release what they can:
-/// what is unreadable is warned of and skipped.
+/// The names of `prevResult.pools`, for DEL and GC. An unreadable pool is logged and
+/// skipped, so that everything else can be released.
 pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
     let skip = |error: &Error| {
         tracing::warn!(%error, "going on without this pool, so that addresses are released");

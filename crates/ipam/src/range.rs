@@ -1,5 +1,5 @@
-//! One range: a subnet, the part of it that addresses are given from, the gateway
-//! and what is excluded.
+//! One range: a subnet, the part of it that addresses are given from, the gateway and
+//! the excluded addresses.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -40,7 +40,7 @@ impl Range {
         Self::read_keys(path, object, &[])
     }
 
-    /// Reads [`RANGE_KEYS`] alone. What `exclude` of the pool says is excluded, too.
+    /// Reads [`RANGE_KEYS`] alone. The pool's `exclude` applies, too.
     pub(crate) fn read_keys(
         path: &str,
         object: &Object,
@@ -118,7 +118,7 @@ impl Range {
         &self.given
     }
 
-    /// How many addresses are given without request.
+    /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
         self.given
             .iter()

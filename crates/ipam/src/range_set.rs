@@ -85,7 +85,7 @@ impl RangeSet {
         self.range_of(ip).is_some()
     }
 
-    /// How many addresses are given without request.
+    /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
         self.0
             .iter()

@@ -15,7 +15,7 @@ pub struct Candidate<'a> {
 }
 
 impl RangeSet {
-    /// Every address of the set once, without gateways and what is excluded: from
+    /// Every address of the set once, without gateways and excluded addresses: from
     /// the one after `last` to the end of its range, through the other ranges, and
     /// from the start of that range to `last` itself. From the start of the first
     /// range, if `last` is none of the set's.
@@ -45,7 +45,7 @@ impl RangeSet {
     }
 }
 
-/// All that a range gives.
+/// All candidates of a range.
 fn whole(range: &Range) -> impl Iterator<Item = Candidate<'_>> {
     let candidate = move |addresses: &Interval| Candidate {
         addresses: *addresses,

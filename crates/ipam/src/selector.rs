@@ -1,4 +1,4 @@
-//! A selector: one function, which every command answers with.
+//! A selector: one function, with which every command is answered.
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 

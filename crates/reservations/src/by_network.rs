@@ -1,6 +1,6 @@
-//! Brings over directories that an earlier version of the allocator has used.
+//! Migrates directories that an earlier version of the allocator has used.
 //!
-//! It noted the network of a named pool's reservation in a second file,
+//! That version noted the network of a named pool's reservation in a second file,
 //! `by-network/<network>/<ip>`, with the same content. Now the network is the
 //! reservation's third line.
 
@@ -40,7 +40,7 @@ pub(crate) fn bring_over(directory: &Directory) -> io::Result<()> {
             }
             fs::remove_file(&second)?;
         }
-        // It stays if it holds files that are not ours.
+        // A folder with files of other programs stays.
         let _ = fs::remove_dir(folder.join(network));
     }
     let _ = fs::remove_dir(&folder);

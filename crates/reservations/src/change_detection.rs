@@ -4,11 +4,12 @@
 //! the directory's modification time to now. The kernel's clock moves in steps of some
 //! milliseconds on many systems, so two changes can leave the same time. Therefore we
 //! set the time ourselves after each change, to a value that the kernel doesn't set: a
-//! second ago, with nanoseconds of our choice. As long as it is there, nobody else has
-//! changed the directory.
+//! second ago, with nanoseconds of our choice. As long as the directory has this time,
+//! no other program has changed it.
 //!
-//! `tar -x` and `cp -a` set modification times, too, and may put an old one back. They
-//! can't set the change time (`ctime`), which the kernel alone writes. So both count.
+//! `tar -x` and `cp -a` set modification times, too, and may restore an old one. They
+//! can't set the change time (`ctime`), which the kernel alone writes. So both are
+//! compared.
 
 use std::fs::Metadata;
 use std::io;
@@ -27,7 +28,7 @@ pub(crate) struct DirectoryId {
 }
 
 impl DirectoryId {
-    /// Of the directory with this metadata.
+    /// The identity of the directory with this metadata.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             dev: metadata.dev(),
@@ -42,7 +43,7 @@ impl DirectoryId {
 pub(crate) struct Version(pub(crate) [i64; 4]);
 
 impl Version {
-    /// Of the directory with this metadata.
+    /// The version of the directory with this metadata.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self([
             metadata.mtime(),

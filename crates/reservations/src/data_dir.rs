@@ -18,10 +18,10 @@ use crate::new_file::NewFile;
 use crate::store::Store;
 use crate::tools::{self, ListedAddress};
 
-/// How often a lock file may be replaced while a call waits for it.
+/// Number of attempts at locks whose files others replace meanwhile.
 const MOST_ATTEMPTS: usize = 100;
 
-/// Where reservations are kept, and on behalf of which network.
+/// Folders of the reservations and indexes, and the network that uses them.
 #[derive(Clone)]
 pub struct Settings<'a> {
     /// The folder with a directory for each network and each named pool.
@@ -40,7 +40,7 @@ pub struct Settings<'a> {
 /// The directories below `dataDir`.
 pub struct DataDir<'a> {
     pub(crate) settings: Settings<'a>,
-    /// `None` if indexes can't be kept there.
+    /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
 }
 
@@ -85,10 +85,10 @@ impl<'a> DataDir<'a> {
     }
 
     /// The names of further directories that may hold reservations of the network:
-    /// those of named pools that nobody names in this call.
+    /// those of named pools that are not in `known`.
     ///
-    /// An index that is up to date says so at once. Without one, the files are read,
-    /// without a lock; nothing is made there.
+    /// An index that is up to date answers at once. Without one, the files are read,
+    /// without a lock; no file is made.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl<'a> DataDir<'a> {
             opened
                 .inspect_err(|error| {
                     let path = path.display();
-                    // Refused by us, not by the system: somebody must be told.
+                    // An insecure folder, which we refuse: an administrator must know.
                     if error.raw_os_error().is_none() {
                         tracing::warn!(%path, %error, "no index is kept in ipam.cacheDir");
                     } else {
@@ -215,7 +215,8 @@ impl<'a> DataDir<'a> {
         ))
     }
 
-    /// `None` if one of them was replaced while another process held its lock.
+    /// Locks each directory; `None` if one was replaced while another process held its
+    /// lock.
     fn lock_each(
         &self,
         directories: impl Iterator<Item = (Vec<NetworkName>, Directory)>,

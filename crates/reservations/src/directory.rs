@@ -62,8 +62,8 @@ impl Directory {
         }
     }
 
-    /// Opens the directory at this path, and makes it where it is missing, with the
-    /// mode that host-local gives it.
+    /// Opens the directory at this path. A missing one is made, with the mode that
+    /// host-local gives it.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
         loop {
             if let Some(it) = Self::open(path)? {
@@ -113,7 +113,7 @@ impl Directory {
         let whole = read < content.len();
         content.truncate(read);
         if !whole {
-            // It has grown since.
+            // The file has grown since its length was read.
             file.read_to_end(&mut content)?;
         }
         Ok((content, metadata))
@@ -154,7 +154,7 @@ impl Directory {
                         metadata: Some(metadata),
                     },
                 ),
-                // It was removed meanwhile, unless it is a link that leads nowhere.
+                // The file was removed meanwhile; a dangling link would still exist.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound
                         && fs::symlink_metadata(self.path.join(name)).is_err() => {}
@@ -199,7 +199,7 @@ fn state(content: &[u8], metadata: &fs::Metadata) -> State {
     if let Some(reservation) = Reservation::parse(content) {
         return State::Reserved(reservation);
     }
-    // The modification time: it is when the file was made or emptied.
+    // The modification time is the time at which the file was made or emptied.
     let age = metadata
         .modified()
         .ok()

@@ -1,4 +1,4 @@
-//! Index of a directory of reservations: who holds what, and what is free, without
+//! Index of a directory of reservations: finds holders and free addresses without
 //! reading the directory.
 //!
 //! One file in the cache folder:
@@ -53,10 +53,10 @@ const WORDS: usize = 11;
 /// Size of header and log.
 const HEAD: usize = 16 * 1024;
 
-/// How much of the tables is read with header and log: all, if they are small.
+/// Part of the tables that is read with header and log, in bytes: all, if they are small.
 const READ_AHEAD: usize = 2 * table::PAGE;
 
-/// How many changes the log has room for.
+/// Number of changes that the log has room for.
 const MOST_CHANGES: usize = (HEAD - HEADER) / log::SIZE;
 
 /// The index can't be used: it is damaged.

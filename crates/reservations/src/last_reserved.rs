@@ -1,5 +1,5 @@
-//! Reads and writes the address that a pool gave last: the next one is looked for
-//! behind it. A lost one only starts the rotation from the beginning.
+//! Reads and writes the address that a pool gave last: the rotation goes on behind it.
+//! If it is lost, the rotation starts from the beginning.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) fn file_name(pool: usize) -> String {
     format!("last_reserved_ip.{pool}")
 }
 
-/// Reads it.
+/// Reads the address that the pool gave last.
 pub(crate) fn read(directory: &Directory, pool: usize) -> Option<IpAddr> {
     let (content, _) = directory.read_file(&file_name(pool)).ok()?;
     parse(pool, &content)
@@ -43,7 +43,7 @@ pub(crate) struct LastReserved {
 }
 
 impl LastReserved {
-    /// Opens it.
+    /// Opens the file of this pool.
     pub(crate) fn open(directory: &Directory, pool: usize) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
@@ -74,7 +74,7 @@ impl LastReserved {
     }
 }
 
-/// Writes it as a new file.
+/// Writes the address to a new file in place of the old one.
 pub(crate) fn replace(directory: &Directory, pool: usize, ip: IpAddr) -> io::Result<()> {
     let name = file_name(pool);
     let file = NewFile::write(directory, ip.to_string().as_bytes())?;

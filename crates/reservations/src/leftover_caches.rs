@@ -8,9 +8,9 @@ use rustix::fs::OFlags;
 use crate::change_detection::DirectoryId;
 use crate::index;
 
-/// Removes every index whose directory isn't at its path any more, and what earlier
-/// versions and killed processes have left. All of it is a cache: one that is removed
-/// too much is written anew.
+/// Removes every index whose directory isn't at its path any more, and files that earlier
+/// versions and killed processes have left. Each is a cache: a call that needs a removed
+/// one writes it anew.
 pub(crate) fn remove(folder: &StateFolder) {
     let Ok(entries) = fs::read_dir(folder.path_of("")) else {
         return;

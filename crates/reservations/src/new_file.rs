@@ -15,8 +15,8 @@ use crate::directory::Directory;
 /// Mode of a file, as the newest host-local makes it.
 const MODE: Mode = Mode::from_raw_mode(0o600);
 
-/// Name of a file whose content isn't complete, where the file system has no files
-/// without a name. There is one of it at most, since its writer holds the lock.
+/// Name of a file whose content isn't complete, if the file system has no files without
+/// a name. There is at most one, since its writer holds the lock.
 pub(crate) const UNFINISHED: &str = "unfinished.tmp";
 
 /// A file with content that doesn't have its name yet.
@@ -40,10 +40,10 @@ impl<'a> NewFile<'a> {
         }
     }
 
-    /// The same, where every file must have a name.
+    /// Writes the file under the name [`UNFINISHED`], if every file must have a name.
     ///
-    /// A process that was killed between link and unlink has left a file that is a
-    /// reservation, too. So the old one is removed; it is never written to.
+    /// If a process was killed between link and unlink, its [`UNFINISHED`] is also a
+    /// reservation by another name. So an old file is removed, and never written to.
     fn write_unfinished(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
         directory.remove(UNFINISHED)?;
         let flags =

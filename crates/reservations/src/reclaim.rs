@@ -8,10 +8,10 @@
 //!   looked through the directory last, and lists the reservations that it found then,
 //!   each with inode and change time.
 //!
-//! So the first call after a boot releases what bears the mark of the boot that the file
-//! names, and what the file lists. Everything else may be of this boot, made by
-//! host-local or by a call without `reclaim`: it stays, is listed, and goes after the
-//! next boot.
+//! So the first call after a boot releases the reservations that bear the mark of the
+//! boot that the file names, and those that the file lists. Any other reservation may be
+//! of this boot, made by host-local or by a call without `reclaim`: it stays, is listed,
+//! and is released after the next boot.
 
 use std::fs::Metadata;
 use std::io;

@@ -9,7 +9,7 @@ use cni::Attachment;
 /// Separates the lines of a reservation file.
 const LINE_BREAK: &str = "\r\n";
 
-/// The address that a file of this name is the reservation of, if it is one.
+/// The address of the reservation in a file of this name; `None` for any other file.
 pub fn address_of_file(name: &str) -> Option<IpAddr> {
     let ip: IpAddr = name.parse().ok()?;
     // Another spelling of an address would be another file.
@@ -57,8 +57,8 @@ impl Reservation {
         })
     }
 
-    /// Content of an attachment's file, with its network's name where the directory
-    /// isn't named after the network.
+    /// Content of an attachment's file. The network is given if the directory isn't named
+    /// after it.
     pub(crate) fn content(attachment: &Attachment, network: Option<&str>) -> Vec<u8> {
         let mut content = format!(
             "{}{LINE_BREAK}{}",

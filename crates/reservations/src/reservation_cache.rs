@@ -1,5 +1,5 @@
-//! Answers questions about a locked directory: by its index where that is up to date, by
-//! its files where it isn't.
+//! Answers questions about a locked directory: by its index if that is up to date, and
+//! by its files otherwise.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,13 +14,13 @@ use crate::index::{self, Entry, HolderKey, Index, Unusable};
 use crate::leftover_caches;
 use crate::reservation_list::ReservationList;
 
-/// What is known of a locked directory's reservations.
+/// Knowledge of a locked directory's reservations.
 pub(crate) struct ReservationCache<'a> {
     folder: Option<&'a StateFolder>,
     id: DirectoryId,
     known: Known,
-    /// Version that the directory has unless somebody else has changed it. `None` once
-    /// somebody has, or where it can't be given one: then no index is left.
+    /// Version of the directory after our last change. `None` if another program has
+    /// changed the directory since, or if no version can be set: then no index is left.
     version: Option<Version>,
     /// True if an index has to be written, because the files have been read.
     fresh: bool,
@@ -202,7 +202,7 @@ impl<'a> ReservationCache<'a> {
 
     /// Reads the files, whatever the index says.
     pub(crate) fn read_files(&mut self, directory: &Directory) -> io::Result<()> {
-        // First the version, so that what somebody changes meanwhile is noticed.
+        // First the version, so that a change by another program meanwhile is noticed.
         self.version = Version::renew(directory).ok();
         self.fresh = true;
         let mut list = ReservationList::default();

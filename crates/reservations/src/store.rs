@@ -42,7 +42,7 @@ impl<'a> Store<'a> {
         } = locked;
         let failed = |e| Error::io(directory.path().display(), e);
         let cache = ReservationCache::open(&directory, data_dir.cache()).map_err(failed)?;
-        // While the index is up to date, no other version has been here.
+        // An earlier version of the allocator makes the index out of date.
         if !cache.is_index() {
             by_network::bring_over(&directory).map_err(failed)?;
         }
@@ -92,8 +92,9 @@ impl<'a> Store<'a> {
         reserved.map_err(|e| self.failed(ip, e))
     }
 
-    /// Reserves the first free address of these intervals, and says of which. `None` if
-    /// all are taken: by the files, which are then read, whatever the index says.
+    /// Reserves the first free address of these intervals; returns it with the index of its
+    /// interval. `None` if the files say that all are taken: they are then read, whatever
+    /// the index says.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl<'a> Store<'a> {
         Ok(None)
     }
 
-    /// The first free address of these intervals, and of which it is.
+    /// The first free address of these intervals, with the index of its interval.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl<'a> Store<'a> {
 
     /// The addresses that the attachment holds, and those that an old host-local
     /// reserved to its container without an interface. The files of the `hints` are
-    /// read in any case.
+    /// read even if the index doesn't know them.
     ///
     /// # Errors
     ///
@@ -224,7 +225,7 @@ impl<'a> Store<'a> {
         let ip = match &opened {
             Ok(file) => file.ip(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            // It may be read-only.
+            // The file may be read-only.
             Err(_) => last_reserved::read(&self.directory, pool),
         };
         self.last_reserved = Some((pool, opened.ok()));
@@ -252,7 +253,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Removes what killed processes have left: an unfinished file.
+    /// Removes the unfinished file that a killed process has left.
     ///
     /// # Errors
     ///

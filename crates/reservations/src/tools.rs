@@ -17,7 +17,7 @@ pub struct ListedAddress {
     /// The network that holds it: the one in the file, or the one that the directory is
     /// named after. `None` for an address that isn't reserved, or can't be read.
     pub network: Option<String>,
-    /// When the file was written; `None` if it can't be read.
+    /// Time at which the file was written; `None` if it can't be read.
     pub since: Option<SystemTime>,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Bench {
     /// them from round to round. By default, each measurement begins with fresh ones.
     #[arg(long, global = true, value_name = "TIMES", default_value_t = 0)]
     used: usize,
-    /// How often each call is made.
+    /// Number of rounds: each makes every call once.
     #[arg(long, default_value_t = 400)]
     rounds: usize,
 }
@@ -76,7 +76,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
         bench.peer.display()
     );
-    // Its content goes with it.
+    // Removed with its content at the end of the run.
     let folder = folders::spreading_folder_in(&bench.data)?;
     let storage = Storage {
         folder: folder.path().to_owned(),
@@ -133,7 +133,7 @@ fn chains(bench: &Bench, storage: &Storage) -> Result<()> {
 
 fn peak(contender: &Contender, storage: &Storage) -> Result<u64> {
     match contender.kind {
-        // It ends before its memory can be read.
+        // An empty program ends before its memory can be read.
         Kind::Minimum => Ok(0),
         _ => Side::new(contender, storage, Fill::Count(250))?.peak(),
     }

@@ -19,7 +19,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 ///
 /// # Errors
 ///
-/// It can't be started, or fails.
+/// If the command can't be started, or fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -32,7 +32,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It can't be started, or fails.
+/// If the command can't be started, or fails.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()

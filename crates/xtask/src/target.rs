@@ -33,7 +33,7 @@ impl Target {
         Ok(Self { triple })
     }
 
-    /// What the machine lacks to link statically for this target, if anything. The
+    /// The missing prerequisite to link statically for this target, if there is one. The
     /// toolchain ships musl, but not glibc.
     pub(crate) fn missing(&self) -> Option<&'static str> {
         let mut cc = Command::new("cc");

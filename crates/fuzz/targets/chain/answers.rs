@@ -17,7 +17,7 @@ pub(super) struct Delegate {
     harmful: u8,
 }
 
-/// What it prints, and how it ends.
+/// Output of a delegate, and its end.
 #[derive(Clone, Debug, TypeGenerator)]
 struct Said {
     /// With some values, it is an error, or nothing.
@@ -61,7 +61,7 @@ impl Delegate {
         !self.harmful.is_multiple_of(4)
     }
 
-    /// What it is to be told.
+    /// The delegate's answer to each command.
     pub(super) fn answers(&self) -> [(&'static str, Answer); 3] {
         let versions = [json!({"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "1.0.0"]})];
         let version = self.version.as_ref().map(|it| it.of(&versions));

@@ -36,8 +36,8 @@ pub(crate) enum Says {
 }
 
 impl Says {
-    /// What a file with this content says to `testnet`, in a directory that is named
-    /// after it or not.
+    /// Meaning of a file with this content for `testnet`. `own` is true in the directory
+    /// that is named after it.
     pub(crate) fn by(content: &[u8], own: bool) -> Self {
         let text = String::from_utf8_lossy(content);
         let lines: Vec<&str> = text.trim().splitn(3, "\r\n").collect();

@@ -1,9 +1,9 @@
-//! An index's entries, and how addresses and numbers are written.
+//! Entries of an index, and the encoding of addresses and numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A container, as the index knows it: a hash of its ID. What it leads to is verified by
-/// the reservation's file.
+/// A container, as the index knows it: a hash of its ID. The reservation's file verifies
+/// each match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HolderKey(pub(super) u64);
 

@@ -14,7 +14,7 @@ const OTHER: u64 = 1;
 const INSERT: u64 = 2;
 const REMOVE: u64 = 3;
 
-/// Added to the kind where the reservation names its network.
+/// Added to the kind if the reservation names its network.
 const SHARED: u64 = 0x100;
 
 /// One change of the directory.

@@ -22,12 +22,12 @@ const HOLDER: usize = 5;
 /// Words of a run's record: first address (3), last address (3).
 const RUN: usize = 6;
 
-/// How many records of so many words a page holds.
+/// Number of records of `record` words that a page holds.
 const fn per_page(record: usize) -> usize {
     (PAGE - 8) / (record * 8)
 }
 
-/// How many pages the table of holders has.
+/// Number of pages of the table of holders.
 pub(super) fn pages_of_holders(entries: usize) -> usize {
     entries.div_ceil(per_page(HOLDER))
 }
@@ -95,7 +95,7 @@ impl<const N: usize> Records<N> {
 
 /// Both tables of an open index.
 pub(super) struct Tables {
-    /// What the pages' checksums start from.
+    /// Start of the pages' checksums: the header's.
     seed: u64,
     holders: usize,
     runs: usize,

@@ -13,7 +13,7 @@ use super::side::{Side, Storage};
 use super::table::{Table, figure};
 use crate::build::Flavour;
 
-/// How often each of ours is called; the peer, which is slower, less often.
+/// Number of calls of each of our contenders; the peer, which is slower, gets fewer.
 const ROUNDS: usize = 101;
 
 const FILLS: [Fill; 8] = [
@@ -133,8 +133,8 @@ fn table(levels: &[Level]) -> Table {
     table
 }
 
-/// How long a GC takes that finds 10,000 of 20,000 reservations stale: the fastest and
-/// the slowest of five, in milliseconds.
+/// Time of a GC that finds 10,000 of 20,000 reservations stale: the fastest and the
+/// slowest of five, in milliseconds.
 fn collection(contender: &Contender, storage: &Storage) -> Result<(f64, f64)> {
     let mut times = Samples::default();
     for _ in 0..5 {

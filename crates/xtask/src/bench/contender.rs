@@ -26,7 +26,7 @@ pub(crate) struct Contender {
     pub(crate) executable: PathBuf,
 }
 
-/// What a contender is; decides how it is configured and called.
+/// Kind of a contender, on which its configuration and its calls depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Our chain, in one file.

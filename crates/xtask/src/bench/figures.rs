@@ -47,7 +47,7 @@ impl Figures {
         at.map_or(0, |at| all[at])
     }
 
-    /// The goals, and what was measured for each.
+    /// The goals, each with its measured value.
     pub(crate) fn goals(&self) -> Vec<Goal> {
         let ratio = |kind, reserved| {
             self.median(kind, "ADD", reserved) / self.median(Kind::Peer, "ADD", reserved)
@@ -124,7 +124,7 @@ impl Figures {
     }
 }
 
-/// A goal: what was asked for, and what was measured.
+/// A goal, with its measured value.
 pub(crate) struct Goal {
     pub(crate) what: String,
     pub(crate) goal: String,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-/// Which addresses are reserved.
+/// Addresses that are reserved before the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
     /// So many of a /16, one after the other.

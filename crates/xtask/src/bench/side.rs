@@ -14,15 +14,15 @@ use super::folders::{folder_in, in_memory};
 use super::memory;
 use super::process::{Plugin, timed};
 
-/// How many processes our chain of separate executables is.
+/// Number of processes of our chain of separate executables.
 const PROCESSES: usize = 3;
 
-/// Where a side keeps its state, and what that has been through.
+/// Folder of a side's state, and its number of earlier calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     /// The folder for reservations and records.
     pub(crate) folder: PathBuf,
-    /// How many ADDs and DELs have changed it before the measurement.
+    /// Number of ADDs and DELs that have changed it before the measurement.
     pub(crate) used: usize,
 }
 

@@ -14,7 +14,7 @@ const FOR_A_NODE: [(&str, &str); 4] = [
     ("mount", "mount"),
 ];
 
-/// What the machine has.
+/// Tools that the machine has.
 pub(crate) struct Tools {
     /// A node for containers that are network namespaces.
     pub(crate) node: Option<Node>,

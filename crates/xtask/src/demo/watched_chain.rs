@@ -1,4 +1,4 @@
-//! Runs a chain as `ipam-delegated` does, and tells what its delegates did.
+//! Runs a chain as `ipam-delegated` does, and reports the steps of its delegates.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct ChainCall {
 pub(crate) struct Step {
     /// The delegate's name, and its command if that isn't the call's.
     pub(crate) name: String,
-    /// How long it ran.
+    /// Its running time.
     pub(crate) took: Duration,
     /// The result that the delegate was given; `null` for none.
     pub(crate) given: Value,

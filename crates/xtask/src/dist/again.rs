@@ -12,7 +12,7 @@ use super::SUMS;
 use crate::build::{self, Flavour};
 use crate::cargo::{cargo, run};
 
-/// Why a clone would have other sources than this checkout; `None` if it wouldn't.
+/// The reason why a clone would have other sources than this checkout, if there is one.
 pub(crate) fn why_not() -> Option<&'static str> {
     match build::commit() {
         None => Some("there is no commit to clone"),

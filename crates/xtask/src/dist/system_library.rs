@@ -5,7 +5,7 @@ use std::path::Path;
 use super::licences::{Part, files};
 use crate::target::Target;
 
-/// How recipients of the plugins can exercise the rights of the LGPL.
+/// Instructions for recipients of the plugins to exercise the rights of the LGPL.
 pub(super) const REMARK: &str = "\n\
     Where the C library is glibc, which is under the LGPL: the plugins' sources are public, and \
     `cargo xtask dist`, at the commit that `--version` names, links them with the glibc of the \
