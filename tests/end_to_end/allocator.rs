@@ -249,7 +249,7 @@ fn check_compares_with_the_files() {
             .run()
     };
     check("c1", &["10.1.0.2/24", "fd00:1::2/64"]).nothing();
-    // What lies in no pool is somebody else's.
+    // An address of no pool is somebody else's.
     check("c1", &["192.0.2.1/24", "10.1.0.2/24"]).nothing();
     for (container, ips, word) in [
         (

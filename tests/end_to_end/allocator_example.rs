@@ -125,7 +125,7 @@ fn a_full_pool_is_code_11_on_add_and_50_on_status_and_nothing_of_the_others_is_k
     assert_eq!((&error["code"], &error["msg"]), (&json!(11), &json!(full)));
     assert_eq!(chain.reserved().len(), 2);
 
-    // What is released is given again.
+    // A released address is given again.
     chain.call("DEL", "a", &config).run().nothing();
     assert_eq!(chain.call("ADD", "c", &config).run().ips(), ["10.1.0.2"]);
 }

@@ -133,7 +133,7 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
             .container(delegate);
         gets(&sandbox, call, code, &[&format!("{delegate}: "), word]);
     }
-    // Where there is a file, the details say so.
+    // The details name a file that can't be executed.
     let mut config = good(&sandbox);
     config["ipam"]["delegates"] = json!(["not-executable"]);
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
@@ -142,7 +142,7 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
         details.contains(not_executable.to_str().unwrap()),
         "{error}"
     );
-    // What it said last is in the details.
+    // Its last words are in the details.
     config["ipam"]["delegates"] = json!(["without-json"]);
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     let error = call.container("c2").run().error();

@@ -99,7 +99,7 @@ fn a_call_reads_no_reservation_but_its_own() {
         let name = event
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
-        // How the kernel calls a file that has no name yet.
+        // The kernel's name of a file without a name.
         names.extend(name.filter(|name| !name.starts_with('#')));
     }
     let expected = [c1, "last_reserved_ip.0".to_owned(), "lock".to_owned()];

@@ -103,7 +103,7 @@ esac"#;
                         asked stubborn: GC on network testnet"
         })
     );
-    // What hasn't let go is remembered.
+    // A delegate that hasn't let go is remembered.
     assert_eq!(
         sandbox.records("testnet"),
         ["bad1:eth0.json", "bad2:eth0.json", "valid:eth0.json"]

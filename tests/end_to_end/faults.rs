@@ -78,7 +78,7 @@ fn a_full_disk_fails_add_and_leaves_nothing() {
             )),
             ""
         );
-        // What is released makes room.
+        // A release makes room.
         call(&sandbox, "DEL", "c0", &disk).run_on(&node).nothing();
         call(&sandbox, "ADD", "again", &disk).run_on(&node).result();
         call(&sandbox, "GC", "-", &disk).run_on(&node).nothing();
@@ -113,7 +113,7 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     let error = call(&sandbox, "STATUS", "-", &disk).run_on(&node).error();
     assert_eq!(error["code"], 50);
     names_the_path(&error, &directory);
-    // What changes nothing works.
+    // Commands that change nothing work.
     call(&sandbox, "DEL", "unknown", &disk)
         .run_on(&node)
         .nothing();
@@ -122,7 +122,7 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
     check.run_on(&node).nothing();
 
-    // Where there is no directory yet, none can be made.
+    // A missing directory can't be made.
     let mut elsewhere = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk.join("new") }));
     elsewhere["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
     let error = sandbox
@@ -184,7 +184,7 @@ fn wrong_owners_and_modes_are_refused_or_worked_around() {
     assert!(directory.join("10.1.0.2").exists());
     assert!(!directory.join("10.1.0.3").exists());
 
-    // What root has reserved is not nobody's to look into: that can't be told
+    // Nobody may not read root's reservation, so its holder can't be told
     // from another's, unless the runtime says that it is the attachment's.
     let added = call(&sandbox, "ADD", "by-root", &data).run().result();
     let ip = harness::answer_of(&added).remove(0);

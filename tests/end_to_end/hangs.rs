@@ -47,7 +47,7 @@ fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
         );
         assert!(sandbox.reserved("testnet").is_empty());
         wait_for(|| sandbox.processes().is_empty());
-        // Where DEL hangs as well, it can't be known what is held.
+        // If DEL hangs as well, the delegate may still hold something.
         let records = if script == HANGS { 0 } else { 1 };
         assert_eq!(sandbox.records("testnet").len(), records);
     }

@@ -42,7 +42,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
             kill_process(pid, Signal::TERM).unwrap();
         }
         assert!(!running.output().status.success());
-        // What is still there could reserve an address later.
+        // A process that is still there could reserve an address later.
         assert_eq!(sandbox.processes(), [""; 0], "{ended_by}");
         assert!(sandbox.reserved("testnet").is_empty());
         assert!(sandbox.records("testnet").is_empty());

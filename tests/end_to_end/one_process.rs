@@ -81,7 +81,7 @@ fn sandbox() -> Sandbox {
             "waits",
             "[ $CNI_COMMAND = ADD ] || exit 0; : > ${0%/*}/../begun-$CNI_CONTAINERID; sleep 1000",
         )
-        // What it was given, as host-local's successor would pass it on.
+        // Passes on the result that it was given.
         .with_script(
             "passes",
             "[ $CNI_COMMAND = ADD ] || exit 0; sed 's/.*\"prevResult\"://; s/}$//'",

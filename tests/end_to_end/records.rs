@@ -46,7 +46,7 @@ fn a_selector_whose_back_end_is_gone_does_not_keep_the_address() {
     config.as_object_mut().unwrap().remove("prevResult");
     call(&sandbox, "DEL", "c2", &config).nothing();
     assert!(sandbox.reserved("found").is_empty() && sandbox.records("testnet").is_empty());
-    // What was never added can't be stood in for.
+    // There is no recorded result of an attachment that was never added.
     assert_eq!(call(&sandbox, "DEL", "c3", &config).code(), 99);
 }
 

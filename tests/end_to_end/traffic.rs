@@ -60,7 +60,7 @@ pub(crate) fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
         });
         let _at_end = AtEnd(&ended);
         change();
-        // What it has left is used, too.
+        // Its leftovers are used, too.
         let so_far = count.load(Ordering::Relaxed);
         assert!(so_far > 0, "nobody came");
         while count.load(Ordering::Relaxed) < so_far + 6 && !ended.load(Ordering::Relaxed) {

@@ -60,7 +60,7 @@ impl Fire {
     }
 
     fn worker(&self, worker: usize, mut rng: Rng) {
-        // What this worker has added, and holds.
+        // This worker's attachments and their addresses.
         let mut mine: Vec<(String, String)> = Vec::new();
         for n in 0..OPERATIONS / WORKERS {
             let host_local = self.with_host_local && rng.bool();

@@ -66,7 +66,7 @@ fn each_checks_refuses_and_releases_what_the_other_gave() {
         assert_ne!(both.call(other, "ADD", "c2").status.code(), Some(0));
         assert_eq!(both.reserved(), ["10.1.0.2"]);
         both.config.as_object_mut().unwrap().remove("runtimeConfig");
-        // What belongs to others stays.
+        // Others' reservations stay.
         both.call(other, "DEL", "c2").nothing();
         assert_eq!(both.reserved(), ["10.1.0.2"]);
         both.call(other, "DEL", "c1").nothing();
