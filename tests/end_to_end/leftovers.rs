@@ -53,7 +53,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
 fn a_failed_delegates_background_process_ends_before_the_rollback() {
     let sandbox = Sandbox::default().with_script(
         "forks",
-        "[ \"$CNI_COMMAND\" = ADD ] || { ps -e -o args | grep -c '[s]leep 7654' > ${0%/*}/../left; exit 0; }\n\
+        "[ \"$CNI_COMMAND\" = ADD ] || { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep 7654' > ${0%/*}/../left; exit 0; }\n\
          sleep 7654 >/dev/null 2>&1 & exit 1",
     );
     let config = config(&sandbox, &["forks"], &json!({}));
@@ -96,6 +96,16 @@ fn a_daemon_that_a_delegate_started_stays() {
         kill_process(daemon, Signal::KILL).unwrap();
         wait_for(|| sandbox.processes().is_empty());
     }
+}
+
+/// Kills the processes of the sandbox, and waits for their end.
+fn kill_all(sandbox: &Sandbox) {
+    for line in sandbox.processes() {
+        let pid = line.split(' ').next().unwrap().parse().unwrap();
+        // It may have ended by itself.
+        let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+    }
+    wait_for(|| sandbox.processes().is_empty());
 }
 
 /// A chain whose ADD was killed, and whose delegate goes on.
@@ -184,17 +194,7 @@ fn in_another_pid_namespace_no_process_is_ended() {
         .run();
     assert!(output.stderr.contains("PID namespace"), "{output:?}");
     assert_eq!(sandbox.processes(), before);
-    for line in before {
-        let pid = line.split(' ').next().unwrap();
-        assert!(
-            Command::new("kill")
-                .args(["-9", pid])
-                .status()
-                .unwrap()
-                .success()
-        );
-    }
-    wait_for(|| sandbox.processes().is_empty());
+    kill_all(&sandbox);
 }
 
 #[test]
@@ -243,11 +243,7 @@ fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
         ])
         .run();
     assert!(output.stderr.contains("alive"), "{output:?}");
-    for line in sandbox.processes() {
-        let pid = line.split(' ').next().unwrap();
-        let _ = Command::new("kill").args(["-9", pid]).status();
-    }
-    wait_for(|| sandbox.processes().is_empty());
+    kill_all(&sandbox);
 }
 
 #[test]
@@ -272,11 +268,7 @@ fn behind_a_daemon_that_holds_the_lock_adds_are_still_one_at_a_time() {
         .run()
         .nothing();
     assert!(sandbox.records("testnet").is_empty());
-    for line in sandbox.processes() {
-        let pid = line.split(' ').next().unwrap();
-        let _ = Command::new("kill").args(["-9", pid]).status();
-    }
-    wait_for(|| sandbox.processes().is_empty());
+    kill_all(&sandbox);
 }
 
 #[test]
@@ -311,9 +303,5 @@ fn no_process_is_ended_that_only_has_a_calls_number_and_attachment() {
     );
     innocent.kill().unwrap();
     innocent.wait().unwrap();
-    for line in sandbox.processes() {
-        let pid = line.split(' ').next().unwrap();
-        let _ = Command::new("kill").args(["-9", pid]).status();
-    }
-    wait_for(|| sandbox.processes().is_empty());
+    kill_all(&sandbox);
 }

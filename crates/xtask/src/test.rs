@@ -14,11 +14,14 @@ use crate::left_out::{Collector, in_ci};
 use crate::target::Target;
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
-const NEEDED: [(&str, &str); 5] = [
+const NEEDED: [(&str, &str); 8] = [
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
+    ("/usr/bin/jq", "jq"),
+    ("/bin/ps", "procps"),
+    ("/usr/bin/python3", "python3"),
     ("/usr/bin/strace", "strace"),
 ];
 
