@@ -223,7 +223,8 @@ impl Journal {
         if !self.is_whole.get() {
             return;
         }
-        let bytes: Vec<u8> = lines.iter().flat_map(Line::to_bytes).collect();
+        let lines: Vec<Vec<u8>> = lines.iter().map(Line::to_bytes).collect();
+        let bytes = lines.concat();
         if let Err(error) = (&self.file).write_all(&bytes) {
             self.give_up(&error);
             self.mend();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
 /// Variable of every process that belongs to a chain: the ID of the chain's call.
 ///
@@ -19,13 +20,20 @@ pub const CHAIN_CALL: &str = "IPAM_DELEGATED_CALL";
 /// assert_eq!(environment.get("CNI_COMMAND"), Some("ADD".as_ref()));
 /// assert_eq!(environment.get("CNI_ARGS"), None);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Environment(BTreeMap<OsString, OsString>);
+#[derive(Clone, Debug, Default)]
+pub struct Environment {
+    /// The variables at first. Each delegate of a chain gets them with few others.
+    base: Arc<BTreeMap<OsString, OsString>>,
+    /// The variables that were set since, which take precedence.
+    set: BTreeMap<OsString, OsString>,
+}
 
 impl Environment {
     /// The value of a variable; `None` if it is not set.
     pub fn get(&self, name: &str) -> Option<&OsStr> {
-        self.0.get(OsStr::new(name)).map(OsString::as_os_str)
+        let name = OsStr::new(name);
+        let value = self.set.get(name).or_else(|| self.base.get(name));
+        value.map(OsString::as_os_str)
     }
 
     /// The value of a variable as text; empty if it is not set.
@@ -37,20 +45,42 @@ impl Environment {
     /// The same environment with this variable set.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        self.0.insert(name.into(), value.into());
+        self.set.insert(name.into(), value.into());
         self
     }
 
     /// All variables.
     pub fn iter(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
-        self.0
-            .iter()
+        let base = self.base.iter();
+        let base = base.filter(|(name, _)| !self.set.contains_key(*name));
+        base.chain(&self.set)
             .map(|(name, value)| (name.as_os_str(), value.as_os_str()))
     }
 }
 
 impl FromIterator<(OsString, OsString)> for Environment {
     fn from_iter<T: IntoIterator<Item = (OsString, OsString)>>(variables: T) -> Self {
-        Self(variables.into_iter().collect())
+        Self {
+            base: Arc::new(variables.into_iter().collect()),
+            set: BTreeMap::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_set_replaces_an_inherited_one() {
+        let base = [("A", "1"), ("B", "2")].map(|(name, value)| (name.into(), value.into()));
+        let environment: Environment = base.into_iter().collect();
+        let changed = environment.clone().with("B", "3").with("C", "4");
+        assert_eq!(environment.get("B"), Some("2".as_ref()));
+        assert_eq!(changed.get("B"), Some("3".as_ref()));
+        let all: Vec<_> = changed.iter().collect();
+        let expected = [("A", "1"), ("B", "3"), ("C", "4")];
+        let expected = expected.map(|(name, value)| (OsStr::new(name), OsStr::new(value)));
+        assert_eq!(all, expected);
     }
 }
