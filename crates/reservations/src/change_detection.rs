@@ -20,23 +20,6 @@ use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 
 use crate::directory::Directory;
 
-/// Identity of a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DirectoryId {
-    pub(crate) dev: u64,
-    pub(crate) ino: u64,
-}
-
-impl DirectoryId {
-    /// The identity of the directory with this metadata.
-    pub(crate) fn of(metadata: &Metadata) -> Self {
-        Self {
-            dev: metadata.dev(),
-            ino: metadata.ino(),
-        }
-    }
-}
-
 /// State of a directory between two changes: seconds and nanoseconds of its
 /// modification time and of its change time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cni::{Cancellation, Error, NetworkName, StateFolder};
+use cni::{Cancellation, Error, FileId, NetworkName, StateFolder};
 
 use crate::by_network;
-use crate::change_detection::{DirectoryId, Version};
+use crate::change_detection::Version;
 use crate::directory::{Directory, State};
 use crate::index::Index;
 use crate::leftover_caches;
@@ -245,7 +245,7 @@ impl<'a> DataDir<'a> {
             if let Some(folder) = self.cache() {
                 let metadata = directory.metadata()?;
                 let version = Version::of(&metadata);
-                if let Some(index) = Index::open(folder, DirectoryId::of(&metadata), version) {
+                if let Some(index) = Index::open(folder, FileId::from(&metadata), version) {
                     return Ok(index.has_shared());
                 }
             }

@@ -9,10 +9,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use cni::FileId;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
 use rustix::io::Errno;
 
-use crate::change_detection::DirectoryId;
 use crate::reservation::{Reservation, address_of_file};
 
 /// Age from which a torn file is given out again. A younger one may be a file that
@@ -95,8 +95,8 @@ impl Directory {
     }
 
     /// Device and inode.
-    pub(crate) fn id(&self) -> io::Result<DirectoryId> {
-        Ok(DirectoryId::of(&self.metadata()?))
+    pub(crate) fn id(&self) -> io::Result<FileId> {
+        Ok(FileId::from(&self.metadata()?))
     }
 
     /// Reads a whole file, with its metadata.

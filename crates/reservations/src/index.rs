@@ -29,11 +29,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use cni::StateFolder;
+use cni::{FileId, StateFolder};
 use ipam::Interval;
 use rustix::fs::OFlags;
 
-use crate::change_detection::{DirectoryId, Version};
+use crate::change_detection::Version;
 use entry::{checksum, successor, word};
 use log::Change;
 use table::{Holders, Runs, Tables};
@@ -71,7 +71,7 @@ impl From<io::Error> for Unusable {
 
 /// An open index.
 pub(crate) struct Index {
-    id: DirectoryId,
+    id: FileId,
     file: File,
     tables: Tables,
     /// Addresses that have changed since the tables were written, with their entries
@@ -87,13 +87,13 @@ pub(crate) struct Index {
 }
 
 /// Name of the file for this directory.
-pub(crate) fn file_name(id: DirectoryId) -> String {
-    format!("{}-{}.index", id.dev, id.ino)
+pub(crate) fn file_name(id: FileId) -> String {
+    format!("{}-{}.index", id.device, id.inode)
 }
 
 impl Index {
     /// Opens the directory's index, if it is of this version.
-    pub(crate) fn open(folder: &StateFolder, id: DirectoryId, version: Version) -> Option<Self> {
+    pub(crate) fn open(folder: &StateFolder, id: FileId, version: Version) -> Option<Self> {
         let file = folder.open_file(&file_name(id), OFlags::RDWR).ok()?;
         let mut head = vec![0; HEAD + READ_AHEAD];
         let read = file
@@ -132,7 +132,7 @@ impl Index {
     /// Writes an index of these entries in place of the one that exists.
     pub(crate) fn build(
         folder: &StateFolder,
-        id: DirectoryId,
+        id: FileId,
         path: &Path,
         version: Version,
         mut entries: Vec<Entry>,
@@ -258,7 +258,7 @@ pub(crate) fn path_in(file: &File) -> Option<PathBuf> {
 }
 
 struct Header {
-    id: DirectoryId,
+    id: FileId,
     version: Version,
     holders: usize,
     runs: usize,
@@ -283,9 +283,9 @@ impl Header {
         let path_end = usize::try_from(words[10]).ok()?.checked_add(WORDS * 8)?;
         let path = content.get(WORDS * 8..path_end)?;
         Some(Self {
-            id: DirectoryId {
-                dev: words[1],
-                ino: words[2],
+            id: FileId {
+                device: words[1],
+                inode: words[2],
             },
             version: Version(std::array::from_fn(|i| words[3 + i].cast_signed())),
             holders: usize::try_from(words[7]).ok()?,
@@ -305,7 +305,7 @@ impl Header {
             &[]
         };
         let version = self.version.0.map(i64::cast_unsigned);
-        let words = [MAGIC, self.id.dev, self.id.ino]
+        let words = [MAGIC, self.id.device, self.id.inode]
             .into_iter()
             .chain(version)
             .chain([self.holders as u64, self.runs as u64])

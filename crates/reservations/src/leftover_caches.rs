@@ -2,10 +2,9 @@
 
 use std::fs;
 
-use cni::StateFolder;
+use cni::{FileId, StateFolder};
 use rustix::fs::OFlags;
 
-use crate::change_detection::DirectoryId;
 use crate::index;
 
 /// Removes every index whose directory isn't at its path any more, and files that earlier
@@ -30,25 +29,25 @@ pub(crate) fn remove(folder: &StateFolder) {
 }
 
 /// Directory and extension in the name of one of our files.
-fn parts(name: &str) -> Option<(DirectoryId, &str)> {
+fn parts(name: &str) -> Option<(FileId, &str)> {
     let (id, extension) = name.split_once('.')?;
     let (dev, ino) = id.split_once('-')?;
-    let id = DirectoryId {
-        dev: dev.parse().ok()?,
-        ino: ino.parse().ok()?,
+    let id = FileId {
+        device: dev.parse().ok()?,
+        inode: ino.parse().ok()?,
     };
     ["index", "index.tmp", "boot", "tmp"]
         .contains(&extension)
         .then_some((id, extension))
 }
 
-fn is_current(folder: &StateFolder, name: &str, id: DirectoryId) -> bool {
+fn is_current(folder: &StateFolder, name: &str, id: FileId) -> bool {
     let path = folder
         .open_file(name, OFlags::RDONLY)
         .ok()
         .and_then(|file| index::path_in(&file));
     path.is_some_and(|path| {
         // An index whose path didn't fit is kept.
-        path.as_os_str().is_empty() || fs::metadata(path).is_ok_and(|it| DirectoryId::of(&it) == id)
+        path.as_os_str().is_empty() || fs::metadata(path).is_ok_and(|it| FileId::from(&it) == id)
     })
 }

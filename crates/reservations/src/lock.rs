@@ -4,12 +4,11 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use cni::Cancellation;
+use cni::{Cancellation, FileId};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -52,7 +51,7 @@ impl Lock {
         }
         wait(&file, &path, cancellation)?;
         match std::fs::symlink_metadata(&path) {
-            Ok(now) if (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()) => {
+            Ok(now) if FileId::from(&now) == FileId::from(&metadata) => {
                 Ok(Some(Self { _file: file }))
             }
             Ok(_) => Ok(None),

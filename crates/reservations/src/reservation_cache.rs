@@ -4,11 +4,11 @@
 use std::io;
 use std::net::IpAddr;
 
-use cni::StateFolder;
+use cni::{FileId, StateFolder};
 use ipam::Interval;
 use rustix::fs::OFlags;
 
-use crate::change_detection::{DirectoryId, Version};
+use crate::change_detection::Version;
 use crate::directory::{Directory, State};
 use crate::index::{self, Entry, HolderKey, Index, Unusable};
 use crate::leftover_caches;
@@ -17,7 +17,7 @@ use crate::reservation_list::ReservationList;
 /// Knowledge of a locked directory's reservations.
 pub(crate) struct ReservationCache<'a> {
     folder: Option<&'a StateFolder>,
-    id: DirectoryId,
+    id: FileId,
     known: Known,
     /// Version of the directory after our last change. `None` if another program has
     /// changed the directory since, or if no version can be set: then no index is left.
@@ -47,7 +47,7 @@ impl<'a> ReservationCache<'a> {
     /// Opens the directory's index, if it is up to date.
     pub(crate) fn open(directory: &Directory, folder: Option<&'a StateFolder>) -> io::Result<Self> {
         let metadata = directory.metadata()?;
-        let (id, version) = (DirectoryId::of(&metadata), Version::of(&metadata));
+        let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
         let index = folder.and_then(|folder| Index::open(folder, id, version));
         Ok(Self {
             folder,

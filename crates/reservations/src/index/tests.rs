@@ -9,7 +9,10 @@ use crate::directory::State;
 use crate::reservation::Reservation;
 use crate::reservation_list::ReservationList;
 
-const ID: DirectoryId = DirectoryId { dev: 1, ino: 2 };
+const ID: FileId = FileId {
+    device: 1,
+    inode: 2,
+};
 
 fn version(n: i64) -> Version {
     Version([n, 1, 2, 3])
