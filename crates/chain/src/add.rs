@@ -101,7 +101,7 @@ fn is_anything_held(record: &Record, failed: &FailedAdd) -> bool {
             .iter()
             .any(|it| it.name == name && it.holds_nothing)
     };
-    failed.has_unended
+    failed.has_unterminated
         || failed.not_undone.iter().any(|not_undone| {
             let name = &not_undone.delegate;
             !finds_only(name) && (*name != failed.failed.delegate || failed.may_hold)

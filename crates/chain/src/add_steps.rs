@@ -42,7 +42,7 @@ impl<D: Delegates> Steps<'_, D> {
         let undelivered = if self.delegates.is_cancelled() {
             // Nobody may be waiting for the answer any more.
             Some(Failure::Cancelled {
-                unended: Vec::new(),
+                unterminated: Vec::new(),
             })
         } else {
             deliver(&result).err().map(Failure::NotDelivered)
@@ -89,7 +89,7 @@ impl<D: Delegates> Steps<'_, D> {
     ) -> Box<FailedAdd> {
         let may_hold = may_hold(&names[failed], failure);
         let has_run = !failure.is_not_run();
-        let mut has_unended = failure.has_unended();
+        let mut has_unterminated = failure.has_unterminated();
         let error = failure.to_error();
         // A delegate that has never run has nothing to undo. One that refuses with 110
         // holds the addresses of an earlier ADD, which is in use.
@@ -97,7 +97,7 @@ impl<D: Delegates> Steps<'_, D> {
         let undone = &names[..failed + usize::from(undoes_failed)];
         let failed = self.failed(&names[failed], Command::Add, config, error);
 
-        has_unended |= !self.delegates.begin_rollback().is_empty();
+        has_unterminated |= !self.delegates.begin_rollback().is_empty();
         let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let given = given.map(|output| output.json().to_owned());
         let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
@@ -110,7 +110,7 @@ impl<D: Delegates> Steps<'_, D> {
         Box::new(FailedAdd {
             failed,
             may_hold,
-            has_unended,
+            has_unterminated,
             undone,
             not_undone,
         })

@@ -16,7 +16,7 @@ use crate::record::Record;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A locked journal, and the record in it.
-pub(crate) struct Locked {
+pub(crate) struct LockedJournal {
     pub(crate) journal: Journal,
     /// `None` if nothing has been written yet; else the record, or the reason why it
     /// can't be used.
@@ -44,7 +44,7 @@ pub(crate) fn acquire(
     attachment: &Attachment,
     create: bool,
     running: RunningCall,
-) -> Result<Option<Locked>, Error> {
+) -> Result<Option<LockedJournal>, Error> {
     let failed = |error: io::Error| {
         Error::io(
             format_args!("record {}", context.journals.file(attachment).display()),
@@ -63,7 +63,7 @@ pub(crate) fn acquire(
         match lock(context, attachment, &mut journal, running) {
             Ok(()) => {
                 let record = context.journals.read(&journal, attachment).transpose();
-                return Ok(Some(Locked { journal, record }));
+                return Ok(Some(LockedJournal { journal, record }));
             }
             // The holder of the lock has removed the file: opened again.
             Err(Problem::System(error)) if error.kind() == io::ErrorKind::NotFound => {}
@@ -113,17 +113,17 @@ fn lock(
     if running == RunningCall::Respected && !makers.is_empty() {
         return Err(held(attachment, &makers));
     }
-    let unended = context
+    let unterminated = context
         .overtime
         .spend(|most| terminate_holders(context, &record, attachment, makers, most));
     if context.overtime.spend(|most| journal.lock(most))? {
         return Ok(());
     }
-    if unended.is_empty() {
+    if unterminated.is_empty() {
         // The holder is a daemon, which has inherited the lock.
         return take_over(journal);
     }
-    Err(held(attachment, &unended))
+    Err(held(attachment, &unterminated))
 }
 
 fn terminate_holders(
@@ -137,15 +137,15 @@ fn terminate_holders(
         let mut calls = record.calls();
         calls.any(|call| making_call(&call.id, attachment) == Some(pid))
     };
-    let mut unended = terminate(makers, at_most / 2, is_still);
+    let mut unterminated = terminate(makers, at_most / 2, is_still);
     for call in record.calls() {
         if let Some(session) = call.session
             && context.running.has(&call.id)
         {
-            unended.extend(terminate_call(&call.id, session, at_most / 4));
+            unterminated.extend(terminate_call(&call.id, session, at_most / 4));
         }
     }
-    unended
+    unterminated
 }
 
 /// Takes the record over from a process that no recorded call identifies.

@@ -8,7 +8,7 @@ use cni::{
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::attachment_lock::{self, Locked, RunningCall};
+use crate::attachment_lock::{self, LockedJournal, RunningCall};
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::failure::FailedDelegate;
@@ -38,7 +38,7 @@ pub(crate) fn attachment(
     };
     let (mut journal, record) = match locked {
         None => (None, None),
-        Some(Locked { journal, record }) => (Some(journal), record),
+        Some(LockedJournal { journal, record }) => (Some(journal), record),
     };
     let failed = match (&mut journal, record) {
         (Some(journal), Some(Ok(record))) => {

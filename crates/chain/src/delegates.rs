@@ -105,8 +105,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         prev_result: Option<&RawValue>,
     ) -> Outcome {
         if self.is_cancelled() {
-            let unended = Vec::new();
-            return Outcome::Failed(Failure::Cancelled { unended });
+            let unterminated = Vec::new();
+            return Outcome::Failed(Failure::Cancelled { unterminated });
         }
         let found = match self.context.plugins.find(name) {
             Ok(found) => found,
@@ -140,12 +140,12 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         };
         let outcome = match outcome {
             // A delegate of a cancelled call counts as cancelled, whatever it printed.
-            Outcome::Failed(Failure::Cancelled { unended }) => {
-                Outcome::Failed(Failure::Cancelled { unended })
+            Outcome::Failed(Failure::Cancelled { unterminated }) => {
+                Outcome::Failed(Failure::Cancelled { unterminated })
             }
             Outcome::Failed(failure) if self.is_cancelled() && !failure.is_refusal() => {
-                let unended = self.terminate_leftovers();
-                Outcome::Failed(Failure::Cancelled { unended })
+                let unterminated = self.terminate_leftovers();
+                Outcome::Failed(Failure::Cancelled { unterminated })
             }
             other => other,
         };
@@ -174,7 +174,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         }
         let terminated = (output.stdout.len() > MOST_OUTPUT).then_some(Terminated {
             reason: Reason::PrintedTooMuch,
-            unended: Vec::new(),
+            unterminated: Vec::new(),
         });
         // The wait statuses of exit(0) and exit(1).
         let status = if output.success { 0 } else { 1 << 8 };
@@ -217,9 +217,9 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
                     // A process that has closed its inherited descriptors holds no
                     // lifeline, so all processes of the call are looked for.
                     self.lifeline = None;
-                    terminated.unended.extend(self.terminate_processes());
-                    terminated.unended.sort_unstable();
-                    terminated.unended.dedup();
+                    terminated.unterminated.extend(self.terminate_processes());
+                    terminated.unterminated.sort_unstable();
+                    terminated.unterminated.dedup();
                 }
                 Outcome::from(output)
             }

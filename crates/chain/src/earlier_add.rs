@@ -3,7 +3,7 @@
 
 use cni::{Attachment, Command, Error, NetworkConfig, SpecVersion, code};
 
-use crate::attachment_lock::{self, Locked, RunningCall};
+use crate::attachment_lock::{self, LockedJournal, RunningCall};
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::journal::Journal;
@@ -38,7 +38,7 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
         }
         other => other?,
     };
-    let Locked { journal, record } = locked.expect("a missing journal is made");
+    let LockedJournal { journal, record } = locked.expect("a missing journal is made");
     let is_new = record.is_none();
     let has_undone = match record {
         None => false,
@@ -48,7 +48,7 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
             false
         }
         Some(Ok(record)) if record.stands() && is_of_this_boot(context, &record) => {
-            refuse_if_true(context, attachment, &record, &journal)?;
+            refuse_unless_lost(context, attachment, &record, &journal)?;
             tracing::warn!(
                 "the record says that the attachment is added, and CHECK says otherwise: adding it"
             );
@@ -91,7 +91,7 @@ fn is_of_this_boot(context: &Context<'_>, record: &Record) -> bool {
 /// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says
 /// with code 112 that the attachment has lost its address: another program may have
 /// undone the ADD.
-fn refuse_if_true(
+fn refuse_unless_lost(
     context: &Context<'_>,
     attachment: &Attachment,
     record: &Record,

@@ -9,19 +9,19 @@ use cni::{Attachment, Command, DelegateName, Error, NetworkName};
 #[derive(Debug)]
 pub(crate) struct FailedDelegate {
     pub(crate) delegate: DelegateName,
-    pub(crate) asked: Asked,
+    pub(crate) operation: Operation,
     pub(crate) error: Error,
 }
 
 /// A command, its attachment and its network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct Operation {
     pub(crate) command: Command,
     pub(crate) attachment: Option<Attachment>,
     pub(crate) network: NetworkName,
 }
 
-impl Asked {
+impl Operation {
     fn describe(&self) -> String {
         let Self {
             command,
@@ -38,7 +38,7 @@ impl Asked {
 impl FailedDelegate {
     /// The delegate's error, with its name in front and its call.
     pub(crate) fn into_error(self) -> Error {
-        let mut details = format!("asked {}: {}", self.delegate, self.asked.describe());
+        let mut details = format!("asked {}: {}", self.delegate, self.operation.describe());
         add_line(&mut details, &self.error.details);
         Error {
             code: self.error.code,
@@ -60,7 +60,7 @@ pub(crate) struct FailedAdd {
     /// True if the failed delegate may still hold an address.
     pub(crate) may_hold: bool,
     /// True if one of its processes could not be terminated.
-    pub(crate) has_unended: bool,
+    pub(crate) has_unterminated: bool,
     /// The delegates whose DEL has succeeded.
     pub(crate) undone: Vec<DelegateName>,
     /// The delegates whose DEL has failed.
@@ -137,7 +137,7 @@ mod tests {
     ) -> FailedDelegate {
         FailedDelegate {
             delegate: delegate.parse().unwrap(),
-            asked: Asked {
+            operation: Operation {
                 command,
                 attachment: (command != Command::Gc).then(attachment),
                 network: "net".parse().unwrap(),
@@ -151,7 +151,7 @@ mod tests {
         let error = FailedAdd {
             failed: failed("b", Command::Add, 11, "full", "10.0.0.0/24"),
             may_hold: true,
-            has_unended: false,
+            has_unterminated: false,
             undone: vec!["a".parse().unwrap()],
             not_undone: vec![failed("b", Command::Del, 102, "died", "stderr: x\ny")],
         };

@@ -136,17 +136,17 @@ pub(crate) fn terminate(
     is_still: impl Fn(Pid) -> bool,
 ) -> Vec<Pid> {
     let started = Instant::now();
-    let mut opened: Vec<Opened> = processes.into_iter().map(Opened::new).collect();
+    let mut handles: Vec<ProcessHandle> = processes.into_iter().map(ProcessHandle::new).collect();
     // Checked after pidfd_open: before it, the PID may have become another process's.
-    opened.retain(|process| is_still(process.pid));
+    handles.retain(|process| is_still(process.pid));
     for (signal, until) in [(Signal::TERM, at_most * 2 / 3), (Signal::KILL, at_most)] {
-        for process in &opened {
+        for process in &handles {
             tracing::warn!(pid = %process.pid, ?signal, "terminating a process that a call has left behind");
             process.send(signal);
         }
-        opened.retain(|process| !process.ends_by(started + until, &is_still));
+        handles.retain(|process| !process.ends_by(started + until, &is_still));
     }
-    opened.into_iter().map(|process| process.pid).collect()
+    handles.into_iter().map(|process| process.pid).collect()
 }
 
 /// Terminates the processes that a call in this session has started; returns those that
@@ -165,12 +165,12 @@ pub(crate) fn terminate_call(call: &CallId, session: i32, at_most: Duration) -> 
 }
 
 /// A process and its pidfd, if the kernel has one: it never means another process.
-struct Opened {
+struct ProcessHandle {
     pid: Pid,
     pidfd: Option<OwnedFd>,
 }
 
-impl Opened {
+impl ProcessHandle {
     fn new(pid: Pid) -> Self {
         Self {
             pid,

@@ -74,7 +74,7 @@ pub enum Failure {
         /// The end of its stderr.
         stderr: String,
         /// Processes that could not be terminated.
-        unended: Vec<u32>,
+        unterminated: Vec<u32>,
     },
     /// It was terminated since it printed too much. Its command may or may not have
     /// succeeded.
@@ -84,14 +84,14 @@ pub enum Failure {
         /// The end of its stderr.
         stderr: String,
         /// Processes that could not be terminated.
-        unended: Vec<u32>,
+        unterminated: Vec<u32>,
     },
     /// It was terminated since it could not be waited for.
     Lost {
         /// The system's error.
         error: io::Error,
         /// Processes that could not be terminated.
-        unended: Vec<u32>,
+        unterminated: Vec<u32>,
     },
     /// It has succeeded, and the caller doesn't take the chain's answer.
     NotDelivered(io::Error),
@@ -99,7 +99,7 @@ pub enum Failure {
     /// cancelled.
     Cancelled {
         /// Processes that could not be terminated.
-        unended: Vec<u32>,
+        unterminated: Vec<u32>,
     },
 }
 
@@ -115,12 +115,12 @@ impl Failure {
     }
 
     /// True if some of its processes may still be at work.
-    pub(crate) fn has_unended(&self) -> bool {
+    pub(crate) fn has_unterminated(&self) -> bool {
         match self {
-            Self::TimedOut { unended, .. }
-            | Self::PrintedTooMuch { unended, .. }
-            | Self::Lost { unended, .. }
-            | Self::Cancelled { unended } => !unended.is_empty(),
+            Self::TimedOut { unterminated, .. }
+            | Self::PrintedTooMuch { unterminated, .. }
+            | Self::Lost { unterminated, .. }
+            | Self::Cancelled { unterminated } => !unterminated.is_empty(),
             _ => false,
         }
     }
@@ -182,10 +182,13 @@ impl Failure {
             Self::TimedOut {
                 limit,
                 stderr,
-                unended,
+                unterminated,
             } => Error::new(
                 code::TRY_AGAIN_LATER,
-                format!("did not end within {limit:?}, and {}", terminated(unended)),
+                format!(
+                    "did not end within {limit:?}, and {}",
+                    terminated(unterminated)
+                ),
             )
             .with_details(stderr_line(stderr)),
             Self::NotDelivered(error) => Error::new(
@@ -195,25 +198,28 @@ impl Failure {
             Self::PrintedTooMuch {
                 limit,
                 stderr,
-                unended,
+                unterminated,
             } => Error::new(
                 code::DELEGATE_GARBLED,
                 format!(
                     "printed more than {limit} bytes, and {}",
-                    terminated(unended)
+                    terminated(unterminated)
                 ),
             )
             .with_details(stderr_line(stderr)),
-            Self::Lost { error, unended } => Error::new(
+            Self::Lost {
+                error,
+                unterminated,
+            } => Error::new(
                 code::IO,
                 format!(
                     "could not be waited for ({error}), and {}",
-                    terminated(unended)
+                    terminated(unterminated)
                 ),
             ),
-            Self::Cancelled { unended } => Error::new(
+            Self::Cancelled { unterminated } => Error::new(
                 code::INTERRUPTED,
-                format!("{}, since SIGTERM or SIGINT came", terminated(unended)),
+                format!("{}, since SIGTERM or SIGINT came", terminated(unterminated)),
             ),
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,
@@ -223,11 +229,11 @@ impl Failure {
     }
 }
 
-fn terminated(unended: &[u32]) -> String {
-    if unended.is_empty() {
+fn terminated(unterminated: &[u32]) -> String {
+    if unterminated.is_empty() {
         return "was terminated".to_owned();
     }
-    let pids: Vec<String> = unended.iter().map(u32::to_string).collect();
+    let pids: Vec<String> = unterminated.iter().map(u32::to_string).collect();
     format!(
         "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a server): \
          process {}",

@@ -33,7 +33,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 pub(crate) struct Terminated {
     pub(crate) reason: Reason,
-    pub(crate) unended: Vec<u32>,
+    pub(crate) unterminated: Vec<u32>,
 }
 
 /// A reason to terminate a delegate.
@@ -75,25 +75,32 @@ impl From<Output> for Outcome {
             stdout,
             stderr,
         } = output;
-        if let Some(Terminated { reason, unended }) = terminated {
+        if let Some(Terminated {
+            reason,
+            unterminated,
+        }) = terminated
+        {
             // A refusal with 110 still counts: the address is an earlier ADD's.
             let refused = as_error(&stdout).filter(|it| it.code == code::ALREADY_ALLOCATED);
-            if let Some(error) = refused.filter(|_| unended.is_empty()) {
+            if let Some(error) = refused.filter(|_| unterminated.is_empty()) {
                 return Self::Failed(Failure::Error { error, stderr });
             }
             return Self::Failed(match reason {
                 Reason::TimedOut(limit) => Failure::TimedOut {
                     limit,
                     stderr,
-                    unended,
+                    unterminated,
                 },
-                Reason::Cancelled => Failure::Cancelled { unended },
+                Reason::Cancelled => Failure::Cancelled { unterminated },
                 Reason::PrintedTooMuch => Failure::PrintedTooMuch {
                     limit: MOST_OUTPUT,
                     stderr,
-                    unended,
+                    unterminated,
                 },
-                Reason::Lost(error) => Failure::Lost { error, unended },
+                Reason::Lost(error) => Failure::Lost {
+                    error,
+                    unterminated,
+                },
             });
         }
         let status = status.unwrap_or_default();

@@ -50,10 +50,13 @@ impl Run<'_> {
             Err(error) => Some(Reason::Lost(error)),
         };
         let terminated = reason.map(|reason| {
-            let unended = self.terminate(&mut child, &group);
+            let unterminated = self.terminate(&mut child, &group);
             // Reads output that the process wrote before its termination.
             let _ = pipes.read(true, true);
-            Terminated { reason, unended }
+            Terminated {
+                reason,
+                unterminated,
+            }
         });
         Ok(Output {
             terminated,

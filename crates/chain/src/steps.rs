@@ -4,7 +4,7 @@ use cni::{Attachment, Command, DelegateName, Error, NetworkConfig, Object};
 use serde_json::value::RawValue;
 
 use crate::delegates::{DelegateCall, Delegates};
-use crate::failure::{Asked, FailedDelegate};
+use crate::failure::{FailedDelegate, Operation};
 use crate::record::RecordedDelegate;
 use crate::{Failure, Outcome};
 
@@ -176,7 +176,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
     ) -> FailedDelegate {
         FailedDelegate {
             delegate: delegate.clone(),
-            asked: Asked {
+            operation: Operation {
                 command,
                 attachment: self.attachment.cloned(),
                 network: config.name().clone(),

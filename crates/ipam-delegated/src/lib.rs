@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod narrator;
+mod log_observer;
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use chain::{Chain, Executable, Plugins};
 use cni::{About, Attachment, Call, Command, Error, FileId, JsonOutput, Plugin, Reply};
 use cni_plugin::{Linked, MultiCall, own_executable};
 
-use narrator::Narrator;
+use log_observer::LogObserver;
 
 /// The plugin.
 #[derive(Default)]
@@ -18,21 +18,23 @@ pub struct IpamDelegated<'a> {
 }
 
 impl IpamDelegated<'_> {
-    /// Makes the chain of a call with `make`, and runs it.
+    /// Makes the chain of a call, and runs it.
     fn with_chain<T>(
         &self,
         call: &Call<'_>,
-        make: Make,
+        check: SettingsCheck,
         run: impl FnOnce(&Chain<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let own = own_executable().ok();
         let compare = |path: &Path| self.compare(path, own);
         let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&compare);
-        let chain = match make {
-            Make::Strictly => Chain::new(&call.config, call.environment, plugins)?,
-            Make::ForDel => Chain::for_del(&call.config, call.environment, plugins)?,
+        let chain = match check {
+            SettingsCheck::Strict => Chain::new(&call.config, call.environment, plugins)?,
+            SettingsCheck::Lenient => Chain::for_del(&call.config, call.environment, plugins)?,
         };
-        run(&chain.cancelled_by(call.cancellation).observed_by(&Narrator))
+        run(&chain
+            .cancelled_by(call.cancellation)
+            .observed_by(&LogObserver))
     }
 
     /// Compares a path with this process's executable.
@@ -49,9 +51,9 @@ impl IpamDelegated<'_> {
 
 /// Treatment of wrong settings.
 #[derive(Clone, Copy)]
-enum Make {
-    Strictly,
-    ForDel,
+enum SettingsCheck {
+    Strict,
+    Lenient,
 }
 
 impl Plugin for IpamDelegated<'_> {
@@ -60,7 +62,7 @@ impl Plugin for IpamDelegated<'_> {
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::Strictly, |chain| match call.deliver {
+        self.with_chain(call, SettingsCheck::Strict, |chain| match call.deliver {
             None => chain.add(attachment).map(Reply::Verbatim),
             Some(deliver) => {
                 let deliver = |output: &JsonOutput| deliver(output.as_bytes());
@@ -71,22 +73,22 @@ impl Plugin for IpamDelegated<'_> {
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::ForDel, |chain| chain.del(attachment))
+        self.with_chain(call, SettingsCheck::Lenient, |chain| chain.del(attachment))
             .map(|()| Reply::Nothing)
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::Strictly, |chain| chain.check(attachment))
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.check(attachment))
             .map(|()| Reply::Nothing)
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::Strictly, |chain| chain.gc())
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.gc())
             .map(|()| Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        self.with_chain(call, Make::Strictly, |chain| chain.status())
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.status())
             .map(|()| Reply::Nothing)
     }
 

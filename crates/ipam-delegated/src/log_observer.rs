@@ -5,9 +5,9 @@ use cni::OneLine;
 use cni_plugin::write_to_stderr;
 
 /// Tells the events of a chain.
-pub(crate) struct Narrator;
+pub(crate) struct LogObserver;
 
-impl Observer for Narrator {
+impl Observer for LogObserver {
     fn event(&self, event: &Event<'_>) {
         match event {
             Event::Started {
