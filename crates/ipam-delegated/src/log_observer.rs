@@ -4,7 +4,7 @@ use chain::{Event, Observer, Outcome};
 use cni::OneLine;
 use cni_plugin::write_to_stderr;
 
-/// Tells the events of a chain.
+/// Observer that logs the events of a chain.
 pub(crate) struct LogObserver;
 
 impl Observer for LogObserver {
@@ -33,19 +33,17 @@ impl Observer for LogObserver {
                 outcome,
                 took,
             } => {
-                let milliseconds = format!("{:.3}", took.as_secs_f64() * 1e3);
-                match outcome {
+                let milliseconds = took.as_secs_f64() * 1e3;
+                let said = match outcome {
                     Outcome::Failed(failure) => {
-                        tracing::debug!(%delegate, asked = %command, milliseconds, failure = ?failure, "the delegate has failed");
+                        tracing::debug!(%delegate, asked = %command, milliseconds, ?failure, "the delegate has failed");
+                        return;
                     }
-                    Outcome::Nothing => {
-                        tracing::debug!(%delegate, asked = %command, milliseconds, "the delegate has succeeded without output");
-                    }
+                    Outcome::Nothing => "the delegate has succeeded without output",
                     // The next delegate's prevResult, or the answer, is this output.
-                    Outcome::Result(_) => {
-                        tracing::debug!(%delegate, asked = %command, milliseconds, "the delegate has succeeded");
-                    }
-                }
+                    Outcome::Result(_) => "the delegate has succeeded",
+                };
+                tracing::debug!(%delegate, asked = %command, milliseconds, "{said}");
             }
         }
     }
