@@ -33,17 +33,17 @@ impl Observer for LogObserver {
                 outcome,
                 took,
             } => {
-                let milliseconds = took.as_secs_f64() * 1e3;
+                let took = took.as_secs_f64() * 1e3;
                 let said = match outcome {
                     Outcome::Failed(failure) => {
-                        tracing::debug!(%delegate, asked = %command, milliseconds, ?failure, "the delegate has failed");
+                        tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), ?failure, "the delegate has failed");
                         return;
                     }
                     Outcome::Nothing => "the delegate has succeeded without output",
                     // The next delegate's prevResult, or the answer, is this output.
                     Outcome::Result(_) => "the delegate has succeeded",
                 };
-                tracing::debug!(%delegate, asked = %command, milliseconds, "{said}");
+                tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), "{said}");
             }
         }
     }
