@@ -188,11 +188,6 @@ impl Directory {
         let stat = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
         matches!(stat, Err(Errno::NOENT))
     }
-
-    /// True if there is something of this name.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
-    }
 }
 
 fn state(content: &[u8], metadata: &fs::Metadata) -> State {

@@ -1,6 +1,8 @@
 //! Creates files that appear with their content in one step, or not at all.
 
-use std::fs::File;
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
@@ -17,7 +19,26 @@ const MODE: Mode = Mode::from_raw_mode(0o600);
 
 /// Name of a file whose content isn't complete, if the file system has no files without
 /// a name. There is at most one, since its writer holds the lock.
-pub(crate) const UNFINISHED: &str = "unfinished.tmp";
+const UNFINISHED: &str = "unfinished.tmp";
+
+/// A name that no other process gives to a file: `unfinished.<16 hexadecimal digits>.tmp`.
+fn temporary_name() -> String {
+    // The standard library's source of random numbers.
+    let random = RandomState::new().build_hasher().finish();
+    format!("unfinished.{random:016x}.tmp")
+}
+
+/// The files that killed processes have left in the directory.
+pub(crate) fn leftovers(directory: &Directory) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory.path())? {
+        let name = entry?.file_name().into_string().unwrap_or_default();
+        if name.starts_with("unfinished.") && name.ends_with("tmp") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
 
 /// A file with content that doesn't have its name yet.
 pub(crate) struct NewFile<'a> {
@@ -128,36 +149,34 @@ impl<'a> NewFile<'a> {
     pub(crate) fn replace_if(
         mut self,
         name: &str,
-        may_be_replaced: impl FnOnce(&str) -> bool,
+        may_be_replaced: impl Fn(&str) -> bool,
     ) -> io::Result<bool> {
-        if !self.unfinished && self.give_temporary_name().is_err() {
-            // Something that can't be removed has the name. The lock has to do.
-            if !may_be_replaced(name) {
-                return Ok(false);
-            }
-            self.directory.remove(name)?;
-            return self.link(name);
-        }
         let folder = self.directory.folder();
-        let exchange = || renameat_with(folder, UNFINISHED, folder, name, RenameFlags::EXCHANGE);
-        match exchange() {
-            Ok(()) => {}
+        // A name of its own: somebody who works without the lock may do the same.
+        let temporary = temporary_name();
+        if self.unfinished {
+            renameat(folder, UNFINISHED, folder, &temporary)?;
+            self.unfinished = false;
+        } else if !self.link(&temporary)? {
+            return Ok(false);
+        }
+        let exchange = || renameat_with(folder, &temporary, folder, name, RenameFlags::EXCHANGE);
+        let replaced = match exchange() {
+            Ok(()) if may_be_replaced(&temporary) => Ok(true),
+            Ok(()) => exchange().map(|()| false),
             // The file system has no exchange. The lock has to do.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 let may_be = may_be_replaced(name);
                 if may_be {
-                    renameat(folder, UNFINISHED, folder, name)?;
-                    self.unfinished = false;
+                    return Ok(renameat(folder, &temporary, folder, name).map(|()| true)?);
                 }
-                return Ok(may_be);
+                Ok(false)
             }
-            Err(error) => return Err(error.into()),
-        }
-        let may_be = may_be_replaced(UNFINISHED);
-        if !may_be {
-            exchange()?;
-        }
-        Ok(may_be)
+            Err(error) => Err(error),
+        };
+        // The old file, or ours.
+        self.directory.remove(&temporary)?;
+        Ok(replaced?)
     }
 
     fn give_temporary_name(&mut self) -> io::Result<()> {

@@ -12,7 +12,7 @@ use crate::data_dir::{DataDir, Locked};
 use crate::directory::{Directory, State};
 use crate::last_reserved::{self, LastReserved};
 use crate::lock::Lock;
-use crate::new_file::{NewFile, UNFINISHED};
+use crate::new_file::{self, NewFile};
 use crate::reclaim;
 use crate::reservation::Reservation;
 use crate::reservation_cache::{Noted, ReservationCache};
@@ -260,14 +260,18 @@ impl<'a> Store<'a> {
     /// Code 5, naming the path.
     pub fn remove_leftovers(&mut self) -> Result<(), Error> {
         let directory = &self.directory;
-        if !directory.has(UNFINISHED) {
+        let failed = |e| Error::io(directory.path().display(), e);
+        let leftovers = new_file::leftovers(directory).map_err(failed)?;
+        if leftovers.is_empty() {
             return Ok(());
         }
         let removed = self.cache.change(directory, || {
-            directory.remove(UNFINISHED)?;
+            leftovers
+                .iter()
+                .try_for_each(|name| directory.remove(name))?;
             Ok(((), Noted::Nothing))
         });
-        removed.map_err(|e| Error::io(directory.path().join(UNFINISHED).display(), e))
+        removed.map_err(failed)
     }
 
     /// Verifies that a reservation could be written, and leaves nothing behind.
