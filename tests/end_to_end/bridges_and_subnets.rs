@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::{Value, json};
 
 use crate::documents::{blocks, document};
@@ -54,16 +54,8 @@ impl Network {
 
     /// A call of the main plugin.
     fn call(&self, command: &str, container: &str) -> harness::Output {
-        let main = self.config["type"].as_str().unwrap();
-        let path =
-            std::env::join_paths([self.sandbox.plugins().as_path(), REFERENCE_PLUGINS.as_ref()]);
-        Call::new(format!("{REFERENCE_PLUGINS}/{main}").into())
-            .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", container)
-            .env("CNI_NETNS", format!("/run/netns/{container}"))
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_PATH", path.unwrap())
-            .stdin(serde_json::to_vec(&self.config).unwrap())
+        self.sandbox
+            .call_main_plugin(command, container, &self.config)
             .run_on(&self.node)
     }
 

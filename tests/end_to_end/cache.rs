@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use harness::{Output, Sandbox, needs};
-use rustix::fs::inotify;
 use serde_json::{Value, json};
+
+use crate::opened_files::opened_in;
 
 /// A network with an allocator of its own: the selector is left out, its pool is
 /// handed over.
@@ -83,25 +84,14 @@ fn a_call_reads_no_reservation_but_its_own() {
     }
     network.works("first");
 
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-    let opened = inotify::WatchFlags::OPEN;
-    inotify::add_watch(&watch, network.directory(), opened).unwrap();
-    let c1 = network.call("ADD", "c1").ips().remove(0);
-    network.call("STATUS", "-").nothing();
-    network.call("DEL", "c1").nothing();
-    network.call("DEL", "c1").nothing();
-    network.call("DEL", "never-added").nothing();
-
-    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(&watch, &mut buffer);
-    let mut names = BTreeSet::new();
-    while let Ok(event) = events.next() {
-        let name = event
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        // The kernel's name of a file without a name.
-        names.extend(name.filter(|name| !name.starts_with('#')));
-    }
+    let mut c1 = String::new();
+    let names = opened_in(&network.directory(), || {
+        c1 = network.call("ADD", "c1").ips().remove(0);
+        network.call("STATUS", "-").nothing();
+        network.call("DEL", "c1").nothing();
+        network.call("DEL", "c1").nothing();
+        network.call("DEL", "never-added").nothing();
+    });
     let expected = [c1, "last_reserved_ip.0".to_owned(), "lock".to_owned()];
     assert_eq!(names, BTreeSet::from(expected));
 }

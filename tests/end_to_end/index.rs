@@ -9,8 +9,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use harness::{Call, Sandbox, needs};
-use rustix::fs::inotify;
 use serde_json::{Value, json};
+
+use crate::opened_files::opened_in;
 
 struct Network {
     sandbox: Sandbox,
@@ -148,24 +149,6 @@ fn a_directory_that_is_restored_with_its_old_times_is_read_anew() {
     }
 }
 
-/// The files in the directory that these calls open.
-fn opened(network: &Network, calls: impl FnOnce()) -> BTreeSet<String> {
-    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
-    inotify::add_watch(&watch, network.directory(), inotify::WatchFlags::OPEN).unwrap();
-    calls();
-    let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
-    let mut events = inotify::Reader::new(&watch, &mut buffer);
-    let mut names = BTreeSet::new();
-    while let Ok(event) = events.next() {
-        let name = event
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        // The kernel's name for a file that has none yet.
-        names.extend(name.filter(|name| !name.starts_with('#')));
-    }
-    names
-}
-
 #[test]
 fn the_index_serves_however_many_files_have_one_content() {
     let network = Network::new(json!([{"subnet": "10.1.0.0/16"}]));
@@ -178,7 +161,7 @@ fn the_index_serves_however_many_files_have_one_content() {
     }
     network.add("first");
     let mut ip = String::new();
-    let names = opened(&network, || {
+    let names = opened_in(&network.directory(), || {
         ip = network.add("c1").remove(0);
         network.call("STATUS", "-").run().nothing();
         network.call("DEL", "c1").run().nothing();
@@ -199,7 +182,7 @@ fn the_index_is_small_though_the_addresses_are_far_apart() {
         fs::write(file, format!("c{n}\r\neth0")).unwrap();
     }
     network.add("first");
-    let names = opened(&network, || {
+    let names = opened_in(&network.directory(), || {
         network.add("c1000000");
     });
     let expected = ["last_reserved_ip.0", "lock"].map(str::to_owned);

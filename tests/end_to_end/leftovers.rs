@@ -211,6 +211,12 @@ fn a_process_that_has_closed_what_it_inherited_ends_with_its_delegate() {
     assert_eq!(sandbox.processes(), [""; 0]);
 }
 
+/// The ID of the call in the first line of a record: `<pid>-<nanoseconds>-<number>`.
+fn call_id(record: &str) -> &str {
+    let (_, behind) = record.split_once("\"id\":\"").unwrap();
+    behind.split_once('"').unwrap().0
+}
+
 #[test]
 fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
     needs!("root");
@@ -219,18 +225,9 @@ fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
     // The call has the number of a process in the namespace of the DEL, which has the
     // attachment in its environment: the shell that starts it.
     let text = fs::read_to_string(&record).unwrap();
-    let id = text
-        .split("\"id\":\"")
-        .nth(1)
-        .unwrap()
-        .split('-')
-        .next()
-        .unwrap();
-    fs::write(
-        &record,
-        text.replace(&format!("\"id\":\"{id}-"), "\"id\":\"1-"),
-    )
-    .unwrap();
+    let id = call_id(&text);
+    let (_, rest) = id.split_once('-').unwrap();
+    fs::write(&record, text.replace(id, &format!("1-{rest}"))).unwrap();
     let output = sandbox
         .call("ipam-delegated", "DEL", &config)
         .through(&[
@@ -282,13 +279,7 @@ fn no_process_is_ended_that_only_has_a_calls_number_and_attachment() {
     let mut innocent = innocent.unwrap();
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     let text = fs::read_to_string(&record).unwrap();
-    let id = text
-        .split("\"id\":\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
+    let id = call_id(&text);
     let (_, rest) = id.split_once('-').unwrap();
     fs::write(
         &record,

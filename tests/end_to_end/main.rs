@@ -30,6 +30,7 @@ mod messages;
 mod on_a_bridge;
 mod one_file;
 mod one_process;
+mod opened_files;
 mod pools;
 mod records;
 mod recursion;

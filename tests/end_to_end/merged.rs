@@ -1,6 +1,6 @@
 //! Several allocators for one interface: their results joined.
 
-use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::json;
 
 #[test]
@@ -25,14 +25,8 @@ fn one_interface_gets_ipv4_from_static_and_ipv6_from_ours() {
         let mut config = sandbox.config("1.0.0", &delegates, &ipam);
         config["bridge"] = json!("br0");
         let call = |command: &str, config: &serde_json::Value| {
-            let path = [sandbox.plugins(), REFERENCE_PLUGINS.into()];
-            Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
-                .env("CNI_COMMAND", command)
-                .env("CNI_CONTAINERID", container)
-                .env("CNI_NETNS", format!("/run/netns/{container}"))
-                .env("CNI_IFNAME", "eth0")
-                .env("CNI_PATH", std::env::join_paths(path).unwrap())
-                .stdin(serde_json::to_vec(config).unwrap())
+            sandbox
+                .call_main_plugin(command, container, config)
                 .run_on(&node)
         };
         let result = call("ADD", &config).result();

@@ -1,7 +1,7 @@
 //! The reference `bridge` as the main plugin, with `ipam-delegated` and our two
 //! delegates as its IPAM, between network namespaces of the test's own.
 
-use harness::{Call, Node, REFERENCE_PLUGINS, Sandbox, answer_of, needs};
+use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::{Value, json};
 
 struct Network {
@@ -32,15 +32,8 @@ impl Network {
         if let Some(prev_result) = prev_result {
             config["prevResult"] = prev_result.clone();
         }
-        let path =
-            std::env::join_paths([self.sandbox.plugins().as_path(), REFERENCE_PLUGINS.as_ref()]);
-        Call::new(format!("{REFERENCE_PLUGINS}/bridge").into())
-            .env("CNI_COMMAND", command)
-            .env("CNI_CONTAINERID", container)
-            .env("CNI_NETNS", format!("/run/netns/{container}"))
-            .env("CNI_IFNAME", "eth0")
-            .env("CNI_PATH", path.unwrap())
-            .stdin(serde_json::to_vec(&config).unwrap())
+        self.sandbox
+            .call_main_plugin(command, container, &config)
             .run_on(&self.node)
     }
 

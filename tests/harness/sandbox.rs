@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Call, PLUGINS, reference};
+use crate::{Call, PLUGINS, REFERENCE_PLUGINS, reference};
 
 /// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,6 +210,24 @@ impl Sandbox {
             .env("CNI_PATH", self.plugins())
             .env("IPAM_DELEGATED_LOG_DIR", self.log_dir())
             .env("IPAM_DELEGATED_STATE_DIR", self.state_dir())
+            .stdin(serde_json::to_vec(config).unwrap())
+    }
+
+    /// A call of the reference main plugin that the configuration names, for a container
+    /// with a network namespace of its name.
+    ///
+    /// # Panics
+    ///
+    /// If the configuration names none.
+    pub fn call_main_plugin(&self, command: &str, container: &str, config: &Value) -> Call {
+        let main = config["type"].as_str().unwrap();
+        let path = [self.plugins(), REFERENCE_PLUGINS.into()];
+        Call::new(Path::new(REFERENCE_PLUGINS).join(main))
+            .env("CNI_COMMAND", command)
+            .env("CNI_CONTAINERID", container)
+            .env("CNI_NETNS", format!("/run/netns/{container}"))
+            .env("CNI_IFNAME", "eth0")
+            .env("CNI_PATH", std::env::join_paths(path).unwrap())
             .stdin(serde_json::to_vec(config).unwrap())
     }
 

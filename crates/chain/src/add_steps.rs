@@ -98,7 +98,7 @@ impl<D: Delegates> Steps<'_, D> {
         let failed = self.failed(&names[failed], Command::Add, config, error);
 
         has_unterminated |= !self.delegates.begin_rollback().is_empty();
-        let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
+        let steps = Step::all(undone, config);
         let given = given.map(|output| output.json().to_owned());
         let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
         let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);

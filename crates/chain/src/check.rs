@@ -17,8 +17,7 @@ pub(crate) fn until_failure(
     command: Command,
     attachment: Option<&Attachment>,
 ) -> Result<(), Error> {
-    let names = context.settings.delegates.iter();
-    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, context.config)).collect();
+    let steps = Step::all(&context.settings.delegates, context.config);
     let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);
     let failed = Steps::new(&mut delegates, attachment).run(command, &steps, None, OnFailure::Stop);

@@ -51,8 +51,7 @@ pub(crate) fn attachment(
                 tracing::warn!(path = %path.display(), reason, "{WITHOUT_A_RECORD}");
             }
             let lock = journal.as_ref().and_then(|it| it.lock_fd());
-            let names = context.settings.delegates.iter();
-            let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, today)).collect();
+            let steps = Step::all(&context.settings.delegates, today);
             run(context, attachment, environment(None), lock, &steps, None)
         }
     };

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::context::Context;
 use crate::event::Event;
-use crate::leftover_processes::{self, CallId};
+use crate::leftover_processes;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
 use crate::plugins::Found;
 use crate::process::Run;
@@ -64,7 +64,6 @@ pub(crate) trait Delegates {
 /// The delegates of a context, as they are installed on the node.
 pub(crate) struct InstalledDelegates<'a, 'b> {
     context: &'a Context<'b>,
-    id: CallId,
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
     cancellation: Option<&'b dyn Cancellation>,
@@ -78,7 +77,6 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         Self {
             context,
             environment: context.id.mark(environment),
-            id: context.id.clone(),
             cancellation: None,
             lock: None,
             lifeline: None,
@@ -241,7 +239,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         let Some(session) = proc::own_session() else {
             return Vec::new();
         };
-        let terminate = |most| leftover_processes::terminate_call(&self.id, session, most);
+        let terminate = |most| leftover_processes::terminate_call(&self.context.id, session, most);
         let left = self.context.overtime.spend(terminate);
         left.into_iter()
             .map(|pid| pid.as_raw_pid().unsigned_abs())

@@ -21,8 +21,7 @@ pub(crate) fn gc(context: &Context<'_>) -> Result<(), Error> {
         // themselves.
         Err(error) => (Vec::new(), Some(error)),
     };
-    let names = context.settings.delegates.iter();
-    let steps: Vec<Step<'_>> = names.map(|name| Step::new(name, context.config)).collect();
+    let steps = Step::all(&context.settings.delegates, context.config);
     let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);
     let failed =

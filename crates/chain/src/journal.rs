@@ -20,6 +20,9 @@ use rustix::io::Errno;
 use crate::record::Record;
 use crate::record_line::{Line, whole_lines};
 
+/// Access to the file of a record: it is read, and lines are appended.
+const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+
 /// Interval of the attempts at a held lock.
 const RETRY: Duration = Duration::from_millis(2);
 
@@ -66,7 +69,7 @@ impl Journals {
         let name = name(attachment);
         for _ in 0..MOST_RACES {
             let folder = StateFolder::create(&self.folder)?;
-            match folder.create_file(&name, OFlags::RDWR | OFlags::APPEND) {
+            match folder.create_file(&name, ACCESS) {
                 // A call that removes the last record removes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
@@ -80,7 +83,7 @@ impl Journals {
     pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Option<Journal>> {
         let name = name(attachment);
         let opened = StateFolder::open(&self.folder).and_then(|folder| {
-            let file = folder.open_file(&name, OFlags::RDWR | OFlags::APPEND)?;
+            let file = folder.open_file(&name, ACCESS)?;
             Ok(Journal::new(folder, name, file))
         });
         match opened {
@@ -172,9 +175,7 @@ impl Journal {
         let file = self.folder.with_lock(|| {
             self.must_be_named()?;
             self.folder.replace(&self.name, &self.read()?)?;
-            let file = self
-                .folder
-                .open_file(&self.name, OFlags::RDWR | OFlags::APPEND)?;
+            let file = self.folder.open_file(&self.name, ACCESS)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
             Ok(file)
         })?;

@@ -23,11 +23,7 @@ pub(crate) fn merge(
     version: SpecVersion,
     is_last: bool,
 ) -> Result<JsonOutput, Failure> {
-    let garbled = |reason| Failure::Garbled {
-        reason,
-        stdout: later.json().get().to_owned(),
-        stderr: String::new(),
-    };
+    let garbled = |reason| Failure::no_result(later, reason);
     let read = |printed: &JsonOutput| {
         IpamResult::read("result", printed.json()).map_err(|error| garbled(error.msg))
     };

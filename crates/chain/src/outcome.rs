@@ -104,6 +104,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// [`Self::Garbled`], of a delegate whose output is JSON and yet no result.
+    pub(crate) fn no_result(output: &JsonOutput, reason: String) -> Self {
+        Self::Garbled {
+            reason,
+            stdout: output.json().get().to_owned(),
+            stderr: String::new(),
+        }
+    }
+
     /// True if the delegate has never run.
     pub(crate) fn is_not_run(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::NotStarted { .. })

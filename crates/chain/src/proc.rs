@@ -48,42 +48,50 @@ pub(crate) fn session(pid: Pid) -> Option<i32> {
     if pid_in_namespaces(&pid.to_string())?.len() != 1 {
         return None;
     }
-    session_in_stat(&pid.to_string())
+    Some(Stat::read(&pid.to_string())?.session)
 }
 
 /// The session of this process: 0 if it was made outside of the PID namespace.
 pub(crate) fn own_session() -> Option<i32> {
-    session_in_stat("self")
-}
-
-/// The sixth field of `/proc/PID/stat`, proc(5). The second one, a name in parentheses,
-/// may hold anything.
-fn session_in_stat(process: &str) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (_, behind_the_name) = stat.rsplit_once(')')?;
-    behind_the_name.split_whitespace().nth(6 - 3)?.parse().ok()
+    Some(Stat::read("self")?.session)
 }
 
 /// The name of a process, as the kernel has it from the executable: at most 15 bytes.
 pub(crate) fn name(pid: Pid) -> Option<String> {
-    name_in_stat(&pid.to_string())
+    Some(Stat::read(&pid.to_string())?.name)
 }
 
 /// The name of this process.
 pub(crate) fn own_name() -> Option<String> {
-    name_in_stat("self")
-}
-
-fn name_in_stat(process: &str) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let (before, _) = stat.rsplit_once(')')?;
-    before.split_once('(').map(|(_, name)| name.to_owned())
+    Some(Stat::read("self")?.name)
 }
 
 /// True if a process has ended and only waits for its parent to notice.
 pub(crate) fn has_ended(pid: Pid) -> bool {
-    let status = fs::read_to_string(folder(pid).join("status"));
-    status.is_ok_and(|it| it.contains("\nState:\tZ") || it.contains("\nState:\tX"))
+    Stat::read(&pid.to_string()).is_some_and(|it| it.state == "Z" || it.state == "X")
+}
+
+/// Fields of `/proc/PID/stat`, proc(5).
+struct Stat {
+    name: String,
+    state: String,
+    session: i32,
+}
+
+impl Stat {
+    fn read(process: &str) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name is in parentheses, and may hold anything.
+        let (before, after) = stat.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        let mut fields = after.split_whitespace();
+        Some(Self {
+            name: name.to_owned(),
+            state: fields.next()?.to_owned(),
+            // Between them: parent, process group.
+            session: fields.nth(2)?.parse().ok()?,
+        })
+    }
 }
 
 /// The numbers that a process has in the namespace of `/proc` and in those below it.

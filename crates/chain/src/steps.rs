@@ -33,6 +33,11 @@ impl<'a> Step<'a> {
             may_be_gone: false,
         }
     }
+
+    /// The steps of these delegates, of which nothing is recorded.
+    pub(crate) fn all(names: &'a [DelegateName], config: &'a NetworkConfig) -> Vec<Self> {
+        names.iter().map(|name| Self::new(name, config)).collect()
+    }
 }
 
 /// Runs the delegates of one call.

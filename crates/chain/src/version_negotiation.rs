@@ -125,11 +125,7 @@ fn in_version(output: &JsonOutput, version: SpecVersion) -> Outcome {
         .and_then(|result| JsonOutput::try_from(result.to_json(version)));
     match converted {
         Ok(output) => Outcome::Result(output),
-        Err(reason) => Outcome::Failed(Failure::Garbled {
-            reason,
-            stdout: output.json().get().to_owned(),
-            stderr: String::new(),
-        }),
+        Err(reason) => Outcome::Failed(Failure::no_result(output, reason)),
     }
 }
 

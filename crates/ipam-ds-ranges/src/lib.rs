@@ -88,6 +88,7 @@ impl Selection {
         }
         Ok(selection)
     }
+
     /// Refuses a configuration without ranges.
     fn not_empty(self) -> Result<Self, Error> {
         if self.pools.is_empty() {

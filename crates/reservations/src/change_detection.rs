@@ -16,9 +16,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
-
-use crate::directory::Directory;
+use crate::directory::{Directory, set_modified};
 
 /// State of a directory between two changes: seconds and nanoseconds of its
 /// modification time and of its change time.
@@ -41,21 +39,11 @@ impl Version {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        let last_modification = Timespec {
-            tv_sec: i64::try_from(now.as_secs()).unwrap_or_default() - 1,
-            tv_nsec: now.subsec_nanos().into(),
-        };
-        let times = Timestamps {
-            last_access: Timespec {
-                tv_sec: 0,
-                tv_nsec: UTIME_OMIT,
-            },
-            last_modification,
-        };
-        futimens(directory.folder(), &times)?;
+        let seconds = i64::try_from(now.as_secs()).unwrap_or_default() - 1;
+        let nanoseconds = now.subsec_nanos();
+        set_modified(directory.folder(), seconds, nanoseconds)?;
         let version = Self::of(&directory.metadata()?);
-        let set = [last_modification.tv_sec, last_modification.tv_nsec];
-        if version.0[..2] != set {
+        if version.0[..2] != [seconds, nanoseconds.into()] {
             return Err(io::Error::other(
                 "the file system doesn't keep nanoseconds, or somebody has changed the directory",
             ));

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cni::FileId;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, openat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::reservation::{Reservation, address_of_file};
@@ -188,6 +190,21 @@ impl Directory {
         let stat = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
         matches!(stat, Err(Errno::NOENT))
     }
+}
+
+/// Sets the modification time of a file or a directory, since 1970.
+pub(crate) fn set_modified(file: impl AsFd, seconds: i64, nanoseconds: u32) -> io::Result<()> {
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: seconds,
+            tv_nsec: nanoseconds.into(),
+        },
+    };
+    Ok(futimens(file, &times)?)
 }
 
 fn state(content: &[u8], metadata: &fs::Metadata) -> State {

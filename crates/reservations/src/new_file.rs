@@ -5,14 +5,15 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT, accessat,
-    futimens, linkat, openat, renameat, renameat_with,
+    Access, AtFlags, CWD, Mode, OFlags, RenameFlags, accessat, linkat, openat, renameat,
+    renameat_with,
 };
 use rustix::io::Errno;
 
-use crate::directory::Directory;
+use crate::directory::{Directory, set_modified};
 
 /// Mode of a file, as the newest host-local makes it.
 const MODE: Mode = Mode::from_raw_mode(0o600);
@@ -40,6 +41,18 @@ pub(crate) fn leftovers(directory: &Directory) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
+/// Creates a file without a name; `None` if every file must have one.
+fn create_unnamed(directory: &Directory) -> io::Result<Option<File>> {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
+    match openat(directory.folder(), ".", flags, MODE) {
+        Ok(file) => Ok(Some(file.into())),
+        // The file system has no such files (EOPNOTSUPP), or the kernel is older than
+        // the flag (EISDIR, Linux before 3.11).
+        Err(Errno::OPNOTSUPP | Errno::ISDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// A file with content that doesn't have its name yet.
 pub(crate) struct NewFile<'a> {
     directory: &'a Directory,
@@ -51,13 +64,9 @@ pub(crate) struct NewFile<'a> {
 impl<'a> NewFile<'a> {
     /// Writes `content` to a new file in the directory.
     pub(crate) fn write(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
-        match openat(directory.folder(), ".", flags, MODE) {
-            Ok(fd) => Self::filled(directory, fd.into(), false, content),
-            // The file system has no such files (EOPNOTSUPP), or the kernel is older
-            // than the flag (EISDIR, Linux before 3.11).
-            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Self::write_unfinished(directory, content),
-            Err(error) => Err(error.into()),
+        match create_unnamed(directory)? {
+            Some(file) => Self::filled(directory, file, false, content),
+            None => Self::write_unfinished(directory, content),
         }
     }
 
@@ -90,33 +99,21 @@ impl<'a> NewFile<'a> {
 
     /// Verifies that files can be made in the directory, as far as that leaves no trace.
     pub(crate) fn try_unnamed(directory: &'a Directory) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
-        match openat(directory.folder(), ".", flags, MODE) {
-            Ok(fd) => File::from(fd).write_all(b"x"),
-            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Ok(accessat(
+        match create_unnamed(directory)? {
+            Some(mut file) => file.write_all(b"x"),
+            None => Ok(accessat(
                 directory.folder(),
                 ".",
                 Access::WRITE_OK,
                 AtFlags::empty(),
             )?),
-            Err(error) => Err(error.into()),
         }
     }
 
     /// Replaces the nanoseconds of its modification time.
     pub(crate) fn set_nanoseconds(&self, nanoseconds: u32) -> io::Result<()> {
-        use std::os::unix::fs::MetadataExt;
-        let times = Timestamps {
-            last_access: Timespec {
-                tv_sec: 0,
-                tv_nsec: UTIME_OMIT,
-            },
-            last_modification: Timespec {
-                tv_sec: self.file.metadata()?.mtime(),
-                tv_nsec: nanoseconds.into(),
-            },
-        };
-        Ok(futimens(&self.file, &times)?)
+        let seconds = self.file.metadata()?.mtime();
+        set_modified(&self.file, seconds, nanoseconds)
     }
 
     /// Gives it this name; `false` if a file of that name exists.
@@ -165,16 +162,13 @@ impl<'a> NewFile<'a> {
             Ok(()) if may_be_replaced(&temporary) => Ok(true),
             Ok(()) => exchange().map(|()| false),
             // The file system has no exchange. The lock has to do.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                let may_be = may_be_replaced(name);
-                if may_be {
-                    return Ok(renameat(folder, &temporary, folder, name).map(|()| true)?);
-                }
-                Ok(false)
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if may_be_replaced(name) => {
+                renameat(folder, &temporary, folder, name).map(|()| true)
             }
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
             Err(error) => Err(error),
         };
-        // The old file, or ours.
+        // The old file, or ours. Without an exchange, ours has the name already.
         self.directory.remove(&temporary)?;
         Ok(replaced?)
     }

@@ -349,8 +349,9 @@ fn make(
     if file.link(&name)? {
         return Ok(Ok(()));
     }
-    let state = directory.read(ip).ok().flatten();
-    if state == Some(State::Torn) {
+    let state = || directory.read(ip).ok().flatten();
+    let mut found = state();
+    if found == Some(State::Torn) {
         tracing::warn!(
             path = %directory.path_of(ip).display(),
             "the reservation is empty or cut off: a crash has left it; giving the address out again"
@@ -359,10 +360,9 @@ fn make(
         if file.replace_if(&name, is_torn)? {
             return Ok(Ok(()));
         }
-        let state = directory.read(ip).ok().flatten();
-        return Ok(Err(state.unwrap_or(State::Unreadable)));
+        found = state();
     }
-    Ok(Err(state.unwrap_or(State::Unreadable)))
+    Ok(Err(found.unwrap_or(State::Unreadable)))
 }
 
 fn is_of(reservation: &Reservation, own: bool, network: &str) -> bool {
