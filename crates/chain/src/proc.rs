@@ -5,7 +5,6 @@
 //! server may be dead.
 
 use std::fs;
-use std::path::PathBuf;
 
 use rustix::process::{Pid, getpid};
 
@@ -34,7 +33,7 @@ pub(crate) fn is_of_this_namespace() -> bool {
 
 /// The variables of a process; `None` if they can't be read.
 pub(crate) fn environment(pid: Pid) -> Option<Vec<Vec<u8>>> {
-    let environ = fs::read(folder(pid).join("environ")).ok()?;
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     Some(
         environ
             .split(|byte| *byte == 0)
@@ -80,7 +79,7 @@ struct Stat {
 
 impl Stat {
     fn read(process: &str) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        let stat = read(process, "stat")?;
         // The name is in parentheses, and may hold anything.
         let (before, after) = stat.rsplit_once(')')?;
         let (_, name) = before.split_once('(')?;
@@ -96,7 +95,7 @@ impl Stat {
 
 /// The numbers that a process has in the namespace of `/proc` and in those below it.
 fn pid_in_namespaces(process: &str) -> Option<Vec<i32>> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let status = read(process, "status")?;
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -105,8 +104,11 @@ fn pid_in_namespaces(process: &str) -> Option<Vec<i32>> {
         .collect()
 }
 
-fn folder(pid: Pid) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}"))
+/// A file of a process. The kernel cuts a process's name off after 15 bytes, which may be
+/// in the middle of a character.
+fn read(process: &str, file: &str) -> Option<String> {
+    let bytes = fs::read(format!("/proc/{process}/{file}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -132,6 +134,22 @@ mod tests {
         while !has_ended(pid) {}
         child.wait().unwrap();
         assert!(!others().contains(&pid));
+    }
+
+    #[test]
+    fn a_name_that_is_cut_off_within_a_character_hides_no_process() {
+        let folder = tempfile::tempdir().unwrap();
+        // 15 bytes end in the middle of the eighth character.
+        let link = folder.path().join("ääääääää");
+        std::os::unix::fs::symlink("/bin/sleep", &link).unwrap();
+        let mut child = Command::new(link).arg("100").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        while name(pid) == own_name() {}
+        assert_eq!(name(pid).unwrap(), "äääääää\u{fffd}");
+        assert_eq!(session(pid), own_session());
+        assert!(!has_ended(pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
