@@ -1,6 +1,5 @@
 //! An IPAM plugin: a name and a function for each command.
 
-use std::ffi::OsStr;
 use std::io;
 
 use crate::{
@@ -132,11 +131,6 @@ impl<'a> Call<'a> {
     /// Code 4 if it is malformed.
     pub fn args(&self) -> Result<Args, Error> {
         call::args(self.environment)
-    }
-
-    /// A variable that is not one of CNI's.
-    pub fn variable(&self, name: &str) -> Option<&'a OsStr> {
-        self.environment.get(name)
     }
 }
 
