@@ -5,7 +5,13 @@
 pub const ORCHESTRATOR: &str = "ipam-delegated";
 
 /// All plugins. Each is a crate of this name, and an executable.
-pub const PLUGINS: [&str; 3] = [ORCHESTRATOR, "ipam-ds-ranges", "ipam-da-host-local"];
+pub const PLUGINS: [&str; 5] = [
+    ORCHESTRATOR,
+    "ipam-ds-ranges",
+    "ipam-ds-rules",
+    "ipam-ds-static",
+    "ipam-da-host-local",
+];
 
 /// The crate, and the executable, that holds all of [`PLUGINS`].
 pub const MULTI_CALL: &str = "ipam-plugins";

@@ -44,6 +44,13 @@ impl Args {
             .map(|(_, value)| value.as_str())
     }
 
+    /// The pairs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
     /// Refuses keys that aren't `known`, unless `IgnoreUnknown` is true: how
     /// plugins built on libcni treat them (`types.LoadArgs`).
     ///

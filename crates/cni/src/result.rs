@@ -197,7 +197,12 @@ impl Dns {
         }
     }
 
-    fn read(path: &str, object: Object) -> Result<Self, Error> {
+    /// Reads an object with these keys; `path` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key, for a value of another type.
+    pub fn read(path: &str, object: Object) -> Result<Self, Error> {
         Ok(Self {
             nameservers: object.read(path, "nameservers")?.unwrap_or_default(),
             domain: object.read(path, "domain")?.unwrap_or_default(),

@@ -1,11 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod ranges;
-mod requests;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
-
-use requests::Request;
+use ipam::Request;
 
 /// The plugin.
 pub struct IpamDsRanges;
@@ -18,7 +16,7 @@ impl Plugin for IpamDsRanges {
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let selection = Selection::read(call)?.not_empty()?;
         if !selection.unserved.is_empty() {
-            return Err(requests::unserved(&selection.unserved));
+            return Err(ipam::unserved(&selection.unserved));
         }
         selection.reply(call)
     }
@@ -75,7 +73,8 @@ impl Selection {
             pools: ranges.sets.iter().map(ranges::pool).collect(),
             unserved: Vec::new(),
         };
-        for request in requests::all(call)? {
+        call.args()?.expect_only(&["IP"])?;
+        for request in ipam::requests(call)? {
             match ranges.set_of(request.ip) {
                 // One request a pool, as a pool yields one address.
                 Some(i) if selection.pools[i].get("requested-ip").is_none() => {

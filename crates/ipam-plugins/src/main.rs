@@ -6,6 +6,8 @@ use cni_plugin::{Linked, MultiCall};
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_delegated::IpamDelegated;
 use ipam_ds_ranges::IpamDsRanges;
+use ipam_ds_rules::IpamDsRules;
+use ipam_ds_static::IPAM_DS_STATIC;
 
 /// With glibc, another allocator gains nothing: an ADD took 4 % longer with this one.
 #[cfg(target_env = "musl")]
@@ -13,7 +15,13 @@ use ipam_ds_ranges::IpamDsRanges;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    let delegates = [Linked(&IpamDsRanges), Linked(&IpamDaHostLocal)];
+    let delegates = [
+        Linked(&IpamDsRanges),
+        Linked(&IpamDsRules),
+        Linked(&IPAM_DS_STATIC),
+        Linked(&IpamDaHostLocal),
+    ];
     let delegated = IpamDelegated { others: &delegates };
-    MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
+    let [ranges, rules, fixed, host_local] = delegates;
+    MultiCall(&[Linked(&delegated), ranges, rules, fixed, host_local]).main()
 }

@@ -27,7 +27,7 @@ impl Completion {
     /// invalid; code 5 if the file can't be read.
     pub fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
         let mut result = config.prev_result()?.unwrap_or_default();
-        result.routes.extend(routes(ipam)?);
+        result.routes.extend(read_routes("ipam", ipam)?);
         if let Some(dns) = dns(ipam)? {
             result.dns.append(dns);
         }
@@ -43,11 +43,17 @@ impl Completion {
     }
 }
 
-/// `ipam.routes`, as they are written.
-fn routes(ipam: &Object) -> Result<Vec<Object>, Error> {
-    let routes: Vec<Object> = ipam.read("ipam", "routes")?.unwrap_or_default();
+/// Reads the key `routes` of an object, as the routes are written; `path` is the object's
+/// name in messages.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value, for a route without a valid `dst`, and for a `gw`
+/// that is no address.
+pub fn read_routes(path: &str, object: &Object) -> Result<Vec<Object>, Error> {
+    let routes: Vec<Object> = object.read(path, "routes")?.unwrap_or_default();
     for (i, route) in routes.iter().enumerate() {
-        let path = format!("ipam.routes[{i}]");
+        let path = format!("{path}.routes[{i}]");
         let dst: String = route
             .read(&path, "dst")?
             .ok_or_else(|| Error::config(format!("{path}.dst is missing")))?;

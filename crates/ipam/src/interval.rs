@@ -81,21 +81,21 @@ impl Interval {
         left.extend(rest);
         left
     }
-}
 
-/// The same addresses in ascending order, and as few intervals as possible.
-pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
-    intervals.sort_unstable_by_key(|it| it.first);
-    let mut merged: Vec<Interval> = Vec::with_capacity(intervals.len());
-    for next in intervals {
-        match merged.last_mut() {
-            Some(last) if last.overlaps(next) || adjoin(*last, next) => {
-                last.last = last.last.max(next.last);
+    /// The same addresses in ascending order, and as few intervals as possible.
+    pub fn merged(mut intervals: Vec<Self>) -> Vec<Self> {
+        intervals.sort_unstable_by_key(|it| it.first);
+        let mut merged: Vec<Self> = Vec::with_capacity(intervals.len());
+        for next in intervals {
+            match merged.last_mut() {
+                Some(last) if last.overlaps(next) || adjoin(*last, next) => {
+                    last.last = last.last.max(next.last);
+                }
+                _ => merged.push(next),
             }
-            _ => merged.push(next),
         }
+        merged
     }
-    merged
 }
 
 /// True if `next` starts right after `last`.
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(inner.last(), predecessor(all.last()));
             assert_eq!(successor(all.last()), all.first());
             assert_eq!(all.without(&[all]), []);
-            assert_eq!(merged(vec![all, inner, all]), [all]);
+            assert_eq!(Interval::merged(vec![all, inner, all]), [all]);
         }
     }
 
@@ -192,7 +192,7 @@ mod tests {
         ) {
             let it = interval(first, first + len);
             let holes: Vec<Interval> = holes.iter().map(|(at, len)| interval(*at, at + len)).collect();
-            let left = it.without(&merged(holes.clone()));
+            let left = it.without(&Interval::merged(holes.clone()));
             let got: Vec<_> = left.iter().flat_map(|part| part.iter()).collect();
             let expected: Vec<_> = it
                 .iter()
@@ -206,7 +206,7 @@ mod tests {
             all in proptest::collection::vec((0u32..60, 0u32..9), 0..9),
         ) {
             let all: Vec<Interval> = all.iter().map(|(at, len)| interval(*at, at + len)).collect();
-            let merged = merged(all.clone());
+            let merged = Interval::merged(all.clone());
             let mut expected: Vec<_> = all.iter().flat_map(|it| it.iter()).collect();
             expected.sort_unstable();
             expected.dedup();

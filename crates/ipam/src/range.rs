@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use cni::{Error, Object};
 use ipnet::IpNet;
 
-use crate::interval::{in_family, merged, predecessor, successor};
+use crate::interval::{in_family, predecessor, successor};
 use crate::{Interval, exclude, parse_subnet};
 
 /// The keys of a range, as the network configuration and a result's `pools` have
@@ -79,14 +79,14 @@ impl Range {
             .chain(exclude)
             .filter_map(|it| Interval::new(in_family(v4, it.first()), in_family(v4, it.last())))
             .filter_map(|it| it.intersection(addresses));
-        let excluded = merged(excluded.collect());
+        let excluded = Interval::merged(excluded.collect());
         let mut never = excluded.clone();
         never.extend(Interval::new(gateway, gateway));
         Ok(Self {
             subnet,
             addresses,
             gateway,
-            given: addresses.without(&merged(never)),
+            given: addresses.without(&Interval::merged(never)),
             excluded,
         })
     }

@@ -5,15 +5,16 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cni::{Call, Error, NetworkConfig, Object};
-use ipam::parse_address;
+
+use crate::parse_address;
 
 /// A requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub struct Request {
     /// The address.
-    pub(crate) ip: IpAddr,
+    pub ip: IpAddr,
     /// Its key, or its variable: `args.cni.ips[0]`.
-    pub(crate) source: String,
+    pub source: String,
 }
 
 /// All requests: of `CNI_ARGS`, `args.cni.ips` and `runtimeConfig.ips`; the
@@ -24,7 +25,7 @@ pub(crate) struct Request {
 ///
 /// Code 4 for `CNI_ARGS`, code 7 for the configuration, naming what is no
 /// address.
-pub(crate) fn all(call: &Call<'_>) -> Result<Vec<Request>, Error> {
+pub fn requests(call: &Call<'_>) -> Result<Vec<Request>, Error> {
     let mut requests: Vec<Request> = of_args(call)?.into_iter().collect();
     requests.extend(of_config(&call.config)?);
     let mut seen = HashSet::new();
@@ -33,9 +34,8 @@ pub(crate) fn all(call: &Call<'_>) -> Result<Vec<Request>, Error> {
 }
 
 fn of_args(call: &Call<'_>) -> Result<Option<Request>, Error> {
-    let args = call.args()?;
-    args.expect_only(&["IP"])?;
-    args.get("IP")
+    call.args()?
+        .get("IP")
         .filter(|text| !text.is_empty())
         .map(|text| match parse_address(text) {
             Some(ip) => Ok(Request {
@@ -67,8 +67,8 @@ fn of_config(config: &NetworkConfig) -> Result<Vec<Request>, Error> {
     Ok(requests)
 }
 
-/// The error for requests that no pool serves.
-pub(crate) fn unserved(requests: &[Request]) -> Error {
+/// The error, of code 7, for requests that no pool serves.
+pub fn unserved(requests: &[Request]) -> Error {
     let list: Vec<String> = requests
         .iter()
         .map(|Request { ip, source }| format!("{source}: {ip}"))

@@ -1,0 +1,270 @@
+//! Chooses: the first rule that holds, its pools, and the address requested of each.
+
+use std::net::IpAddr;
+
+use cni::{Dns, Error, Object, code};
+use ipam::{Pool, RangeSet, Request};
+
+use crate::compiled::{ChosenPool, Compiled, CompiledRule};
+use crate::facts::Facts;
+use crate::rule::Then;
+use crate::template::Template;
+
+/// What was chosen for a container.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Choice {
+    /// Entries of `pools`.
+    pub(crate) pools: Vec<Object>,
+    /// The pools' routes.
+    pub(crate) routes: Vec<Object>,
+    /// The pools' DNS.
+    pub(crate) dns: Vec<Dns>,
+}
+
+/// Chooses the pools of a container with these facts, for which the runtime requests these
+/// addresses.
+///
+/// # Errors
+///
+/// Code 7, naming rule and key: no rule holds; a fact that a template needs is missing; an
+/// unknown pool; a requested address that no pool can give. Code 111 for an address that
+/// another rule pins.
+pub(crate) fn choose(
+    catalogue: &Compiled<'_>,
+    facts: &Facts,
+    requests: Vec<Request>,
+) -> Result<Choice, Error> {
+    let rule = first_that_holds(catalogue, facts)?;
+    let then = rule.then()?;
+    let mut chosen = Vec::with_capacity(then.pools.len());
+    for (i, template) in then.pools.iter().enumerate() {
+        chosen.push(Chosen::read(
+            catalogue,
+            &rule,
+            &format!("pools[{i}]"),
+            template,
+            facts,
+        )?);
+    }
+    for template in &then.ips {
+        request_by_rule(&mut chosen, &rule, template, facts)?;
+    }
+    request_by_runtime(&mut chosen, &rule, requests)?;
+    let sticky = sticky(&rule, &then, facts)?;
+    tracing::debug!(rule = rule.path, "this rule holds");
+    let mut choice = Choice::default();
+    for it in chosen {
+        let ChosenPool {
+            mut entry,
+            routes,
+            dns,
+            ..
+        } = it.pool;
+        if let Some((ip, _)) = &it.requested {
+            entry.set("requested-ip", ip);
+        }
+        if let Some(key) = &sticky {
+            entry.set("sticky", key);
+        }
+        // For people who read the record; no plugin reads it.
+        entry.set("rule", rule.path);
+        choice.pools.push(entry);
+        choice.routes.extend(routes);
+        choice.dns.push(dns);
+    }
+    Ok(choice)
+}
+
+fn first_that_holds<'a>(
+    catalogue: &Compiled<'a>,
+    facts: &Facts,
+) -> Result<CompiledRule<'a>, Error> {
+    let mut is_empty = true;
+    for rule in catalogue.rules() {
+        let rule = rule?;
+        if rule.unmet(facts)?.is_none() {
+            return Ok(rule);
+        }
+        is_empty = false;
+    }
+    Err(Error::config(if is_empty {
+        "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen"
+            .to_owned()
+    } else {
+        format!("no rule of ipam.rules and ipam.poolsDir holds for {facts}")
+    }))
+}
+
+fn sticky(
+    rule: &CompiledRule<'_>,
+    then: &Then<'_>,
+    facts: &Facts,
+) -> Result<Option<String>, Error> {
+    let expanded = then
+        .sticky
+        .as_ref()
+        .map(|it| expand(rule, "sticky", it, facts));
+    expanded.transpose()
+}
+
+fn expand(
+    rule: &CompiledRule<'_>,
+    key: &str,
+    template: &Template<'_>,
+    facts: &Facts,
+) -> Result<String, Error> {
+    template.expand(facts).map_err(|missing| {
+        Error::config(format!(
+            "{}.{key}: {:?}: the fact {missing} is missing; there are {facts}",
+            rule.path,
+            template.as_written()
+        ))
+    })
+}
+
+/// A chosen pool, and the address that is requested of it.
+struct Chosen {
+    name: String,
+    pool: ChosenPool,
+    ranges: Option<RangeSet>,
+    /// The address as its text, and what requests it.
+    requested: Option<(String, String)>,
+}
+
+impl Chosen {
+    fn read(
+        catalogue: &Compiled<'_>,
+        rule: &CompiledRule<'_>,
+        key: &str,
+        template: &Template<'_>,
+        facts: &Facts,
+    ) -> Result<Self, Error> {
+        let name = expand(rule, key, template, facts)?;
+        let pool = catalogue.pool(&name)?.ok_or_else(|| {
+            Error::config(format!(
+                "{}.{key}: {:?}: there is no pool {name:?}",
+                rule.path,
+                template.as_written()
+            ))
+        })?;
+        let is_ranged = pool
+            .entry
+            .get("ranges")
+            .or(pool.entry.get("subnet"))
+            .is_some();
+        let ranges = is_ranged.then(|| Pool::read(&name, pool.entry.clone()));
+        Ok(Self {
+            ranges: ranges.transpose()?.map(|pool| pool.ranges),
+            name,
+            pool,
+            requested: None,
+        })
+    }
+
+    fn contains(&self, ip: IpAddr) -> bool {
+        self.ranges.as_ref().is_some_and(|it| it.contains(ip))
+    }
+
+    /// The address, as the pool's family writes it.
+    fn text_of(&self, ip: IpAddr) -> String {
+        let ranges = self.ranges.as_ref();
+        ranges.map_or(ip, |it| it.in_family(ip)).to_string()
+    }
+}
+
+/// The pool that a request for an address is for: the one that it lies in, or the first one
+/// without ranges that nothing is requested of yet.
+fn pool_of(chosen: &mut [Chosen], ip: IpAddr) -> Option<&mut Chosen> {
+    let at = chosen.iter().position(|it| it.contains(ip)).or_else(|| {
+        chosen
+            .iter()
+            .position(|it| it.ranges.is_none() && it.requested.is_none())
+    });
+    at.map(|at| &mut chosen[at])
+}
+
+fn request_by_rule(
+    chosen: &mut [Chosen],
+    rule: &CompiledRule<'_>,
+    template: &Template<'_>,
+    facts: &Facts,
+) -> Result<(), Error> {
+    let source = format!("{}.ip", rule.path);
+    let text = expand(rule, "ip", template, facts)?;
+    let ip = ipam::parse_address(&text)
+        .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
+    let is_literal = template.literal().is_some();
+    let Some(pool) = pool_of(chosen, ip) else {
+        let names: Vec<&str> = chosen.iter().map(|it| it.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(Error::config(format!("{source}: {ip} is not in {names}")));
+    };
+    let text = pool.text_of(ip);
+    if let Some((other, _)) = &pool.requested {
+        return Err(Error::config(format!(
+            "{source}: {text} and {other} are both in pool {}, which yields one address",
+            pool.name
+        )));
+    }
+    if !is_literal {
+        refuse_pinned(pool, &text, &source)?;
+    }
+    pool.requested = Some((text, source));
+    Ok(())
+}
+
+fn request_by_runtime(
+    chosen: &mut [Chosen],
+    rule: &CompiledRule<'_>,
+    requests: Vec<Request>,
+) -> Result<(), Error> {
+    let mut unserved = Vec::new();
+    for request in requests {
+        let Some(pool) = pool_of(chosen, request.ip) else {
+            unserved.push(request);
+            continue;
+        };
+        let text = pool.text_of(request.ip);
+        match &pool.requested {
+            Some((other, _)) if *other == text => {}
+            Some((other, by)) => {
+                return Err(Error::config(format!(
+                    "{}: {text} is in pool {}, of which {by} requests {other}",
+                    request.source, pool.name
+                )));
+            }
+            None => {
+                refuse_pinned(pool, &text, &request.source)?;
+                pool.requested = Some((text, request.source));
+            }
+        }
+    }
+    if unserved.is_empty() {
+        return Ok(());
+    }
+    let mut error = ipam::unserved(&unserved);
+    error.details = format!("the pools are those of {}", rule.path);
+    Err(error)
+}
+
+/// Refuses an address that another rule pins.
+fn refuse_pinned(pool: &Chosen, ip: &str, source: &str) -> Result<(), Error> {
+    if pool
+        .pool
+        .pinned
+        .iter()
+        .all(|pinned| pool.text_of(*pinned) != ip)
+    {
+        return Ok(());
+    }
+    Err(Error::new(
+        code::REQUESTED_TAKEN,
+        format!(
+            "{source}: {ip} of pool {} is pinned by another rule",
+            pool.name
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,228 @@
+//! Tests of the choice: of its refusals one by one, and of the rest against a model.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalogue::Catalogue;
+use crate::compiled;
+use crate::source::Source;
+
+const POOLS: &str = r#"{"a":{"subnet":"10.0.0.0/24","routes":[{"dst":"10.0.0.0/8"}],"x":1.50},
+    "b":{"ranges":[{"subnet":"fd00::/64"}],"dns":{"nameservers":["fd00::2"]}},"lan":{}}"#;
+
+fn encoded(pools: &str, rules: &str) -> Vec<u8> {
+    let ipam = format!(r#"{{"pools":{pools},"rules":{rules}}}"#);
+    let source = Source::of_configuration(&serde_json::from_str(&ipam).unwrap()).unwrap();
+    compiled::encode(&Catalogue::read(&[source]).unwrap()).unwrap()
+}
+
+fn choice(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Choice, Error> {
+    let bytes = encoded(POOLS, rules);
+    let requests = requests.iter().map(|ip| Request {
+        ip: ip.parse().unwrap(),
+        source: "CNI_ARGS".to_owned(),
+    });
+    let facts = facts.iter().copied().collect();
+    choose(
+        &Compiled::decode(&bytes).unwrap(),
+        &facts,
+        requests.collect(),
+    )
+}
+
+fn pools(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Value, String> {
+    let choice = choice(rules, facts, requests).map_err(|error| error.to_string())?;
+    Ok(serde_json::to_value(&choice.pools).unwrap())
+}
+
+#[test]
+fn each_pool_has_its_name_its_keys_and_its_part_of_the_rule() {
+    let rules = r#"[{"when":{"A":"1"},"pools":["lan"]},
+        {"pools":["b","a"],"ips":["10.0.0.5","fd00::${A}"],"sticky":"k/${A}"}]"#;
+    assert_eq!(
+        pools(rules, &[("A", "2f")], &[]),
+        Ok(json!([
+            {"name": "b", "ranges": [{"subnet": "fd00::/64"}], "requested-ip": "fd00::2f",
+             "sticky": "k/2f", "rule": "ipam.rules[1]"},
+            {"name": "a", "subnet": "10.0.0.0/24", "x": 1.5, "exclude": ["10.0.0.5"],
+             "requested-ip": "10.0.0.5", "sticky": "k/2f", "rule": "ipam.rules[1]"},
+        ]))
+    );
+    let choice = choice(rules, &[("A", "2f")], &[]).unwrap();
+    assert_eq!(choice.routes.len(), 1);
+    assert_eq!(choice.dns[0].nameservers, ["fd00::2"]);
+}
+
+#[test]
+fn what_the_runtime_requests_is_requested_of_the_pool_that_it_lies_in() {
+    let rules = r#"[{"pools":["a","b","lan"]}]"#;
+    let requested = |requests: &[&str]| {
+        let pools = pools(rules, &[], requests).unwrap();
+        let ip = |i: usize| pools[i]["requested-ip"].as_str().map(str::to_owned);
+        [ip(0), ip(1), ip(2)].map(Option::unwrap_or_default)
+    };
+    assert_eq!(
+        requested(&["fd00::5", "::ffff:10.0.0.5"]),
+        ["10.0.0.5", "fd00::5", ""]
+    );
+    // Only the delegate behind knows the addresses of a pool without ranges.
+    assert_eq!(requested(&["192.0.2.1"]), ["", "", "192.0.2.1"]);
+}
+
+#[test]
+fn each_refusal_names_the_rule_and_the_value() {
+    let pinned = r#"[{"when":{"A":"1"},"pools":["a"],"ip":"10.0.0.5"},{"pools":["a"]}]"#;
+    for (rules, requests, message) in [
+        (
+            "[]",
+            &[][..],
+            "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen (code 7)",
+        ),
+        (
+            r#"[{"when":{"A":"1"},"pools":["a"]}]"#,
+            &[],
+            "no rule of ipam.rules and ipam.poolsDir holds for A=\"x\", ifname=\"eth0\" (code 7)",
+        ),
+        (
+            r#"[{"pools":["${B}"]}]"#,
+            &[],
+            "ipam.rules[0].pools[0]: \"${B}\": the fact B is missing; there are A=\"x\", ifname=\"eth0\" (code 7)",
+        ),
+        (
+            r#"[{"pools":["${A}"]}]"#,
+            &[],
+            "ipam.rules[0].pools[0]: \"${A}\": there is no pool \"x\" (code 7)",
+        ),
+        (
+            r#"[{"pools":["a"],"ip":"${A}"}]"#,
+            &[],
+            "ipam.rules[0].ip: \"x\" is no IP address (code 7)",
+        ),
+        (
+            r#"[{"pools":["a"],"ip":"10.0.1.${ifname}"}]"#,
+            &[],
+            "ipam.rules[0].ip: \"10.0.1.eth0\" is no IP address (code 7)",
+        ),
+        (
+            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.6"]}]"#,
+            &[],
+            "ipam.rules[0].ip: 10.0.0.6 and 10.0.0.5 are both in pool a, which yields one address (code 7)",
+        ),
+        (
+            r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#,
+            &["10.0.0.6"],
+            "CNI_ARGS: 10.0.0.6 is in pool a, of which ipam.rules[0].ip requests 10.0.0.5 (code 7)",
+        ),
+        (
+            pinned,
+            &["10.0.0.5"],
+            "CNI_ARGS: 10.0.0.5 of pool a is pinned by another rule (code 111)",
+        ),
+        (
+            pinned,
+            &["10.9.0.5"],
+            "CNI_ARGS: 10.9.0.5 is in no range, or in one that serves another request (code 7): the pools are those of ipam.rules[1]",
+        ),
+    ] {
+        let refused = pools(rules, &[("A", "x"), ("ifname", "eth0")], requests);
+        assert_eq!(refused.unwrap_err().lines().next(), Some(message));
+    }
+    let same = r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#;
+    assert!(pools(same, &[], &["10.0.0.5"]).is_ok());
+}
+
+/// A condition of the model holds.
+fn holds(condition: &Value, fact: Option<&str>) -> bool {
+    match condition {
+        Value::Null => fact.is_none(),
+        Value::Array(all) => all.iter().any(|it| holds(it, fact)),
+        Value::Object(not) => !holds(&not["not"], fact),
+        pattern => fact.is_some_and(|fact| like(pattern.as_str().unwrap(), fact)),
+    }
+}
+
+/// A text is like a pattern, character by character.
+fn like(pattern: &str, text: &str) -> bool {
+    let mut characters = pattern.chars();
+    match (characters.next(), text.chars().next()) {
+        (None, first) => first.is_none(),
+        (Some('*'), first) => {
+            like(characters.as_str(), text)
+                || first.is_some_and(|c| like(pattern, &text[c.len_utf8()..]))
+        }
+        (Some('?'), Some(c)) => like(characters.as_str(), &text[c.len_utf8()..]),
+        (Some(p), Some(c)) => p == c && like(characters.as_str(), &text[c.len_utf8()..]),
+        (Some(_), None) => false,
+    }
+}
+
+fn conditions() -> impl Strategy<Value = Value> {
+    let text = "[ab?*]{0,4}".prop_map(Value::from);
+    let leaf = prop_oneof![4 => text, 1 => Just(Value::Null)];
+    leaf.prop_recursive(3, 8, 3, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 1..3).prop_map(Value::from),
+            inner.prop_map(|it| json!({"not": it})),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_first_rule_that_holds_decides(
+        rules in proptest::collection::vec(
+            (proptest::collection::btree_map("[AB]|label:c", conditions(), 1..3), 0usize..4),
+            0..6,
+        ),
+        facts in proptest::collection::btree_map("[AB]|label:c", "[abc]{0,4}", 0..4),
+    ) {
+        let pools: Value = (0..4).map(|i| (format!("p{i}"), json!({}))).collect();
+        let written: Value = rules
+            .iter()
+            .map(|(when, pool)| json!({"when": when, "pools": [format!("p{pool}")]}))
+            .collect();
+        let bytes = encoded(&pools.to_string(), &written.to_string());
+        let given: Facts = facts.iter().map(|(k, v)| (&**k, &**v)).collect();
+        let choose = || {
+            let choice = choose(&Compiled::decode(&bytes).unwrap(), &given, Vec::new());
+            choice.map(|it| serde_json::to_string(&it.pools).unwrap())
+        };
+        let expected = rules.iter().position(|(when, _)| {
+            when.iter().all(|(name, it)| holds(it, facts.get(name).map(String::as_str)))
+        });
+        let expected = expected.map(|at| {
+            format!(r#"[{{"name":"p{}","rule":"ipam.rules[{at}]"}}]"#, rules[at].1)
+        });
+        prop_assert_eq!(choose().ok(), expected);
+        prop_assert_eq!(choose(), choose());
+    }
+
+    #[test]
+    fn a_pinned_address_is_given_to_its_rule_alone(
+        pinned in proptest::collection::btree_map("[a-f]", 2u8..250, 1..6),
+        who in "[a-h]",
+        requested in 2u8..250,
+    ) {
+        let mut rules: Vec<Value> = pinned
+            .iter()
+            .map(|(name, last)| json!({"when": {"A": name}, "pools": ["a"], "ip": format!("10.0.0.{last}")}))
+            .collect();
+        rules.push(json!({"pools": ["a"]}));
+        let facts = [("A", who.as_str())];
+        let rules = Value::from(rules).to_string();
+        let entry = pools(&rules, &facts, &[]).unwrap()[0].clone();
+        let pool = Pool::read("pool", serde_json::from_value(entry).unwrap()).unwrap();
+        let own = pinned.get(&who).map(|last| IpAddr::from([10, 0, 0, *last]));
+        prop_assert_eq!(pool.requested, own);
+        for last in pinned.values() {
+            let ip = IpAddr::from([10, 0, 0, *last]);
+            let mut given = pool.ranges.ranges().iter().flat_map(|range| range.given());
+            prop_assert!(!given.any(|it| it.contains(ip)));
+        }
+        let refused = pools(&rules, &facts, &[&format!("10.0.0.{requested}")]).is_err();
+        let is_own = own == Some(IpAddr::from([10, 0, 0, requested]));
+        let may = own.is_none() && !pinned.values().any(|last| *last == requested);
+        prop_assert_eq!(refused, !(is_own || may));
+    }
+}

@@ -1,0 +1,189 @@
+//! The catalogue in a form that an ADD reads quickly: encoded, and decoded only as far as
+//! it is needed.
+//!
+//! A rule that doesn't hold costs the decoding of its first conditions. Nothing else is
+//! decoded but the rule that holds and its pools.
+
+use std::net::IpAddr;
+
+use cni::{Dns, Error, Object, code};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::Catalogue;
+use crate::condition::Condition;
+use crate::facts::Facts;
+use crate::pool::CataloguePool;
+use crate::rule::{Rule, Then};
+
+/// An encoded catalogue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Compiled<'a> {
+    /// Pools, by the order of their names: [`CompiledPool`].
+    #[serde(borrow)]
+    pools: Vec<(&'a str, &'a [u8])>,
+    /// Rules, one after the other: [`CompiledRule`].
+    rules: &'a [u8],
+}
+
+#[derive(Serialize, Deserialize)]
+struct CompiledPool<'a> {
+    entry: &'a str,
+    routes: &'a str,
+    dns: &'a str,
+    pinned: Vec<IpAddr>,
+}
+
+/// A rule, encoded.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct CompiledRule<'a> {
+    /// Its name in messages: `ipam.rules[3]`.
+    pub(crate) path: &'a str,
+    /// Pairs of a fact's name and a [`Condition`], one after the other.
+    when: &'a [u8],
+    /// A [`Then`].
+    then: &'a [u8],
+}
+
+/// A pool, decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct ChosenPool {
+    /// Its entry in `pools`.
+    pub(crate) entry: Object,
+    pub(crate) routes: Vec<Object>,
+    pub(crate) dns: Dns,
+    /// The addresses that rules request.
+    pub(crate) pinned: Vec<IpAddr>,
+}
+
+/// A condition that doesn't hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Unmet<'a> {
+    /// The name of the fact.
+    pub(crate) fact: &'a str,
+    /// What it must be.
+    pub(crate) must_be: Condition<'a>,
+}
+
+/// Encodes a catalogue.
+pub(crate) fn encode(catalogue: &Catalogue) -> Result<Vec<u8>, Error> {
+    let mut pools = Vec::with_capacity(catalogue.pools.len());
+    for pool in &catalogue.pools {
+        pools.push((pool.name.as_str(), encode_pool(pool)?));
+    }
+    pools.sort_unstable();
+    let mut rules = Vec::new();
+    catalogue
+        .rules
+        .iter()
+        .for_each(|rule| encode_rule(rule, &mut rules));
+    Ok(bytes(&Compiled {
+        pools: pools.iter().map(|(name, pool)| (*name, &**pool)).collect(),
+        rules: &rules,
+    }))
+}
+
+fn encode_pool(pool: &CataloguePool) -> Result<Vec<u8>, Error> {
+    Ok(bytes(&CompiledPool {
+        entry: &json(&pool.entry()?),
+        routes: &json(&pool.routes),
+        dns: &json(&pool.dns.clone().unwrap_or_default()),
+        pinned: pool.pinned.iter().copied().collect(),
+    }))
+}
+
+fn encode_rule(rule: &Rule, to: &mut Vec<u8>) {
+    let conditions = rule.when.iter().flat_map(bytes);
+    to.extend(bytes(&CompiledRule {
+        path: &rule.path,
+        when: &conditions.collect::<Vec<u8>>(),
+        then: &bytes(&rule.then),
+    }));
+}
+
+fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("memory is enough")
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("objects are JSON")
+}
+
+impl<'a> Compiled<'a> {
+    /// Decodes what [`encode`] has encoded.
+    ///
+    /// # Errors
+    ///
+    /// Code 199 for anything else.
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, Error> {
+        postcard::from_bytes(bytes).map_err(damaged)
+    }
+
+    /// The names of all pools.
+    pub(crate) fn pool_names(&self) -> impl Iterator<Item = &'a str> {
+        self.pools.iter().map(|(name, _)| *name)
+    }
+
+    /// The pool of this name.
+    pub(crate) fn pool(&self, name: &str) -> Result<Option<ChosenPool>, Error> {
+        let Ok(at) = self.pools.binary_search_by_key(&name, |(name, _)| *name) else {
+            return Ok(None);
+        };
+        let pool: CompiledPool<'_> = postcard::from_bytes(self.pools[at].1).map_err(damaged)?;
+        let dns: Object = serde_json::from_str(pool.dns).map_err(damaged)?;
+        Ok(Some(ChosenPool {
+            entry: serde_json::from_str(pool.entry).map_err(damaged)?,
+            routes: serde_json::from_str(pool.routes).map_err(damaged)?,
+            dns: Dns::read("dns", dns)?,
+            pinned: pool.pinned,
+        }))
+    }
+
+    /// The rules, in the order in which they are tried.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = Result<CompiledRule<'a>, Error>> {
+        items(self.rules)
+    }
+}
+
+impl<'a> CompiledRule<'a> {
+    /// The first condition that doesn't hold; `None` if the rule holds.
+    pub(crate) fn unmet(&self, facts: &Facts) -> Result<Option<Unmet<'a>>, Error> {
+        for condition in items(self.when) {
+            let (fact, must_be): (&'a str, Condition<'a>) = condition?;
+            if !must_be.holds(facts.get(fact)) {
+                return Ok(Some(Unmet { fact, must_be }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What follows if it holds.
+    pub(crate) fn then(&self) -> Result<Then<'a>, Error> {
+        postcard::from_bytes(self.then).map_err(damaged)
+    }
+}
+
+/// Decodes items that stand one after the other.
+fn items<'a, T: Deserialize<'a>>(mut rest: &'a [u8]) -> impl Iterator<Item = Result<T, Error>> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        match postcard::take_from_bytes(rest) {
+            Ok((item, behind)) => {
+                rest = behind;
+                Some(Ok(item))
+            }
+            Err(error) => {
+                rest = &[];
+                Some(Err(damaged(error)))
+            }
+        }
+    })
+}
+
+fn damaged(why: impl std::fmt::Display) -> Error {
+    Error::new(
+        code::INTERNAL,
+        format!("the compiled catalogue is damaged: {why}"),
+    )
+}

@@ -1,0 +1,181 @@
+//! A condition of a rule: what a fact must be.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use cni::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wildmatch::WildMatch;
+
+/// What a fact must be, for a rule to hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Condition<'a> {
+    /// `null`: the fact is missing.
+    Missing,
+    /// A text: the fact is this, where `*` stands for any characters and `?` for one.
+    #[serde(borrow)]
+    Text(Cow<'a, str>),
+    /// An array: one of these conditions holds.
+    Any(Vec<Condition<'a>>),
+    /// `{"not": …}`: this condition doesn't hold. A missing fact is not any text.
+    Not(Box<Condition<'a>>),
+}
+
+impl Condition<'_> {
+    /// Reads a condition; `path` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value.
+    pub(crate) fn read(path: &str, value: Value) -> Result<Self, Error> {
+        let invalid = |why: &str| Err(Error::config(format!("{path}: {why}")));
+        match value {
+            Value::Null => Ok(Self::Missing),
+            Value::String(text) => Ok(Self::Text(text.into())),
+            Value::Array(all) if all.is_empty() => {
+                invalid("the array is empty, so that the rule never holds")
+            }
+            Value::Array(all) => {
+                let read = |(i, value)| Self::read(&format!("{path}[{i}]"), value);
+                let all: Result<_, _> = all.into_iter().enumerate().map(read).collect();
+                all.map(Self::Any)
+            }
+            Value::Object(mut members) => match (members.remove("not"), members.len()) {
+                (Some(value), 0) => {
+                    let inner = Self::read(&format!("{path}.not"), value)?;
+                    Ok(Self::Not(Box::new(inner)))
+                }
+                _ => invalid("an object is a condition only as {\"not\": …}"),
+            },
+            other => invalid(&format!(
+                "{other} is no condition; a text, an array, {{\"not\": …}} and null are"
+            )),
+        }
+    }
+
+    /// True if the fact, `None` if it is missing, is what it must be.
+    pub fn holds(&self, fact: Option<&str>) -> bool {
+        match self {
+            Self::Missing => fact.is_none(),
+            Self::Text(pattern) => fact.is_some_and(|fact| matches(pattern, fact)),
+            Self::Any(all) => all.iter().any(|it| it.holds(fact)),
+            Self::Not(it) => !it.holds(fact),
+        }
+    }
+}
+
+fn matches(pattern: &str, fact: &str) -> bool {
+    let Some(wildcard) = pattern.find(['*', '?']) else {
+        return pattern == fact;
+    };
+    // Most patterns differ before their first wildcard, and needn't be compiled.
+    fact.starts_with(&pattern[..wildcard]) && WildMatch::new(pattern).matches(fact)
+}
+
+impl fmt::Display for Condition<'_> {
+    /// As it is written in JSON.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("null"),
+            Self::Text(text) => write!(f, "{text:?}"),
+            Self::Any(all) => {
+                f.write_str("[")?;
+                for (i, it) in all.iter().enumerate() {
+                    write!(f, "{}{it}", if i == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+            Self::Not(it) => write!(f, "{{\"not\": {it}}}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(json: &str) -> Result<Condition<'static>, String> {
+        let value = serde_json::from_str(json).unwrap();
+        Condition::read("when.A", value).map_err(|error| error.msg)
+    }
+
+    #[test]
+    fn each_form_holds_for_some_facts_and_not_for_others() {
+        for (json, holds, fails) in [
+            (
+                r#""prod""#,
+                &[Some("prod")][..],
+                &[None, Some("product"), Some("")][..],
+            ),
+            (
+                r#""db-*""#,
+                &[Some("db-"), Some("db-0")],
+                &[Some("adb-0"), None],
+            ),
+            (
+                r#""db-?""#,
+                &[Some("db-0"), Some("db-ä")],
+                &[Some("db-"), Some("db-10")],
+            ),
+            (r#""*""#, &[Some(""), Some("x/y\n")], &[None]),
+            (
+                r#"["web","shop-*"]"#,
+                &[Some("web"), Some("shop-1")],
+                &[Some("shop"), None],
+            ),
+            (r#"{"not":"dev"}"#, &[Some("prod"), None], &[Some("dev")]),
+            (
+                r#"{"not":["dev",null]}"#,
+                &[Some("prod"), Some("")],
+                &[Some("dev"), None],
+            ),
+            ("null", &[None], &[Some("")]),
+            (r#"["web",null]"#, &[None, Some("web")], &[Some("")]),
+        ] {
+            let condition = condition(json).unwrap();
+            for fact in holds {
+                assert!(condition.holds(*fact), "{json} {fact:?}");
+            }
+            for fact in fails {
+                assert!(!condition.holds(*fact), "{json} {fact:?}");
+            }
+            assert_eq!(
+                condition.to_string().replace(", ", ",").replace(": ", ":"),
+                json
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_is_refused_by_key_and_value() {
+        for (json, message) in [
+            (
+                "7",
+                "when.A: 7 is no condition; a text, an array, {\"not\": …} and null are",
+            ),
+            (
+                "[]",
+                "when.A: the array is empty, so that the rule never holds",
+            ),
+            (
+                r#"["a",true]"#,
+                "when.A[1]: true is no condition; a text, an array, {\"not\": …} and null are",
+            ),
+            (
+                r#"{"is":"a"}"#,
+                "when.A: an object is a condition only as {\"not\": …}",
+            ),
+            (
+                "{}",
+                "when.A: an object is a condition only as {\"not\": …}",
+            ),
+            (
+                r#"{"not":{"not":[]}}"#,
+                "when.A.not.not: the array is empty, so that the rule never holds",
+            ),
+        ] {
+            assert_eq!(condition(json).unwrap_err(), message);
+        }
+    }
+}

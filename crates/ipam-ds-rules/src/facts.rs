@@ -1,0 +1,197 @@
+//! Facts: what a call says of its container.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use cni::{Call, Error, Excerpt, Object};
+use serde::Deserialize;
+
+/// The key of `runtimeConfig` in which containerd and CRI-O give a pod's annotations.
+const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+
+/// The variables of a call that are facts, and the names of these facts.
+const OF_CALL: [(&str, &str); 2] = [("containerID", "CNI_CONTAINERID"), ("ifname", "CNI_IFNAME")];
+
+/// The name of the fact that is the network's name.
+const NETWORK: &str = "network";
+
+/// The facts of a call, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Facts(BTreeMap<String, String>);
+
+/// An entry of `args.cni.labels` (CNI's `CONVENTIONS.md`).
+#[derive(Deserialize)]
+struct Label {
+    key: String,
+    value: String,
+}
+
+impl Facts {
+    /// The facts of a call: `KEY` for each key of `CNI_ARGS`, `label:KEY` for each of
+    /// `args.cni.labels`, `annotation:KEY` for each pod annotation in `runtimeConfig`, and
+    /// `containerID`, `ifname` and `network`.
+    ///
+    /// # Errors
+    ///
+    /// Code 4 for a malformed `CNI_ARGS`; code 7 for labels and annotations that aren't
+    /// texts. Both name the key.
+    pub fn of(call: &Call<'_>) -> Result<Self, Error> {
+        let mut all = Self::default();
+        for (key, value) in call.args()?.iter().filter(|(key, _)| !is_reserved(key)) {
+            all.insert(key, value);
+        }
+        for label in labels(&call.config)? {
+            all.insert(&format!("label:{}", label.key), &label.value);
+        }
+        for (key, value) in annotations(&call.config)? {
+            all.insert(&format!("annotation:{key}"), &value);
+        }
+        for (name, variable) in OF_CALL {
+            let value = call.environment.text(variable);
+            if !value.is_empty() {
+                all.insert(name, &value);
+            }
+        }
+        all.insert(NETWORK, call.config.name().as_str());
+        Ok(all)
+    }
+
+    /// The fact of this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// All facts, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, fact)| (name.as_str(), fact.as_str()))
+    }
+
+    fn insert(&mut self, name: &str, fact: &str) {
+        self.0.insert(name.to_owned(), fact.to_owned());
+    }
+}
+
+impl<'a> FromIterator<(&'a str, &'a str)> for Facts {
+    fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(facts: T) -> Self {
+        let mut all = Self::default();
+        facts
+            .into_iter()
+            .for_each(|(name, fact)| all.insert(name, fact));
+        all
+    }
+}
+
+impl fmt::Display for Facts {
+    /// `K8S_POD_NAME="db-0", containerID="c1"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, (name, fact)) in self.iter().enumerate() {
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}{name}=\"{}\"", Excerpt(fact))?;
+        }
+        Ok(())
+    }
+}
+
+/// True for a key of `CNI_ARGS` that would pass for another kind of fact.
+fn is_reserved(key: &str) -> bool {
+    key.contains(':') || key == NETWORK || OF_CALL.iter().any(|(name, _)| *name == key)
+}
+
+/// Verifies that a fact of this name can exist.
+///
+/// # Errors
+///
+/// The reason why it can't.
+pub(crate) fn verify_name(name: &str) -> Result<(), String> {
+    match name.split_once(':') {
+        None if name.is_empty() => Err("the name of a fact is empty".to_owned()),
+        None => Ok(()),
+        Some(("label" | "annotation", key)) if !key.is_empty() => Ok(()),
+        Some(_) => Err(format!(
+            "{name:?} is no fact: there are keys of CNI_ARGS, label:KEY, annotation:KEY, \
+             containerID, ifname and network"
+        )),
+    }
+}
+
+fn labels(config: &cni::NetworkConfig) -> Result<Vec<Label>, Error> {
+    let args: Option<Object> = config.read("args")?;
+    let cni: Option<Object> = args.map_or(Ok(None), |args| args.read("args", "cni"))?;
+    let labels = cni.map_or(Ok(None), |cni| cni.read("args.cni", "labels"))?;
+    Ok(labels.unwrap_or_default())
+}
+
+fn annotations(config: &cni::NetworkConfig) -> Result<BTreeMap<String, String>, Error> {
+    let runtime: Option<Object> = config.read("runtimeConfig")?;
+    let annotations = runtime.map_or(Ok(None), |it| it.read("runtimeConfig", ANNOTATIONS))?;
+    Ok(annotations.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::{Environment, NetworkConfig};
+
+    fn facts(args: &str, keys: &str) -> Result<String, String> {
+        let environment = Environment::default()
+            .with("CNI_CONTAINERID", "c1")
+            .with("CNI_IFNAME", "eth0")
+            .with("CNI_ARGS", args);
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"net"{keys}}}"#);
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        let facts = Facts::of(&Call::new(config, &environment));
+        facts.map(|it| it.to_string()).map_err(|error| error.msg)
+    }
+
+    #[test]
+    fn facts_come_from_the_arguments_the_labels_the_annotations_and_the_call() {
+        assert_eq!(
+            facts(
+                "K8S_POD_NAME=db-0",
+                r#","args":{"cni":{"labels":[{"key":"app","value":"my\napp"}]}},
+                   "runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"ipam/pool":"web"}}"#
+            )
+            .as_deref(),
+            Ok(concat!(
+                r#"K8S_POD_NAME="db-0", annotation:ipam/pool="web", containerID="c1", "#,
+                r#"ifname="eth0", label:app="my\napp", network="net""#
+            ))
+        );
+    }
+
+    #[test]
+    fn an_argument_can_not_pass_for_another_kind_of_fact() {
+        let spoofed = "annotation:a=x;containerID=x;ifname=x;network=x;:=x;A=1";
+        let expected = r#"A="1", containerID="c1", ifname="eth0", network="net""#;
+        assert_eq!(facts(spoofed, "").as_deref(), Ok(expected));
+    }
+
+    #[test]
+    fn facts_that_are_no_texts_are_refused_by_key() {
+        for (keys, message) in [
+            (
+                r#","args":{"cni":{"labels":[{"key":"app","value":7}]}}"#,
+                "args.cni.labels[0].value: invalid type: integer `7`, expected a string",
+            ),
+            (
+                r#","runtimeConfig":{"io.kubernetes.cri.pod-annotations":{"a":[]}}"#,
+                "runtimeConfig.io.kubernetes.cri.pod-annotations.a: invalid type: sequence, expected a string",
+            ),
+        ] {
+            assert_eq!(facts("", keys).unwrap_err(), message);
+        }
+        assert!(facts("A", "").unwrap_err().starts_with("CNI_ARGS: \"A\""));
+    }
+
+    #[test]
+    fn only_names_that_a_fact_can_have_are_accepted() {
+        for name in ["K8S_POD_NAME", "label:app", "annotation:a/b:c", "ifname"] {
+            assert_eq!(verify_name(name), Ok(()), "{name}");
+        }
+        for name in ["", "labels:app", "label:", ":x", "annotation"] {
+            assert_eq!(verify_name(name).is_ok(), name == "annotation", "{name}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A rule, as it is written: conditions, pools, requested addresses, a sticky key.
+
+use std::net::IpAddr;
+
+use cni::{Error, Object};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::condition::Condition;
+use crate::facts;
+use crate::template::Template;
+
+/// The keys of a rule.
+const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
+
+/// A rule, valid in itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    /// Its name in messages: `ipam.rules[3]`.
+    pub(crate) path: String,
+    /// Conditions, each with the name of its fact. All must hold.
+    pub(crate) when: Vec<(String, Condition<'static>)>,
+    /// What follows if it holds.
+    pub(crate) then: Then<'static>,
+}
+
+/// What follows if a rule holds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Then<'a> {
+    /// The names of the pools.
+    #[serde(borrow)]
+    pub(crate) pools: Vec<Template<'a>>,
+    /// The requested addresses.
+    #[serde(borrow)]
+    pub(crate) ips: Vec<Template<'a>>,
+    /// The sticky key.
+    #[serde(borrow)]
+    pub(crate) sticky: Option<Template<'a>>,
+}
+
+impl Rule {
+    /// Reads a rule; `path` is its name in messages.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value.
+    pub(crate) fn read(path: String, object: &Object) -> Result<Self, Error> {
+        verify_keys(&path, object)?;
+        let when = object.read::<Object>(&path, "when")?.unwrap_or_default();
+        let when = conditions(&format!("{path}.when"), &when)?;
+        let pools = templates(&path, object, "pools")?;
+        if pools.is_empty() {
+            return Err(Error::config(format!(
+                "{path}.pools is missing or empty: a rule leads to one pool at least"
+            )));
+        }
+        for (i, pool) in pools.iter().enumerate() {
+            if pools[..i].contains(pool) {
+                let name = pool.as_written();
+                return Err(Error::config(format!(
+                    "{path}.pools[{i}]: {name:?} is there twice"
+                )));
+            }
+        }
+        let ips = match object.read::<String>(&path, "ip")? {
+            None => templates(&path, object, "ips")?,
+            Some(_) if object.get("ips").is_some() => {
+                return Err(Error::config(format!(
+                    "{path}.ip stands beside ips; a rule has the one or the other"
+                )));
+            }
+            Some(ip) => vec![template(&format!("{path}.ip"), ip)?],
+        };
+        if ips.len() > pools.len() {
+            return Err(Error::config(format!(
+                "{path}.ips has {} addresses for {} pools; each pool yields one",
+                ips.len(),
+                pools.len()
+            )));
+        }
+        let sticky = object.read::<String>(&path, "sticky")?;
+        let sticky = sticky.map(|text| template(&format!("{path}.sticky"), text));
+        Ok(Self {
+            when,
+            then: Then {
+                pools,
+                ips,
+                sticky: sticky.transpose()?,
+            },
+            path,
+        })
+    }
+
+    /// The requested addresses in which no fact stands.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the value, for one that is no address.
+    pub(crate) fn literal_ips(&self) -> Result<Vec<IpAddr>, Error> {
+        let literal = self.then.ips.iter().filter_map(Template::literal);
+        literal
+            .map(|text| {
+                ipam::parse_address(text).ok_or_else(|| {
+                    Error::config(format!("{}.ip: {text:?} is no IP address", self.path))
+                })
+            })
+            .collect()
+    }
+}
+
+fn verify_keys(path: &str, object: &Object) -> Result<(), Error> {
+    let mut seen: Vec<&str> = Vec::new();
+    for key in object.keys() {
+        if !KEYS.contains(&key) {
+            return Err(Error::config(format!(
+                "{path}.{key} is no key of a rule; these are: {}",
+                KEYS.join(", ")
+            )));
+        }
+        if seen.contains(&key) {
+            return Err(Error::config(format!("{path}.{key} is there twice")));
+        }
+        seen.push(key);
+    }
+    Ok(())
+}
+
+fn conditions(path: &str, when: &Object) -> Result<Vec<(String, Condition<'static>)>, Error> {
+    let mut conditions: Vec<(String, Condition<'static>)> = Vec::new();
+    for name in when.keys() {
+        let path = format!("{path}.{name}");
+        facts::verify_name(name).map_err(|why| Error::config(format!("{path}: {why}")))?;
+        if conditions.iter().any(|(earlier, _)| earlier == name) {
+            return Err(Error::config(format!("{path} is there twice")));
+        }
+        let value = when.get(name).map(|raw| cni::read(&path, raw));
+        let value = value.transpose()?.unwrap_or(Value::Null);
+        conditions.push((name.to_owned(), Condition::read(&path, value)?));
+    }
+    Ok(conditions)
+}
+
+fn templates(path: &str, object: &Object, key: &str) -> Result<Vec<Template<'static>>, Error> {
+    let texts: Vec<String> = object.read(path, key)?.unwrap_or_default();
+    let read = |(i, text)| template(&format!("{path}.{key}[{i}]"), text);
+    texts.into_iter().enumerate().map(read).collect()
+}
+
+fn template(path: &str, text: String) -> Result<Template<'static>, Error> {
+    Template::read(text).map_err(|why| Error::config(format!("{path}: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(json: &str) -> Result<Rule, String> {
+        let object = serde_json::from_str(json).unwrap();
+        Rule::read("rules[0]".to_owned(), &object).map_err(|error| error.msg)
+    }
+
+    #[test]
+    fn each_key_is_read() {
+        let it = rule(
+            r#"{"when":{"A":"x","label:b":null},"pools":["p","${A}"],"ips":["10.0.0.5/24","${A}"],"sticky":"${A}"}"#,
+        )
+        .unwrap();
+        assert_eq!(it.when.len(), 2);
+        assert_eq!(it.then.pools[0].literal(), Some("p"));
+        assert_eq!(
+            it.literal_ips().unwrap(),
+            ["10.0.0.5".parse::<IpAddr>().unwrap()]
+        );
+        assert!(it.then.sticky.is_some());
+        let least = rule(r#"{"pools":["p"],"when":null,"ip":null,"sticky":null}"#).unwrap();
+        assert!(least.when.is_empty() && least.then.ips.is_empty());
+    }
+
+    #[test]
+    fn each_refusal_names_the_key_and_the_value() {
+        for (json, message) in [
+            (
+                "{}",
+                ".pools is missing or empty: a rule leads to one pool at least",
+            ),
+            (
+                r#"{"pools":[]}"#,
+                ".pools is missing or empty: a rule leads to one pool at least",
+            ),
+            (r#"{"pools":["a","a"]}"#, ".pools[1]: \"a\" is there twice"),
+            (
+                r#"{"pools":["a","${b"]}"#,
+                ".pools[1]: \"${b\" has a ${ without }",
+            ),
+            (
+                r#"{"pool":["a"]}"#,
+                ".pool is no key of a rule; these are: when, pools, ip, ips, sticky",
+            ),
+            (r#"{"pools":["a"],"pools":["b"]}"#, ".pools is there twice"),
+            (
+                r#"{"pools":["a"],"ip":"1","ips":[]}"#,
+                ".ip stands beside ips; a rule has the one or the other",
+            ),
+            (
+                r#"{"pools":["a"],"ips":["10.0.0.1","10.0.0.2"]}"#,
+                ".ips has 2 addresses for 1 pools; each pool yields one",
+            ),
+            (
+                r#"{"pools":["a"],"when":{"A":"x","A":"y"}}"#,
+                ".when.A is there twice",
+            ),
+            (
+                r#"{"pools":["a"],"when":{"A":7}}"#,
+                ".when.A: 7 is no condition; a text, an array, {\"not\": …} and null are",
+            ),
+            (
+                r#"{"pools":["a"],"sticky":7}"#,
+                ".sticky: invalid type: integer `7`, expected a string",
+            ),
+        ] {
+            assert_eq!(rule(json).unwrap_err(), format!("rules[0]{message}"));
+        }
+        let error = rule(r#"{"pools":["a"],"ip":"x"}"#).unwrap().literal_ips();
+        assert_eq!(
+            error.unwrap_err().msg,
+            "rules[0].ip: \"x\" is no IP address"
+        );
+    }
+}
