@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cni::{Attachment, Cancellation, Command, Environment, Error, JsonOutput, NetworkConfig};
+use cni::{Attachment, Cancellation, Environment, Error, JsonOutput, NetworkConfig};
 
 use crate::context::Context;
 use crate::event::Observer;
@@ -130,7 +130,7 @@ impl<'a> Chain<'a> {
                 "prevResult is missing: CHECK compares with it",
             ));
         }
-        check::until_failure(&self.0, Command::Check, Some(attachment))
+        check::attachment(&self.0, attachment)
     }
 
     /// STATUS: runs the delegates until one fails.
@@ -139,7 +139,7 @@ impl<'a> Chain<'a> {
     ///
     /// The failed delegate's.
     pub fn status(&self) -> Result<(), Error> {
-        check::until_failure(&self.0, Command::Status, None)
+        check::status(&self.0)
     }
 
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,

@@ -4,20 +4,48 @@ use cni::{Attachment, Command, Error};
 
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
+use crate::record::{Record, RecordedDelegate};
 use crate::steps::{OnFailure, Step, Steps};
 use crate::version_negotiation::VersionNegotiation;
 
-/// Runs the delegates of the configuration with this command.
+/// Runs CHECK for an attachment. What a selector chose on ADD is taken from the record, if
+/// there is one.
 ///
 /// # Errors
 ///
 /// The failed delegate's.
-pub(crate) fn until_failure(
+pub(crate) fn attachment(context: &Context<'_>, attachment: &Attachment) -> Result<(), Error> {
+    let record = record(context, attachment);
+    let recorded = record.as_ref().map(Record::delegates).unwrap_or_default();
+    until_failure(context, Command::Check, Some(attachment), &recorded)
+}
+
+/// The record of an attachment, read without its lock: CHECK changes nothing.
+fn record(context: &Context<'_>, attachment: &Attachment) -> Option<Record> {
+    let journal = context.journals.open(attachment).ok()??;
+    context.journals.read(&journal, attachment).ok()?
+}
+
+/// Runs STATUS.
+///
+/// # Errors
+///
+/// The failed delegate's.
+pub(crate) fn status(context: &Context<'_>) -> Result<(), Error> {
+    until_failure(context, Command::Status, None, &[])
+}
+
+fn until_failure(
     context: &Context<'_>,
     command: Command,
     attachment: Option<&Attachment>,
+    recorded: &[RecordedDelegate<'_>],
 ) -> Result<(), Error> {
-    let steps = Step::all(&context.settings.delegates, context.config);
+    let mut steps = Step::all(&context.settings.delegates, context.config);
+    for step in &mut steps {
+        let of_step = recorded.iter().find(|it| it.name == step.name);
+        step.chosen = of_step.and_then(RecordedDelegate::chosen);
+    }
     let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);
     let failed = Steps::new(&mut delegates, attachment).run(command, &steps, None, OnFailure::Stop);

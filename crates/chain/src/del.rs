@@ -92,6 +92,7 @@ pub(crate) fn by_record(
                 // The configuration of the ADD may have a fault that today's has not.
                 fallback: Some(today).filter(|_| then.is_some() && is_named_today),
                 recorded: Some(*recorded),
+                chosen: recorded.chosen(),
                 may_be_gone: !is_named_today,
             }
         })

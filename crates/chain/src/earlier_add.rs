@@ -113,6 +113,7 @@ fn refuse_unless_lost(
         .iter()
         .map(|recorded| Step {
             recorded: Some(*recorded),
+            chosen: recorded.chosen(),
             ..Step::new(recorded.name, &config)
         })
         .collect();

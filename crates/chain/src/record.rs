@@ -154,6 +154,13 @@ pub(crate) struct RecordedDelegate<'a> {
     pub(crate) holds_nothing: bool,
 }
 
+impl<'a> RecordedDelegate<'a> {
+    /// The result of a selector: what it chose.
+    pub(crate) fn chosen(&self) -> Option<&'a RawValue> {
+        self.handed_on.filter(|_| self.holds_nothing)
+    }
+}
+
 /// True if a result has no address that the earlier one doesn't have.
 fn added_none(earlier: Option<&RawValue>, result: &RawValue) -> bool {
     let ips = |raw: &RawValue| -> Option<Vec<_>> {

@@ -16,8 +16,11 @@ pub(crate) struct Step<'a> {
     pub(crate) config: &'a NetworkConfig,
     /// The configuration of a second attempt, if the first fails.
     pub(crate) fallback: Option<&'a NetworkConfig>,
-    /// Its part in the recorded ADD. The recorded result replaces a missing one.
+    /// Its part in the recorded ADD. The recorded result replaces a missing one, and the
+    /// result of a selector that fails.
     pub(crate) recorded: Option<RecordedDelegate<'a>>,
+    /// The recorded result of a selector. It replaces a missing one.
+    pub(crate) chosen: Option<&'a RawValue>,
     /// True if it may be gone from the node, since today's configuration doesn't name it.
     pub(crate) may_be_gone: bool,
 }
@@ -30,6 +33,7 @@ impl<'a> Step<'a> {
             config,
             fallback: None,
             recorded: None,
+            chosen: None,
             may_be_gone: false,
         }
     }
@@ -66,7 +70,8 @@ impl<'a, D: Delegates> Steps<'a, D> {
     /// Runs the steps with a command other than ADD; returns the failed delegates.
     ///
     /// The first delegate receives `prev_result`, or the `prevResult` of its
-    /// configuration. A result that a delegate prints is the next one's `prevResult`.
+    /// configuration. A result that a delegate prints is the next one's `prevResult`; what
+    /// a selector chose on ADD stays chosen, whatever it would choose now.
     /// If a delegate prints nothing, as the specification requires, the next one receives
     /// the same `prevResult`, with further keys from the delegate's recorded result.
     pub(crate) fn run(
@@ -80,7 +85,11 @@ impl<'a, D: Delegates> Steps<'a, D> {
         for step in steps {
             match self.attempt(step, command, prev_result.as_deref()) {
                 Outcome::Result(output) => {
-                    prev_result = Some(output.json().to_owned());
+                    let printed = output.json();
+                    prev_result = Some(match step.chosen {
+                        Some(recorded) => with_choice(printed, recorded),
+                        None => printed.to_owned(),
+                    });
                     continue;
                 }
                 Outcome::Nothing => {}
@@ -93,7 +102,8 @@ impl<'a, D: Delegates> Steps<'a, D> {
                     }
                 }
             }
-            if let Some(recorded) = step.recorded.and_then(|it| it.handed_on) {
+            let recorded = step.recorded.and_then(|it| it.handed_on);
+            if let Some(recorded) = recorded.or(step.chosen) {
                 let given = prev_result
                     .as_deref()
                     .or_else(|| step.config.raw_prev_result());
@@ -207,6 +217,24 @@ pub(crate) fn completed(given: Option<&RawValue>, recorded: &RawValue) -> Box<Ra
     serde_json::value::to_raw_value(&all).expect("an object is JSON")
 }
 
+/// The keys of a result that the specification defines, section 5.
+const SPECIFIED: [&str; 5] = ["cniVersion", "interfaces", "ips", "routes", "dns"];
+
+/// A result that a selector prints, with the keys of its recorded one that only delegates
+/// understand.
+fn with_choice(printed: &RawValue, recorded: &RawValue) -> Box<RawValue> {
+    let object = |raw: &RawValue| serde_json::from_str::<Object>(raw.get()).ok();
+    let (Some(mut all), Some(chosen)) = (object(printed), object(recorded)) else {
+        return printed.to_owned();
+    };
+    for key in chosen.keys().filter(|key| !SPECIFIED.contains(key)) {
+        if let Some(value) = chosen.get(key) {
+            all.set_raw(key, value.to_owned());
+        }
+    }
+    serde_json::value::to_raw_value(&all).expect("an object is JSON")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +314,39 @@ mod tests {
                 r#"DEL last {"ips":["rt"],"pools":[1],"job":7}"#,
             ]
         );
+    }
+
+    #[test]
+    fn a_selectors_choice_on_add_counts_and_an_allocators_answer_is_as_it_prints() {
+        let config = config("");
+        let names = names(&["selector", "allocator", "last"]);
+        let recorded = RawValue::from_string(r#"{"ips":[1],"pools":["then"]}"#.to_owned()).unwrap();
+        let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
+        for (step, holds_nothing) in steps.iter_mut().zip([true, false]) {
+            let recorded = RecordedDelegate {
+                name: step.name,
+                result: Some(&recorded),
+                handed_on: Some(&recorded),
+                holds_nothing,
+            };
+            step.chosen = recorded.chosen();
+            step.recorded = Some(recorded);
+        }
+        let now = r#"{"ips":[],"x":1.50,"pools":["now"]}"#;
+        for command in [Command::Del, Command::Check] {
+            let answers = ["selector", "allocator"].map(|name| (name, command, Some(now)));
+            let mut script = Script::new(&answers);
+            let failed =
+                Steps::new(&mut script, None).run(command, &steps, None, OnFailure::Continue);
+            assert!(failed.is_empty());
+            assert_eq!(
+                script.log()[1..],
+                [
+                    format!(r#"{command} allocator {{"ips":[],"x":1.50,"pools":["then"]}}"#),
+                    format!("{command} last {now}"),
+                ]
+            );
+        }
     }
 
     proptest! {
