@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
-use ipam::{Completion, Interval, Range};
-use reservations::{DataDir, State, Stores};
+use ipam::{Completion, Interval, Pool, Range};
+use reservations::{DataDir, State, StickyPool, Stores};
 
 use crate::config::{self, PlacedPool};
 use crate::{held, storage};
@@ -117,9 +117,15 @@ impl<'a> Allocation<'a> {
         let given = ipam::all_or_nothing(
             self,
             pools.iter().enumerate(),
-            |it, (index, placed)| Ok((&placed.directory, it.give(index, placed)?)),
-            |it, (name, ip)| it.take_back(name, ip.ip()),
+            |it, (index, placed)| Ok((placed, it.give(index, placed)?)),
+            |it, (placed, ip)| it.take_back(&placed.directory, ip.ip()),
         )?;
+        for (placed, ip) in &given {
+            if let Some(key) = &placed.pool.sticky {
+                let store = store(&mut self.stores, &placed.directory);
+                sticky(&placed.pool, |pool| store.remember_key(key, ip.ip(), pool));
+            }
+        }
         Ok(given.into_iter().map(|(_, ip)| ip).collect())
     }
 
@@ -138,11 +144,19 @@ impl<'a> Allocation<'a> {
                 ),
             ));
         }
-        let (ip, range) = match placed.pool.requested {
-            Some(ip) => self.requested(ip, index, placed)?,
-            None => self.next(index, placed)?,
+        // A sticky key's address is no step of the rotation, so that the addresses behind it
+        // are not given again soon.
+        let (ip, range) = match self.remembered(placed)? {
+            Some(remembered) => remembered,
+            None => {
+                let (ip, range) = match placed.pool.requested {
+                    Some(ip) => self.requested(ip, index, placed)?,
+                    None => self.next(index, placed)?,
+                };
+                store(&mut self.stores, &placed.directory).set_last_reserved(index, ip);
+                (ip, range)
+            }
         };
-        store(&mut self.stores, &placed.directory).set_last_reserved(index, ip);
         tracing::debug!(%ip, pool = placed.describe(index), "reserved");
         Ok(IpConfig::new(
             ip,
@@ -174,6 +188,26 @@ impl<'a> Allocation<'a> {
         }
     }
 
+    /// Reserves the address that the pool's sticky key was given last, if it is free and
+    /// nothing is requested.
+    fn remembered<'p>(
+        &mut self,
+        placed: &'p PlacedPool,
+    ) -> Result<Option<(IpAddr, &'p Range)>, Error> {
+        let pool = &placed.pool;
+        let Some(key) = pool.sticky.as_ref().filter(|_| pool.requested.is_none()) else {
+            return Ok(None);
+        };
+        let store = store(&mut self.stores, &placed.directory);
+        let ip = sticky(pool, |pool| store.address_of_key(key, pool));
+        let Some((ip, range)) = ip.and_then(|ip| Some((ip, pool.ranges.range_of(ip)?))) else {
+            return Ok(None);
+        };
+        let reserved = store.reserve(ip, self.attachment)?;
+        tracing::debug!(key, %ip, is_free = reserved.is_ok(), "the address of this key");
+        Ok(reserved.is_ok().then_some((ip, range)))
+    }
+
     /// Reserves the pool's next free address, round robin.
     fn next<'p>(
         &mut self,
@@ -199,6 +233,15 @@ impl<'a> Allocation<'a> {
         self.left_behind |= taken_back.is_err();
         taken_back
     }
+}
+
+/// Calls `f` with the pool, as far as sticky keys are concerned: they have no excluded
+/// address.
+fn sticky<T>(pool: &Pool, f: impl FnOnce(StickyPool<'_>) -> T) -> T {
+    f(StickyPool {
+        contains: &|ip| pool.ranges.gives(ip),
+        capacity: pool.ranges.capacity(),
+    })
 }
 
 fn store<'s, 'a>(

@@ -26,12 +26,17 @@ impl PlacedPool {
 
     /// The error, of this code, that the pool has no address left.
     pub(crate) fn exhausted(&self, index: usize, code: u64) -> Error {
+        let ranges = &self.pool.ranges;
+        let excluded = match ranges.excluded() {
+            0 => String::new(),
+            excluded => format!(", {excluded} are excluded"),
+        };
         Error::new(
             code,
             format!(
-                "{} has no address left: all {} are reserved",
+                "{} has no address left: all {} are reserved{excluded}",
                 self.describe(index),
-                self.pool.ranges.capacity()
+                ranges.capacity()
             ),
         )
     }

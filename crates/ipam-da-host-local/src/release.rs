@@ -10,7 +10,7 @@ use crate::config;
 use crate::storage;
 
 /// Releases the attachment's addresses: in the directories of the pools and of the
-/// network, and, if it has none there or no pool is named, in those of all named pools.
+/// network, and, unless all are found there, in those of all named pools.
 /// So a DEL needs no selector.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
@@ -38,8 +38,11 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     };
     let named = config::directories(config);
     release.in_all(&named, held);
-    // A selector that prints nothing on DEL leaves the named pools unknown.
-    if release.released == 0 || !config::has_pools(config) {
+    // A selector that prints nothing on DEL leaves the named pools unknown, and one that
+    // chooses others than on ADD names wrong ones.
+    let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
+    let is_complete = !release.released.is_empty() && hints.iter().all(is_released);
+    if !is_complete || !config::has_pools(config) {
         let others = release.others(&named);
         release.in_all(&others, held);
     }
@@ -103,7 +106,7 @@ impl Valid {
 /// Releases in several directories, going on past failures.
 struct Release<'a> {
     data_dir: &'a DataDir<'a>,
-    released: usize,
+    released: HashSet<IpAddr>,
     errors: Vec<Error>,
 }
 
@@ -111,7 +114,7 @@ impl<'a> Release<'a> {
     fn new(data_dir: &'a DataDir<'a>) -> Self {
         Self {
             data_dir,
-            released: 0,
+            released: HashSet::new(),
             errors: Vec::new(),
         }
     }
@@ -140,7 +143,7 @@ impl<'a> Release<'a> {
         for (ip, state) in choose(&mut store)? {
             match store.release(ip, state) {
                 Ok(()) => {
-                    self.released += 1;
+                    self.released.insert(ip.to_canonical());
                     tracing::debug!(%ip, directory = %name, "released");
                 }
                 Err(error) => self.errors.push(error),
@@ -161,7 +164,7 @@ impl<'a> Release<'a> {
     }
 
     fn finish(self) -> Result<(), Error> {
-        tracing::debug!(addresses = self.released, "released in all");
+        tracing::debug!(addresses = self.released.len(), "released in all");
         let mut errors = self.errors.into_iter();
         let Some(mut all) = errors.next() else {
             return Ok(());

@@ -3,11 +3,14 @@
 
 use std::net::IpAddr;
 
-use cni::{Error, NetworkName, Object};
+use cni::{Error, Excerpt, NetworkName, Object};
 use serde_json::value::RawValue;
 
 use crate::range::{RANGE_KEYS, refuse_unclear_keys};
 use crate::{PoolName, RangeSet, exclude, parse_subnet};
+
+/// Longest key of `sticky`, in bytes.
+const LONGEST_KEY: usize = 1024;
 
 /// An entry of a result's `pools`, valid.
 ///
@@ -34,7 +37,8 @@ impl Pool {
     ///
     /// Code 7, naming the key and the value: a name that can't be a directory's; no
     /// range, or ranges in both places; an invalid range set; a requested address
-    /// that is unreadable, in none of the ranges, or a gateway.
+    /// that is unreadable, in none of the ranges, or a gateway; a `sticky` of more than
+    /// 1024 bytes.
     pub fn read(path: &str, object: Object) -> Result<Self, Error> {
         refuse_unclear_keys(path, object.keys())?;
         let ranges = ranges(path, &object)?;
@@ -46,6 +50,12 @@ impl Pool {
             })
             .transpose()?;
         let sticky: Option<String> = object.read(path, "sticky")?;
+        if let Some(key) = sticky.as_ref().filter(|key| key.len() > LONGEST_KEY) {
+            return Err(Error::config(format!(
+                "{path}.sticky: \"{}\" is longer than {LONGEST_KEY} bytes",
+                Excerpt(key)
+            )));
+        }
         Ok(Self {
             name: object.read(path, "name")?,
             ranges,

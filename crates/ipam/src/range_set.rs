@@ -85,6 +85,18 @@ impl RangeSet {
         self.range_of(ip).is_some()
     }
 
+    /// True if the address is given without request.
+    pub fn gives(&self, ip: IpAddr) -> bool {
+        self.range_of(ip)
+            .is_some_and(|range| range.given().iter().any(|part| part.contains(ip)))
+    }
+
+    /// Number of addresses that are excluded.
+    pub fn excluded(&self) -> u128 {
+        let all = self.0.iter().flat_map(Range::excluded);
+        all.fold(0, |sum, part| sum.saturating_add(part.size()))
+    }
+
     /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
         self.0

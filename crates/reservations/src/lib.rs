@@ -13,10 +13,12 @@ mod reclaim;
 mod reservation;
 mod reservation_cache;
 mod reservation_list;
+mod sticky_keys;
 mod store;
 pub mod tools;
 
 pub use data_dir::{DataDir, Settings, Stores};
 pub use directory::{State, TORN_AGE};
 pub use reservation::{Reservation, address_of_file};
+pub use sticky_keys::StickyPool;
 pub use store::Store;

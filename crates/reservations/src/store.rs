@@ -16,6 +16,7 @@ use crate::new_file::{self, NewFile};
 use crate::reclaim;
 use crate::reservation::Reservation;
 use crate::reservation_cache::{Noted, ReservationCache};
+use crate::sticky_keys::{self, StickyKeys, StickyPool};
 
 /// A directory of reservations that this process alone uses, until it is dropped.
 ///
@@ -251,6 +252,16 @@ impl<'a> Store<'a> {
             let path = directory.path().join(last_reserved::file_name(pool));
             tracing::warn!(path = %path.display(), %error, "can't note the address given last");
         }
+    }
+
+    /// The address of the pool that a sticky key was given last.
+    pub fn address_of_key(&self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
+        StickyKeys::read(&self.directory).address_of(key, pool)
+    }
+
+    /// Remembers that a sticky key was given this address, if it can be written.
+    pub fn remember_key(&mut self, key: &str, ip: IpAddr, pool: StickyPool<'_>) {
+        sticky_keys::remember(&self.directory, &mut self.cache, key, ip, pool);
     }
 
     /// Removes the unfinished file that a killed process has left.

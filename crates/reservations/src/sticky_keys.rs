@@ -1,0 +1,293 @@
+//! Remembers which address each sticky key was given last: the file `sticky_keys`.
+//!
+//! The file has a line for each time that a key was given an address,
+//! `<address> "<key>"`, with the key as a JSON string. A line is appended in one write; the
+//! last line of a key counts. A last line that is cut off was not written.
+//!
+//! It says nothing about reservations, and host-local takes it for none: no content of a
+//! reservation has a space.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use crate::directory::Directory;
+use crate::new_file::NewFile;
+use crate::reservation_cache::{Noted, ReservationCache};
+
+/// Name of the file.
+pub(crate) const FILE: &str = "sticky_keys";
+
+/// Most keys that are remembered for one pool, however large it is.
+const MOST_KEYS: usize = 65_536;
+
+/// The lines of the file.
+#[derive(Debug, Default)]
+pub(crate) struct StickyKeys {
+    content: Vec<u8>,
+}
+
+/// A pool, as far as its keys are concerned.
+#[derive(Clone, Copy)]
+pub struct StickyPool<'a> {
+    /// True for an address of the pool.
+    pub contains: &'a dyn Fn(IpAddr) -> bool,
+    /// Number of addresses that the pool gives.
+    pub capacity: u128,
+}
+
+impl StickyPool<'_> {
+    /// Number of keys that are remembered.
+    fn keys(&self) -> usize {
+        usize::try_from(self.capacity).map_or(MOST_KEYS, |all| all.min(MOST_KEYS))
+    }
+
+    /// Number of lines from which on the file is written anew.
+    fn most_lines(&self) -> usize {
+        self.keys() + (self.keys() / 4).max(64)
+    }
+}
+
+/// Remembers that a key was given this address. If it can't be remembered, the key gets any
+/// address next time, and no address need be refused.
+pub(crate) fn remember(
+    directory: &Directory,
+    cache: &mut ReservationCache<'_>,
+    key: &str,
+    ip: IpAddr,
+    pool: StickyPool<'_>,
+) {
+    let mut keys = StickyKeys::read(directory);
+    // The directory changes only if a file is made or replaced.
+    let mut changed = |change: &mut dyn FnMut() -> io::Result<()>| {
+        cache.change(directory, || change().map(|()| ((), Noted::Nothing)))
+    };
+    let remembered = match keys.append(directory, ip, key) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            changed(&mut || keys.make(directory, ip, key))
+        }
+        Ok(()) if keys.is_long(pool) => changed(&mut || keys.shorten(directory, pool)),
+        other => other,
+    };
+    if let Err(error) = remembered {
+        let path = directory.path().join(FILE);
+        tracing::warn!(path = %path.display(), key, %error, "can't remember the address of this key");
+    }
+}
+
+impl StickyKeys {
+    /// Reads the file. A missing one has no lines; one that can't be read is logged.
+    pub(crate) fn read(directory: &Directory) -> Self {
+        let mut content = match directory.read_file(FILE) {
+            Ok((content, _)) => content,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    let path = directory.path().join(FILE);
+                    tracing::warn!(path = %path.display(), %error, "no sticky key is known");
+                }
+                Vec::new()
+            }
+        };
+        let whole = content.iter().rposition(|byte| *byte == b'\n');
+        content.truncate(whole.map_or(0, |at| at + 1));
+        Self { content }
+    }
+
+    /// The address of the pool that the key was given last.
+    pub(crate) fn address_of(&self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
+        let quoted = quoted(key);
+        let of_key = self.lines().rev().filter(|(_, it)| *it == quoted);
+        let mut addresses = of_key.filter_map(|(ip, _)| address(ip));
+        addresses.find(|ip| (pool.contains)(*ip))
+    }
+
+    /// Appends a line to the file, which exists. What was cut off is overwritten.
+    pub(crate) fn append(
+        &mut self,
+        directory: &Directory,
+        ip: IpAddr,
+        key: &str,
+    ) -> io::Result<()> {
+        let line = line(ip, key);
+        if self.content.ends_with(&line) {
+            return Ok(());
+        }
+        let flags =
+            OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mut file = File::from(openat(directory.folder(), FILE, flags, Mode::empty())?);
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is not a regular file"));
+        }
+        let whole = self.content.len() as u64;
+        if metadata.len() > whole {
+            file.set_len(whole)?;
+        }
+        file.write_all(&line)?;
+        self.content.extend(line);
+        Ok(())
+    }
+
+    /// Makes the file, with one line.
+    pub(crate) fn make(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
+        let content = line(ip, key);
+        NewFile::write(directory, &content)?.replace(FILE)?;
+        self.content = content;
+        Ok(())
+    }
+
+    /// True if the file has many more lines than the pool has keys.
+    pub(crate) fn is_long(&self, pool: StickyPool<'_>) -> bool {
+        let most = pool.most_lines();
+        // Counted without being read first: most files are short.
+        let all = self.content.iter().filter(|byte| **byte == b'\n').count();
+        let is_of_pool = |ip: &[u8]| address(ip).is_some_and(pool.contains);
+        all > most && self.lines().filter(|(ip, _)| is_of_pool(ip)).count() > most
+    }
+
+    /// Writes the file anew: of the pool's keys the newest lines, at most one for each
+    /// address; of other pools' all lines.
+    pub(crate) fn shorten(
+        &mut self,
+        directory: &Directory,
+        pool: StickyPool<'_>,
+    ) -> io::Result<()> {
+        let mut keys: HashSet<&[u8]> = HashSet::new();
+        let mut kept: Vec<&[u8]> = Vec::new();
+        for (ip, key) in self.lines().rev() {
+            let Some(address) = address(ip) else { continue };
+            let mut is_newest = || keys.len() < pool.keys() && keys.insert(key);
+            if !(pool.contains)(address) || is_newest() {
+                kept.extend::<[&[u8]; 4]>([b"\n", key, b" ", ip]);
+            }
+        }
+        kept.reverse();
+        let content = kept.concat();
+        NewFile::write(directory, &content)?.replace(FILE)?;
+        self.content = content;
+        Ok(())
+    }
+
+    /// The lines, each as the texts of the address and of the key.
+    fn lines(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        self.content
+            .split(|byte| *byte == b'\n')
+            .filter_map(|line| {
+                let at = line.iter().position(|byte| *byte == b' ')?;
+                Some((&line[..at], &line[at + 1..]))
+            })
+    }
+}
+
+fn line(ip: IpAddr, key: &str) -> Vec<u8> {
+    [ip.to_string().as_bytes(), b" ", &quoted(key), b"\n"].concat()
+}
+
+/// The key as a JSON string, which is one line.
+fn quoted(key: &str) -> Vec<u8> {
+    serde_json::to_vec(key).expect("a text is JSON")
+}
+
+fn address(text: &[u8]) -> Option<IpAddr> {
+    str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn directory() -> (tempfile::TempDir, Directory) {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::open(folder.path()).unwrap().unwrap();
+        (folder, directory)
+    }
+
+    fn ip(last: usize) -> IpAddr {
+        format!("10.0.0.{last}").parse().unwrap()
+    }
+
+    fn note(directory: &Directory, last: usize, key: &str) -> StickyKeys {
+        let mut keys = StickyKeys::read(directory);
+        keys.append(directory, ip(last), key)
+            .or_else(|_| keys.make(directory, ip(last), key))
+            .unwrap();
+        keys
+    }
+
+    const ALL: StickyPool<'_> = StickyPool {
+        contains: &|_| true,
+        capacity: 3,
+    };
+
+    #[test]
+    fn the_last_line_of_a_key_in_the_pool_counts() {
+        let (_folder, directory) = directory();
+        note(&directory, 2, "a");
+        note(&directory, 3, "a\nb\" c");
+        note(&directory, 4, "a");
+        let keys = note(&directory, 130, "a");
+        let lower = StickyPool {
+            contains: &|it| it < ip(128),
+            capacity: 126,
+        };
+        assert_eq!(keys.address_of("a", ALL), Some(ip(130)));
+        assert_eq!(keys.address_of("a", lower), Some(ip(4)));
+        assert_eq!(keys.address_of("a\nb\" c", ALL), Some(ip(3)));
+        assert_eq!(keys.address_of("b\" c", ALL), None);
+    }
+
+    #[test]
+    fn a_key_that_is_given_its_address_again_adds_no_line_at_once() {
+        let (folder, directory) = directory();
+        note(&directory, 2, "a");
+        note(&directory, 2, "a");
+        let content = fs::read_to_string(folder.path().join(FILE)).unwrap();
+        assert_eq!(content, "10.0.0.2 \"a\"\n");
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_was_not_written_and_spoils_no_later_one() {
+        let (folder, directory) = directory();
+        let path = folder.path().join(FILE);
+        let whole = "10.0.0.2 \"a\"\n10.0.0.3 \"b\"\n";
+        for end in 0..whole.len() {
+            fs::write(&path, &whole[..end]).unwrap();
+            let keys = StickyKeys::read(&directory);
+            assert_eq!(keys.address_of("a", ALL), (end >= 13).then(|| ip(2)));
+            assert_eq!(keys.address_of("b", ALL), None);
+            let keys = note(&directory, 4, "c");
+            assert_eq!(keys.address_of("c", ALL), Some(ip(4)));
+            assert_eq!(fs::read(&path).unwrap(), keys.content);
+        }
+    }
+
+    #[test]
+    fn the_newest_keys_of_the_pool_stay_and_other_pools_lose_none() {
+        let (folder, directory) = directory();
+        let pool = StickyPool {
+            contains: &|it| it < ip(128),
+            capacity: 3,
+        };
+        note(&directory, 200, "other");
+        for round in 0..200 {
+            let mut keys = note(&directory, 2 + round % 5, &format!("k{}", round % 5));
+            if keys.is_long(pool) {
+                keys.shorten(&directory, pool).unwrap();
+            }
+            let lines = fs::read_to_string(folder.path().join(FILE)).unwrap();
+            assert!(lines.lines().count() <= pool.most_lines() + 1);
+        }
+        let mut keys = StickyKeys::read(&directory);
+        keys.shorten(&directory, pool).unwrap();
+        let content = fs::read_to_string(folder.path().join(FILE)).unwrap();
+        assert_eq!(
+            content,
+            "10.0.0.200 \"other\"\n10.0.0.4 \"k2\"\n10.0.0.5 \"k3\"\n10.0.0.6 \"k4\"\n"
+        );
+        assert_eq!(StickyKeys::read(&directory).address_of("k1", pool), None);
+    }
+}
