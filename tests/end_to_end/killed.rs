@@ -90,7 +90,14 @@ impl Setting {
                  exec strace -qq -o \"$TRACE\" -e \"$INJECTION\" \"$real\"",
             );
         }
-        let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/16"}]]});
+        let ipam = if delegates.contains(&"ipam-ds-rules") {
+            json!({
+                "pools": {"testnet": {"subnet": "10.1.0.0/16"}},
+                "rules": [{"pools": ["testnet"], "sticky": "${containerID}"}],
+            })
+        } else {
+            json!({"ranges": [[{"subnet": "10.1.0.0/16"}]]})
+        };
         let config = sandbox.config("1.1.0", delegates, &ipam);
         Self {
             container,
@@ -182,6 +189,10 @@ impl Setting {
         assert_eq!(self.sandbox.reserved("testnet"), addresses, "{}", what());
         assert_eq!(self.sandbox.records("testnet"), records, "{}", what());
         assert_eq!(self.sandbox.processes_that_stay(), [""; 0], "{}", what());
+        if self.config["ipam"]["rules"].is_array() && command == "DEL" {
+            let again = self.call("ADD", &self.container).run().ips();
+            assert_eq!(again, ["10.1.0.3"], "of its sticky key, {}", what());
+        }
         got_there
     }
 }
@@ -246,4 +257,6 @@ walks! {
     nothing_is_left_of_a_killed_orchestrator_whose_allocator_knows_no_gc: &["host-local"], None;
     nothing_is_left_of_a_killed_selector: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-ds-ranges");
     nothing_is_left_of_a_killed_allocator: &["ipam-ds-ranges", "ipam-da-host-local"], Some("ipam-da-host-local");
+    a_killed_selector_by_rules_costs_no_sticky_address: &["ipam-ds-rules", "ipam-da-host-local"], Some("ipam-ds-rules");
+    a_killed_allocator_costs_no_sticky_address: &["ipam-ds-rules", "ipam-da-host-local"], Some("ipam-da-host-local");
 }

@@ -1,0 +1,339 @@
+//! `ipam-ds-rules`: pools chosen by what the runtime says of a container.
+
+use std::fs;
+
+use harness::{Call, Sandbox};
+use serde_json::{Value, json};
+
+const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
+
+/// A call of the chain, for the pod of this name in this namespace.
+fn call(sandbox: &Sandbox, command: &str, config: &Value, namespace: &str, pod: &str) -> Call {
+    sandbox
+        .call("ipam-delegated", command, config)
+        .container(&format!("{namespace}-{pod}"))
+        .env(
+            "CNI_ARGS",
+            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}"),
+        )
+}
+
+fn catalogue() -> Value {
+    json!({
+        "pools": {
+            "web": {"subnet": "10.20.0.0/24", "routes": [{"dst": "10.0.0.0/8"}]},
+            "web6": {"subnet": "fd00:20::/64"},
+            "db": {"ranges": [{"subnet": "10.30.0.0/24"}, {"subnet": "10.31.0.0/24"}],
+                   "dns": {"nameservers": ["10.30.0.2"]}},
+            "rest": {"subnet": "10.99.0.0/16"},
+        },
+        "rules": [
+            {"when": {"K8S_POD_NAMESPACE": "prod", "K8S_POD_NAME": "db-*"}, "pools": ["db"]},
+            {"when": {"K8S_POD_NAMESPACE": ["prod", "stage"]}, "pools": ["web", "web6"]},
+            {"when": {"annotation:ipam/pool": ["web", "db"]}, "pools": ["${annotation:ipam/pool}"]},
+            {"when": {"label:tier": {"not": ["x", null]}}, "pools": ["web"]},
+            {"pools": ["rest"]},
+        ],
+        "routes": [{"dst": "0.0.0.0/0"}],
+    })
+}
+
+#[test]
+fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
+    let sandbox = Sandbox::default();
+    let config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    let add = |namespace: &str, pod: &str| {
+        let output = call(&sandbox, "ADD", &config, namespace, pod).run();
+        output.result()
+    };
+    let db = add("prod", "db-0");
+    assert_eq!(harness::answer_of(&db), ["10.30.0.2"]);
+    assert_eq!(db["dns"], json!({"nameservers": ["10.30.0.2"]}));
+    assert_eq!(db["routes"], json!([{"dst": "0.0.0.0/0"}]));
+    assert_eq!(db.get("pools"), None);
+    let web = add("stage", "api");
+    assert_eq!(harness::answer_of(&web), ["10.20.0.2", "fd00:20::2"]);
+    assert_eq!(
+        web["routes"],
+        json!([{"dst": "10.0.0.0/8"}, {"dst": "0.0.0.0/0"}])
+    );
+    assert_eq!(harness::answer_of(&add("dev", "x")), ["10.99.0.2"]);
+
+    let mut annotated = config.clone();
+    annotated["runtimeConfig"] =
+        json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "db", "other": "y"}});
+    let output = call(&sandbox, "ADD", &annotated, "dev", "y").run();
+    assert_eq!(output.ips(), ["10.30.0.3"]);
+    let mut labelled = config.clone();
+    labelled["args"] = json!({"cni": {"labels": [{"key": "tier", "value": "front"}]}});
+    let output = call(&sandbox, "ADD", &labelled, "dev", "z").run();
+    assert_eq!(output.ips(), ["10.20.0.3"]);
+
+    assert_eq!(sandbox.reserved("db"), ["10.30.0.2", "10.30.0.3"]);
+    for (namespace, pod) in [
+        ("prod", "db-0"),
+        ("stage", "api"),
+        ("dev", "x"),
+        ("dev", "y"),
+        ("dev", "z"),
+    ] {
+        call(&sandbox, "DEL", &config, namespace, pod)
+            .run()
+            .nothing();
+    }
+    for pool in ["web", "web6", "db", "rest"] {
+        assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
+    }
+}
+
+#[test]
+fn files_of_a_folder_are_read_again_when_they_change() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let write = |name: &str, content: &Value| {
+        fs::write(folder.join("new"), content.to_string()).unwrap();
+        fs::rename(folder.join("new"), folder.join(name)).unwrap();
+    };
+    let ipam = json!({"poolsDir": folder, "pools": {"own": {"subnet": "10.1.0.0/24"}}});
+    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let add = |pod: &str| call(&sandbox, "ADD", &config, "prod", pod).run();
+
+    let error = add("a").error();
+    assert_eq!(error["code"], 7);
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.ends_with("and ipam.poolsDir has no rule: no pool is chosen"),
+        "{msg}"
+    );
+
+    write("90-rest.json", &json!({"rules": [{"pools": ["own"]}]}));
+    write(".hidden.json", &json!("an editor's"));
+    write("notes.txt", &json!("of somebody"));
+    assert_eq!(add("a").ips(), ["10.1.0.2"]);
+    write(
+        "10-tenant.json",
+        &json!({"pools": {"tenant": {"subnet": "10.2.0.0/24"}},
+                "rules": [{"when": {"K8S_POD_NAME": "t-*"}, "pools": ["tenant"]}]}),
+    );
+    assert_eq!(add("t-1").ips(), ["10.2.0.2"]);
+    // With the cache, and without it.
+    for (pod, remove) in [("t-2", false), ("t-3", true), ("t-4", false)] {
+        if remove {
+            fs::remove_dir_all(sandbox.cache_dir()).unwrap();
+        }
+        assert_eq!(add(pod).ips()[0][..7], *"10.2.0.", "{pod}");
+    }
+
+    for (broken, message) in [
+        (
+            json!({"rules": [{"pools": ["nowhere"]}]}),
+            ": rules[0].pools[0]: there is no pool \"nowhere\"",
+        ),
+        (
+            json!({"pools": {"own": {}}}),
+            ": pools.own is defined twice, the first time as ipam.pools.own",
+        ),
+        (
+            json!({"pools": {"more": {"subnet": "10.2.0.128/25"}}}),
+            ": pools.more: 10.2.0.129-10.2.0.254 overlaps 10.2.0.1-10.2.0.254 of ",
+        ),
+    ] {
+        write("50-broken.json", &broken);
+        let file = folder.join("50-broken.json");
+        for command in ["ADD", "STATUS"] {
+            let error = call(&sandbox, command, &config, "prod", "b").run().error();
+            let msg = error["msg"].as_str().unwrap().to_owned();
+            assert!(
+                msg.contains(&format!("{}{message}", file.display())),
+                "{command}: {msg}"
+            );
+        }
+        // What was given can be given back.
+        call(&sandbox, "DEL", &config, "prod", "a").run().nothing();
+    }
+    fs::remove_file(folder.join("50-broken.json")).unwrap();
+    call(&sandbox, "STATUS", &config, "", "").run().nothing();
+    assert_eq!(add("t-5").ips()[0][..7], *"10.2.0.");
+}
+
+#[test]
+fn a_cache_with_other_content_is_not_used() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("1.json");
+    let rules = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["p"]}]});
+    fs::write(&file, rules.to_string()).unwrap();
+    // Old enough that its time tells it from a later content.
+    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
+    let opened = fs::File::options().write(true).open(&file).unwrap();
+    opened.set_modified(long_ago).unwrap();
+    let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
+    let cache = sandbox.cache_dir().join("catalogue.testnet");
+    let add = |pod: &str| call(&sandbox, "ADD", &config, "prod", pod).run().ips();
+    assert_eq!(add("a"), ["10.1.0.2"]);
+    // The kernel's change time is of just now.
+    assert!(!cache.exists());
+    std::thread::sleep(std::time::Duration::from_millis(3100));
+    assert_eq!(add("b"), ["10.1.0.3"]);
+    let whole = fs::read(&cache).unwrap();
+    assert_eq!(add("c"), ["10.1.0.4"]);
+    for end in [0, 1, whole.len() / 2, whole.len() - 1] {
+        fs::write(&cache, &whole[..end]).unwrap();
+        let pod = format!("cut-{end}");
+        assert_eq!(add(&pod)[0][..7], *"10.1.0.");
+        assert_eq!(fs::read(&cache).unwrap(), whole);
+    }
+    // Another content of the same length.
+    let other = rules.to_string().replace("10.1.0.0", "10.7.0.0");
+    fs::write(&file, other).unwrap();
+    opened.set_modified(long_ago).unwrap();
+    assert_eq!(add("d"), ["10.7.0.2"]);
+}
+
+#[test]
+fn what_was_chosen_on_add_counts_until_del() {
+    // Not the runtime's arguments, other annotations, no rule that holds, no catalogue.
+    let edited = json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "web"}});
+    let sandbox = Sandbox::default();
+    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "db"}});
+    let mut changed = config.clone();
+    changed["runtimeConfig"] = edited;
+    let mut unruled = config.clone();
+    unruled["ipam"]["rules"] = json!([{"when": {"X": "y"}, "pools": ["web"]}]);
+    let mut broken = config.clone();
+    broken["ipam"]["pools"] = json!(7);
+    for (i, today) in [&changed, &unruled, &broken, &config]
+        .into_iter()
+        .enumerate()
+    {
+        for with_record in [true, false] {
+            for command in ["DEL", "GC"] {
+                let pod = format!("p{i}");
+                let added = call(&sandbox, "ADD", &config, "dev", &pod).run().result();
+                assert_eq!(sandbox.reserved("db").len(), 1);
+                if !with_record {
+                    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+                }
+                let mut later = today.clone();
+                later["prevResult"] = added;
+                let run = |command: &str, config: &Value| {
+                    let call = sandbox.call("ipam-delegated", command, config);
+                    call.container(&format!("dev-{pod}")).run()
+                };
+                // A catalogue that can't be read fails no CHECK of what it chose.
+                run("CHECK", &later).nothing();
+                later["cni.dev/valid-attachments"] = json!([]);
+                run(command, &later).nothing();
+                assert_eq!(sandbox.reserved("db"), [""; 0], "{command} {today}");
+                assert_eq!(sandbox.records("testnet"), [""; 0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn both_addresses_are_released_though_one_pool_is_another_today_and_no_record_is_left() {
+    let sandbox = Sandbox::default();
+    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    config["ipam"]["rules"] = json!([{"pools": ["web", "${annotation:p}"]}]);
+    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
+    let added = call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "rest"}});
+    config["prevResult"] = added;
+    call(&sandbox, "DEL", &config, "dev", "p").run().nothing();
+    for pool in ["web", "db"] {
+        assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
+    }
+}
+
+#[test]
+fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({
+        "pools": {"small": {"subnet": "10.1.0.0/29", "exclude": ["10.1.0.4/30"]}, "rest": {"subnet": "10.2.0.0/24"}},
+        "rules": [{"when": {"K8S_POD_NAMESPACE": "tenant"}, "pools": ["small"]}, {"pools": ["rest"]}],
+    });
+    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let add = |namespace: &str, pod: &str| call(&sandbox, "ADD", &config, namespace, pod).run();
+    assert_eq!(add("tenant", "a").ips(), ["10.1.0.2"]);
+    assert_eq!(add("tenant", "b").ips(), ["10.1.0.3"]);
+    let error = add("tenant", "c").error();
+    assert_eq!(error["code"], 11);
+    let msg = error["msg"].as_str().unwrap();
+    assert!(msg.ends_with("all 2 are reserved, 3 are excluded"), "{msg}");
+    call(&sandbox, "STATUS", &config, "", "").run().nothing();
+    assert_eq!(add("other", "d").ips(), ["10.2.0.2"]);
+}
+
+#[test]
+fn a_refusal_lists_the_facts() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}},
+                      "rules": [{"when": {"A": "1"}, "pools": ["p"]}]});
+    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let error = call(&sandbox, "ADD", &config, "prod", "a").run().error();
+    assert_eq!(error["code"], 7);
+    assert_eq!(
+        error["msg"],
+        concat!(
+            "ipam-ds-rules: no rule of ipam.rules and ipam.poolsDir holds for ",
+            r#"IgnoreUnknown="1", K8S_POD_NAME="a", K8S_POD_NAMESPACE="prod", "#,
+            r#"containerID="prod-a", ifname="eth0", network="testnet""#
+        )
+    );
+    // Facts that can't be read: before any rule is tried.
+    let mut labels = config.clone();
+    labels["args"] = json!({"cni": {"labels": {"a": "b"}}});
+    let error = call(&sandbox, "ADD", &labels, "prod", "a").run().error();
+    assert_eq!(
+        error["msg"],
+        "ipam-ds-rules: args.cni.labels: invalid type: map, expected a sequence"
+    );
+}
+
+#[test]
+fn a_pool_without_ranges_is_handed_on_by_its_name() {
+    let sandbox = Sandbox::default().with_script(
+        "lan-allocator",
+        r#"[ "$CNI_COMMAND" = ADD ] || exit 0
+           cat > "${0%/*}/../stdin"
+           echo '{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.7/24"}]}'"#,
+    );
+    let ipam =
+        json!({"pools": {"lan": {"vlan": 7}}, "rules": [{"pools": ["lan"], "ip": "192.0.2.7"}]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "lan-allocator"], &ipam);
+    let output = call(&sandbox, "ADD", &config, "prod", "a").run();
+    assert_eq!(output.ips(), ["192.0.2.7"]);
+    let given: Value =
+        serde_json::from_slice(&fs::read(sandbox.root().join("stdin")).unwrap()).unwrap();
+    assert_eq!(
+        given["prevResult"]["pools"],
+        json!([{"name": "lan", "vlan": 7, "requested-ip": "192.0.2.7", "rule": "ipam.rules[0]"}])
+    );
+}
+
+#[test]
+fn the_static_selector_hands_on_what_is_configured() {
+    let sandbox = Sandbox::default();
+    let chain = ["ipam-ds-static", "ipam-da-host-local"];
+    let ipam = json!({"pools": [
+        {"name": "blue", "subnet": "10.1.0.0/24", "requested-ip": "10.1.0.77"},
+        {"subnet": "fd00::/64"},
+    ]});
+    let config = sandbox.config("1.1.0", &chain, &ipam);
+    let run = |command: &str| sandbox.call("ipam-delegated", command, &config).run();
+    assert_eq!(run("ADD").ips(), ["10.1.0.77", "fd00::2"]);
+    assert_eq!(sandbox.reserved("blue"), ["10.1.0.77"]);
+    run("DEL").nothing();
+    assert_eq!(sandbox.reserved("blue"), [""; 0]);
+    let none = sandbox.config("1.1.0", &chain, &json!({}));
+    let error = sandbox.call("ipam-delegated", "ADD", &none).run().error();
+    assert_eq!(
+        error["msg"],
+        "ipam-ds-static: ipam.pools is missing: it must be an array of pools"
+    );
+}
