@@ -7,7 +7,7 @@ use cni::{Error, Object};
 use ipam::Disjoint;
 
 use crate::pool::CataloguePool;
-use crate::rule::Rule;
+use crate::rule::{Rule, rule_path};
 use crate::source::{self, Source};
 use crate::template::Template;
 
@@ -16,7 +16,8 @@ use crate::template::Template;
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogue {
     pub(crate) pools: Vec<CataloguePool>,
-    pub(crate) rules: Vec<Rule>,
+    /// The rules of each source, with the prefix of its keys.
+    pub(crate) rules: Vec<(String, Vec<Rule>)>,
 }
 
 impl Catalogue {
@@ -30,25 +31,29 @@ impl Catalogue {
     pub(crate) fn read(sources: &[Source]) -> Result<Self, Error> {
         let (mut pools, by_name) = read_pools(sources)?;
         let by_address = disjoint(&pools)?;
-        let mut rules: Vec<Rule> = Vec::new();
+        let mut rules = Vec::new();
+        // The rule that always holds.
+        let mut last: Option<String> = None;
         for source in sources {
-            for (i, written) in source.rules.iter().enumerate() {
-                let path = format!("{}rules[{i}]", source.prefix);
-                let rule = Rule::read(path, written)?;
-                if let Some(earlier) = rules.last().filter(|it| it.when.is_empty()) {
+            let mut of_source = Vec::new();
+            for (i, written) in (0..).zip(&source.rules) {
+                let rule = Rule::read(rule_path(&source.prefix, i), written)?;
+                if let Some(earlier) = &last {
                     return Err(Error::config(format!(
-                        "{}: it is never reached, since {} always holds",
-                        rule.path, earlier.path
+                        "{}: it is never reached, since {earlier} always holds",
+                        rule.path
                     )));
                 }
+                last = rule.when.is_empty().then(|| rule.path.clone());
                 let named = pools_of(&rule, &by_name)?;
                 for ip in rule.literal_ips()? {
                     if let Some(pool) = pool_of(&rule, ip, &named, &pools, &by_address)? {
                         pools[pool].pinned.insert(ip);
                     }
                 }
-                rules.push(rule);
+                of_source.push(rule);
             }
+            rules.push((source.prefix.clone(), of_source));
         }
         Ok(Self { pools, rules })
     }
@@ -180,7 +185,8 @@ mod tests {
             ("/d/2.json", r#"{"rules":[{"pools":["a"]}]}"#),
         ])
         .unwrap();
-        let paths: Vec<&str> = it.rules.iter().map(|rule| rule.path.as_str()).collect();
+        let rules = it.rules.iter().flat_map(|(_, rules)| rules);
+        let paths: Vec<&str> = rules.map(|rule| rule.path.as_str()).collect();
         assert_eq!(
             paths,
             [

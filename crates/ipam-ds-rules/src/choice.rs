@@ -51,7 +51,7 @@ pub(crate) fn choose(
     }
     request_by_runtime(&mut chosen, &rule, requests)?;
     let sticky = sticky(&rule, &then, facts)?;
-    tracing::debug!(rule = rule.path, "this rule holds");
+    tracing::debug!(rule = rule.path(), "this rule holds");
     let mut choice = Choice::default();
     for it in chosen {
         let ChosenPool {
@@ -67,7 +67,7 @@ pub(crate) fn choose(
             entry.set("sticky", key);
         }
         // For people who read the record; no plugin reads it.
-        entry.set("rule", rule.path);
+        entry.set("rule", &rule.path());
         choice.pools.push(entry);
         choice.routes.extend(routes);
         choice.dns.push(dns);
@@ -116,7 +116,7 @@ fn expand(
     template.expand(facts).map_err(|missing| {
         Error::config(format!(
             "{}.{key}: {:?}: the fact {missing} is missing; there are {facts}",
-            rule.path,
+            rule.path(),
             template.as_written()
         ))
     })
@@ -143,7 +143,7 @@ impl Chosen {
         let pool = catalogue.pool(&name)?.ok_or_else(|| {
             Error::config(format!(
                 "{}.{key}: {:?}: there is no pool {name:?}",
-                rule.path,
+                rule.path(),
                 template.as_written()
             ))
         })?;
@@ -189,7 +189,7 @@ fn request_by_rule(
     template: &Template<'_>,
     facts: &Facts,
 ) -> Result<(), Error> {
-    let source = format!("{}.ip", rule.path);
+    let source = format!("{}.ip", rule.path());
     let text = expand(rule, "ip", template, facts)?;
     let ip = ipam::parse_address(&text)
         .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
@@ -243,7 +243,7 @@ fn request_by_runtime(
         return Ok(());
     }
     let mut error = ipam::unserved(&unserved);
-    error.details = format!("the pools are those of {}", rule.path);
+    error.details = format!("the pools are those of {}", rule.path());
     Err(error)
 }
 

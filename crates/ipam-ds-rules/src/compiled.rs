@@ -13,7 +13,7 @@ use crate::catalogue::Catalogue;
 use crate::condition::Condition;
 use crate::facts::Facts;
 use crate::pool::CataloguePool;
-use crate::rule::{Rule, Then};
+use crate::rule::{Rule, Then, rule_path};
 
 /// An encoded catalogue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -21,7 +21,10 @@ pub(crate) struct Compiled<'a> {
     /// Pools, by the order of their names: [`CompiledPool`].
     #[serde(borrow)]
     pools: Vec<(&'a str, &'a [u8])>,
-    /// Rules, one after the other: [`CompiledRule`].
+    /// The beginnings of the rules' names, by source: `ipam.`.
+    #[serde(borrow)]
+    prefixes: Vec<&'a str>,
+    /// Rules, one after the other: [`EncodedRule`].
     rules: &'a [u8],
 }
 
@@ -33,15 +36,21 @@ struct CompiledPool<'a> {
     pinned: Vec<IpAddr>,
 }
 
-/// A rule, encoded.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct CompiledRule<'a> {
-    /// Its name in messages: `ipam.rules[3]`.
-    pub(crate) path: &'a str,
+struct EncodedRule<'a> {
+    /// Number of its source, and of the rule in it.
+    place: (u32, u32),
     /// Pairs of a fact's name and a [`Condition`], one after the other.
     when: &'a [u8],
     /// A [`Then`].
     then: &'a [u8],
+}
+
+/// A rule, which is decoded when it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CompiledRule<'a> {
+    encoded: EncodedRule<'a>,
+    prefix: &'a str,
 }
 
 /// A pool, decoded.
@@ -71,13 +80,16 @@ pub(crate) fn encode(catalogue: &Catalogue) -> Result<Vec<u8>, Error> {
         pools.push((pool.name.as_str(), encode_pool(pool)?));
     }
     pools.sort_unstable();
-    let mut rules = Vec::new();
-    catalogue
-        .rules
-        .iter()
-        .for_each(|rule| encode_rule(rule, &mut rules));
+    let (mut prefixes, mut rules) = (Vec::new(), Vec::new());
+    for (source, (prefix, of_source)) in (0..).zip(&catalogue.rules) {
+        prefixes.push(prefix.as_str());
+        for (i, rule) in (0..).zip(of_source) {
+            encode_rule((source, i), rule, &mut rules);
+        }
+    }
     Ok(bytes(&Compiled {
         pools: pools.iter().map(|(name, pool)| (*name, &**pool)).collect(),
+        prefixes,
         rules: &rules,
     }))
 }
@@ -91,10 +103,10 @@ fn encode_pool(pool: &CataloguePool) -> Result<Vec<u8>, Error> {
     }))
 }
 
-fn encode_rule(rule: &Rule, to: &mut Vec<u8>) {
+fn encode_rule(place: (u32, u32), rule: &Rule, to: &mut Vec<u8>) {
     let conditions = rule.when.iter().flat_map(bytes);
-    to.extend(bytes(&CompiledRule {
-        path: &rule.path,
+    to.extend(bytes(&EncodedRule {
+        place,
         when: &conditions.collect::<Vec<u8>>(),
         then: &bytes(&rule.then),
     }));
@@ -140,14 +152,24 @@ impl<'a> Compiled<'a> {
 
     /// The rules, in the order in which they are tried.
     pub(crate) fn rules(&self) -> impl Iterator<Item = Result<CompiledRule<'a>, Error>> {
-        items(self.rules)
+        items(self.rules).map(|encoded| {
+            let encoded: EncodedRule<'a> = encoded?;
+            let prefix = self.prefixes.get(encoded.place.0 as usize);
+            let prefix = prefix.ok_or_else(|| damaged("a rule of no source"))?;
+            Ok(CompiledRule { encoded, prefix })
+        })
     }
 }
 
 impl<'a> CompiledRule<'a> {
+    /// Its name in messages: `ipam.rules[3]`.
+    pub(crate) fn path(&self) -> String {
+        rule_path(self.prefix, self.encoded.place.1)
+    }
+
     /// The first condition that doesn't hold; `None` if the rule holds.
     pub(crate) fn unmet(&self, facts: &Facts) -> Result<Option<Unmet<'a>>, Error> {
-        for condition in items(self.when) {
+        for condition in items(self.encoded.when) {
             let (fact, must_be): (&'a str, Condition<'a>) = condition?;
             if !must_be.holds(facts.get(fact)) {
                 return Ok(Some(Unmet { fact, must_be }));
@@ -158,7 +180,7 @@ impl<'a> CompiledRule<'a> {
 
     /// What follows if it holds.
     pub(crate) fn then(&self) -> Result<Then<'a>, Error> {
-        postcard::from_bytes(self.then).map_err(damaged)
+        postcard::from_bytes(self.encoded.then).map_err(damaged)
     }
 }
 

@@ -66,7 +66,8 @@ impl Condition<'_> {
 }
 
 fn matches(pattern: &str, fact: &str) -> bool {
-    let Some(wildcard) = pattern.find(['*', '?']) else {
+    let is_wildcard = |byte: u8| matches!(byte, b'*' | b'?');
+    let Some(wildcard) = pattern.bytes().position(is_wildcard) else {
         return pattern == fact;
     };
     // Most patterns differ before their first wildcard, and needn't be compiled.

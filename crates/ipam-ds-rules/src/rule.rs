@@ -38,6 +38,11 @@ pub(crate) struct Then<'a> {
     pub(crate) sticky: Option<Template<'a>>,
 }
 
+/// The name of a rule in messages: `ipam.rules[3]`.
+pub(crate) fn rule_path(prefix: &str, index: u32) -> String {
+    format!("{prefix}rules[{index}]")
+}
+
 impl Rule {
     /// Reads a rule; `path` is its name in messages.
     ///

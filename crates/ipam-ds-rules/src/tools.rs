@@ -57,7 +57,7 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
         });
         let holds = unmet.is_none();
         tried.push(Tried {
-            rule: rule.path.to_owned(),
+            rule: rule.path(),
             unmet,
         });
         if holds {

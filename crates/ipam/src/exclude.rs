@@ -1,8 +1,10 @@
 //! Exclusions: addresses of a pool or a range that are given on request only.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use cni::{Error, Object};
+use serde::Deserialize;
 
 use crate::{Interval, parse_subnet};
 
@@ -16,17 +18,28 @@ pub(crate) const KEY: &str = "exclude";
 ///
 /// Code 7 for an entry that is none of these, naming it.
 pub(crate) fn read(path: &str, object: &Object) -> Result<Vec<Interval>, Error> {
-    let texts: Vec<String> = object.read(path, KEY)?.unwrap_or_default();
-    texts
-        .iter()
-        .enumerate()
-        .map(|(i, text)| {
-            parse(text).map_err(|why| Error::config(format!("{path}.{KEY}[{i}]: {text:?} {why}")))
-        })
-        .collect()
+    let Some(raw) = object.get(KEY).filter(|raw| raw.get() != "null") else {
+        return Ok(Vec::new());
+    };
+    // There may be thousands: read without a copy of each.
+    let Ok(texts) = serde_json::from_str::<Vec<Text<'_>>>(raw.get()) else {
+        // The error, with the key of the wrong entry.
+        return object.read::<Vec<String>>(path, KEY).map(|_| Vec::new());
+    };
+    let read = |(i, Text(text)): (usize, &Text<'_>)| {
+        parse(text).map_err(|why| Error::config(format!("{path}.{KEY}[{i}]: {text:?} {why}")))
+    };
+    texts.iter().enumerate().map(read).collect()
 }
 
+/// A text that is borrowed unless it has an escape.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
 fn parse(text: &str) -> Result<Interval, String> {
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(Interval::new(ip, ip).expect("one address is an interval"));
+    }
     if let Some((first, last)) = text.split_once('-') {
         let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<IpAddr>()) else {
             return Err("is no interval (such as 10.0.0.10-10.0.0.20)".to_owned());
@@ -46,10 +59,7 @@ fn parse(text: &str) -> Result<Interval, String> {
         let (first, last) = (subnet.network(), subnet.broadcast());
         return Ok(Interval::new(first, last).expect("a subnet ends after its start"));
     }
-    let ip: IpAddr = text
-        .parse()
-        .map_err(|_| "is no address, no subnet and no interval of addresses".to_owned())?;
-    Ok(Interval::new(ip, ip).expect("one address is an interval"))
+    Err("is no address, no subnet and no interval of addresses".to_owned())
 }
 
 #[cfg(test)]

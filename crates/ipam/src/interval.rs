@@ -4,68 +4,88 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses from a first to a last one, both included, of one family.
+///
+/// Kept as numbers, so that thousands of them are compared quickly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Interval {
-    first: IpAddr,
-    last: IpAddr,
+    v4: bool,
+    first: u128,
+    last: u128,
 }
 
 impl Interval {
     /// `None` if `last` is before `first`, or of another family.
     pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
-        (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
+        let v4 = first.is_ipv4();
+        let it = Self {
+            v4,
+            first: bits(first),
+            last: bits(last),
+        };
+        (v4 == last.is_ipv4() && it.first <= it.last).then_some(it)
     }
 
     /// The lowest address.
     pub fn first(self) -> IpAddr {
-        self.first
+        address(self.v4, self.first)
     }
 
     /// The highest address.
     pub fn last(self) -> IpAddr {
-        self.last
+        address(self.v4, self.last)
     }
 
     /// True if the address is one of these.
     pub fn contains(self, ip: IpAddr) -> bool {
-        ip.is_ipv4() == self.first.is_ipv4() && (self.first..=self.last).contains(&ip)
+        ip.is_ipv4() == self.v4 && (self.first..=self.last).contains(&bits(ip))
     }
 
     /// True if some address is in both.
     pub fn overlaps(self, other: Self) -> bool {
-        self.contains(other.first) || other.contains(self.first)
+        self.v4 == other.v4 && self.first <= other.last && other.first <= self.last
     }
 
     /// Number of addresses. That of the whole of IPv6 exceeds `u128` by one and is given
     /// as `u128::MAX`.
     pub fn size(self) -> u128 {
-        (bits(self.last) - bits(self.first)).saturating_add(1)
+        (self.last - self.first).saturating_add(1)
     }
 
     /// The addresses, in order.
     pub fn iter(self) -> impl Iterator<Item = IpAddr> {
-        (bits(self.first)..=bits(self.last)).map(move |b| address(self.first.is_ipv4(), b))
+        (self.first..=self.last).map(move |bits| address(self.v4, bits))
     }
 
     /// The addresses that are in both.
     pub fn intersection(self, other: Self) -> Option<Self> {
-        Self::new(self.first.max(other.first), self.last.min(other.last))
-            .filter(|_| self.overlaps(other))
-    }
-
-    /// The addresses before `ip`, `ip` itself not included.
-    pub(crate) fn before(self, ip: IpAddr) -> Option<Self> {
-        (self.first < ip).then(|| Self {
-            first: self.first,
-            last: self.last.min(predecessor(ip)),
+        self.overlaps(other).then(|| Self {
+            v4: self.v4,
+            first: self.first.max(other.first),
+            last: self.last.min(other.last),
         })
     }
 
-    /// The addresses after `ip`, `ip` itself not included.
+    /// The addresses before `ip`, which is of this family; `ip` itself not included.
+    pub(crate) fn before(self, ip: IpAddr) -> Option<Self> {
+        self.until(bits(ip))
+    }
+
+    /// The addresses after `ip`, which is of this family; `ip` itself not included.
     pub(crate) fn after(self, ip: IpAddr) -> Option<Self> {
-        (ip < self.last).then(|| Self {
-            first: self.first.max(successor(ip)),
-            last: self.last,
+        self.behind(bits(ip))
+    }
+
+    fn until(self, end: u128) -> Option<Self> {
+        (self.first < end).then(|| Self {
+            last: self.last.min(end - 1),
+            ..self
+        })
+    }
+
+    fn behind(self, start: u128) -> Option<Self> {
+        (start < self.last).then(|| Self {
+            first: self.first.max(start + 1),
+            ..self
         })
     }
 
@@ -75,8 +95,8 @@ impl Interval {
         let mut left = Vec::with_capacity(holes.len() + 1);
         let mut rest = Some(self);
         for hole in holes.iter().filter(|hole| hole.overlaps(self)) {
-            left.extend(rest.and_then(|rest| rest.before(hole.first)));
-            rest = rest.and_then(|rest| rest.after(hole.last));
+            left.extend(rest.and_then(|rest| rest.until(hole.first)));
+            rest = rest.and_then(|rest| rest.behind(hole.last));
         }
         left.extend(rest);
         left
@@ -84,7 +104,10 @@ impl Interval {
 
     /// The same addresses in ascending order, and as few intervals as possible.
     pub fn merged(mut intervals: Vec<Self>) -> Vec<Self> {
-        intervals.sort_unstable_by_key(|it| it.first);
+        // Most lists are written in order.
+        if !intervals.is_sorted_by_key(|it| it.order()) {
+            intervals.sort_unstable_by_key(|it| it.order());
+        }
         let mut merged: Vec<Self> = Vec::with_capacity(intervals.len());
         for next in intervals {
             match merged.last_mut() {
@@ -96,16 +119,29 @@ impl Interval {
         }
         merged
     }
+
+    /// IPv4 first, then by the lowest address, as `IpAddr` is ordered.
+    fn order(&self) -> (bool, u128) {
+        (!self.v4, self.first)
+    }
+
+    /// The same addresses, read beside addresses of a family ([`in_family`]).
+    pub(crate) fn in_family(self, v4: bool) -> Option<Self> {
+        if self.v4 == v4 {
+            return Some(self);
+        }
+        Self::new(in_family(v4, self.first()), in_family(v4, self.last()))
+    }
 }
 
 /// True if `next` starts right after `last`.
 fn adjoin(last: Interval, next: Interval) -> bool {
-    last.last < next.first && successor(last.last) == next.first
+    last.v4 == next.v4 && last.last.checked_add(1) == Some(next.first)
 }
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
+        write!(f, "{}-{}", self.first(), self.last())
     }
 }
 

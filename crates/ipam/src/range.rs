@@ -77,16 +77,15 @@ impl Range {
         let excluded = own
             .iter()
             .chain(exclude)
-            .filter_map(|it| Interval::new(in_family(v4, it.first()), in_family(v4, it.last())))
-            .filter_map(|it| it.intersection(addresses));
+            .filter_map(|it| it.in_family(v4)?.intersection(addresses));
         let excluded = Interval::merged(excluded.collect());
-        let mut never = excluded.clone();
-        never.extend(Interval::new(gateway, gateway));
+        let mut given = addresses.without(&excluded);
+        leave_out(&mut given, gateway);
         Ok(Self {
             subnet,
             addresses,
             gateway,
-            given: addresses.without(&Interval::merged(never)),
+            given,
             excluded,
         })
     }
@@ -157,6 +156,14 @@ pub fn refuse_unclear_keys<'a>(
         }
     }
     Ok(())
+}
+
+/// Takes one address out of these intervals, which are in ascending order.
+fn leave_out(intervals: &mut Vec<Interval>, ip: IpAddr) {
+    if let Some(at) = intervals.iter().position(|it| it.contains(ip)) {
+        let it = intervals[at];
+        intervals.splice(at..=at, it.before(ip).into_iter().chain(it.after(ip)));
+    }
 }
 
 fn read_subnet(text: &str) -> Result<IpNet, String> {

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 
+use memchr::{memchr_iter, memmem, memrchr};
 use rustix::fs::{Mode, OFlags, openat};
 
 use crate::directory::Directory;
@@ -19,7 +20,7 @@ use crate::new_file::NewFile;
 use crate::reservation_cache::{Noted, ReservationCache};
 
 /// Name of the file.
-pub(crate) const FILE: &str = "sticky_keys";
+const FILE: &str = "sticky_keys";
 
 /// Most keys that are remembered for one pool, however large it is.
 const MOST_KEYS: usize = 65_536;
@@ -51,33 +52,6 @@ impl StickyPool<'_> {
     }
 }
 
-/// Remembers that a key was given this address. If it can't be remembered, the key gets any
-/// address next time, and no address need be refused.
-pub(crate) fn remember(
-    directory: &Directory,
-    cache: &mut ReservationCache<'_>,
-    key: &str,
-    ip: IpAddr,
-    pool: StickyPool<'_>,
-) {
-    let mut keys = StickyKeys::read(directory);
-    // The directory changes only if a file is made or replaced.
-    let mut changed = |change: &mut dyn FnMut() -> io::Result<()>| {
-        cache.change(directory, || change().map(|()| ((), Noted::Nothing)))
-    };
-    let remembered = match keys.append(directory, ip, key) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            changed(&mut || keys.make(directory, ip, key))
-        }
-        Ok(()) if keys.is_long(pool) => changed(&mut || keys.shorten(directory, pool)),
-        other => other,
-    };
-    if let Err(error) = remembered {
-        let path = directory.path().join(FILE);
-        tracing::warn!(path = %path.display(), key, %error, "can't remember the address of this key");
-    }
-}
-
 impl StickyKeys {
     /// Reads the file. A missing one has no lines; one that can't be read is logged.
     pub(crate) fn read(directory: &Directory) -> Self {
@@ -96,21 +70,46 @@ impl StickyKeys {
         Self { content }
     }
 
+    /// Remembers that a key was given this address. If it can't be remembered, the key gets
+    /// any address next time, and no address need be refused.
+    pub(crate) fn remember(
+        &mut self,
+        directory: &Directory,
+        cache: &mut ReservationCache<'_>,
+        key: &str,
+        ip: IpAddr,
+        pool: StickyPool<'_>,
+    ) {
+        // The directory changes only if a file is made or replaced.
+        let mut changed = |change: &mut dyn FnMut() -> io::Result<()>| {
+            cache.change(directory, || change().map(|()| ((), Noted::Nothing)))
+        };
+        let remembered = match self.append(directory, ip, key) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                changed(&mut || self.make(directory, ip, key))
+            }
+            Ok(()) if self.is_long(pool) => changed(&mut || self.shorten(directory, pool)),
+            other => other,
+        };
+        if let Err(error) = remembered {
+            let path = directory.path().join(FILE);
+            tracing::warn!(path = %path.display(), key, %error, "can't remember the address of this key");
+        }
+    }
+
     /// The address of the pool that the key was given last.
     pub(crate) fn address_of(&self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
-        let quoted = quoted(key);
-        let of_key = self.lines().rev().filter(|(_, it)| *it == quoted);
-        let mut addresses = of_key.filter_map(|(ip, _)| address(ip));
-        addresses.find(|ip| (pool.contains)(*ip))
+        let end = [b" ", &quoted(key)[..], b"\n"].concat();
+        let of_key = memmem::find_iter(&self.content, &end).filter_map(|at| {
+            let before = &self.content[..at];
+            let start = memrchr(b'\n', before).map_or(0, |line_feed| line_feed + 1);
+            address(&before[start..])
+        });
+        of_key.filter(|ip| (pool.contains)(*ip)).last()
     }
 
     /// Appends a line to the file, which exists. What was cut off is overwritten.
-    pub(crate) fn append(
-        &mut self,
-        directory: &Directory,
-        ip: IpAddr,
-        key: &str,
-    ) -> io::Result<()> {
+    fn append(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
         let line = line(ip, key);
         if self.content.ends_with(&line) {
             return Ok(());
@@ -132,7 +131,7 @@ impl StickyKeys {
     }
 
     /// Makes the file, with one line.
-    pub(crate) fn make(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
+    fn make(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
         let content = line(ip, key);
         NewFile::write(directory, &content)?.replace(FILE)?;
         self.content = content;
@@ -140,21 +139,17 @@ impl StickyKeys {
     }
 
     /// True if the file has many more lines than the pool has keys.
-    pub(crate) fn is_long(&self, pool: StickyPool<'_>) -> bool {
+    fn is_long(&self, pool: StickyPool<'_>) -> bool {
         let most = pool.most_lines();
         // Counted without being read first: most files are short.
-        let all = self.content.iter().filter(|byte| **byte == b'\n').count();
+        let all = memchr_iter(b'\n', &self.content).count();
         let is_of_pool = |ip: &[u8]| address(ip).is_some_and(pool.contains);
         all > most && self.lines().filter(|(ip, _)| is_of_pool(ip)).count() > most
     }
 
     /// Writes the file anew: of the pool's keys the newest lines, at most one for each
     /// address; of other pools' all lines.
-    pub(crate) fn shorten(
-        &mut self,
-        directory: &Directory,
-        pool: StickyPool<'_>,
-    ) -> io::Result<()> {
+    fn shorten(&mut self, directory: &Directory, pool: StickyPool<'_>) -> io::Result<()> {
         let mut keys: HashSet<&[u8]> = HashSet::new();
         let mut kept: Vec<&[u8]> = Vec::new();
         for (ip, key) in self.lines().rev() {

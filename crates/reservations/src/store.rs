@@ -16,7 +16,7 @@ use crate::new_file::{self, NewFile};
 use crate::reclaim;
 use crate::reservation::Reservation;
 use crate::reservation_cache::{Noted, ReservationCache};
-use crate::sticky_keys::{self, StickyKeys, StickyPool};
+use crate::sticky_keys::{StickyKeys, StickyPool};
 
 /// A directory of reservations that this process alone uses, until it is dropped.
 ///
@@ -31,6 +31,8 @@ pub struct Store<'a> {
     cache: ReservationCache<'a>,
     /// The pool whose rotation was asked for last, and its file, if it can be written.
     last_reserved: Option<(usize, Option<LastReserved>)>,
+    /// The sticky keys, if one was asked for.
+    sticky_keys: Option<StickyKeys>,
     _lock: Lock,
 }
 
@@ -54,6 +56,7 @@ impl<'a> Store<'a> {
             directory,
             cache,
             last_reserved: None,
+            sticky_keys: None,
             _lock: lock,
         };
         if let Some(boot) = &data_dir.settings.reclaim_before {
@@ -255,13 +258,21 @@ impl<'a> Store<'a> {
     }
 
     /// The address of the pool that a sticky key was given last.
-    pub fn address_of_key(&self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
-        StickyKeys::read(&self.directory).address_of(key, pool)
+    pub fn address_of_key(&mut self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
+        let directory = &self.directory;
+        let keys = self
+            .sticky_keys
+            .get_or_insert_with(|| StickyKeys::read(directory));
+        keys.address_of(key, pool)
     }
 
     /// Remembers that a sticky key was given this address, if it can be written.
     pub fn remember_key(&mut self, key: &str, ip: IpAddr, pool: StickyPool<'_>) {
-        sticky_keys::remember(&self.directory, &mut self.cache, key, ip, pool);
+        let directory = &self.directory;
+        let keys = self
+            .sticky_keys
+            .get_or_insert_with(|| StickyKeys::read(directory));
+        keys.remember(directory, &mut self.cache, key, ip, pool);
     }
 
     /// Removes the unfinished file that a killed process has left.

@@ -10,6 +10,7 @@ mod folders;
 mod memory;
 mod process;
 mod samples;
+mod selectors;
 mod side;
 mod table;
 mod tables;
@@ -60,6 +61,9 @@ enum What {
     /// ADD and DEL of ipam-da-host-local and of host-local, with ever more
     /// addresses reserved.
     Allocator,
+    /// ADD with large catalogues of rules, with exclusions and with sticky keys, without a
+    /// peer.
+    Selectors,
 }
 
 fn default_peer() -> PathBuf {
@@ -71,6 +75,9 @@ fn default_folder() -> PathBuf {
 }
 
 pub(crate) fn run(bench: &Bench) -> Result<()> {
+    if let Some(What::Selectors) = bench.what {
+        return selectors::run();
+    }
     ensure!(
         bench.peer.exists(),
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
@@ -84,7 +91,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     };
     match bench.what {
         Some(What::Allocator) => allocator::run(&bench.peer, &storage),
-        None => chains(bench, &storage),
+        Some(What::Selectors) | None => chains(bench, &storage),
     }
 }
 

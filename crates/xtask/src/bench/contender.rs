@@ -63,9 +63,11 @@ impl Contender {
     /// Its executables.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         match self.kind {
-            Kind::Separate => PLUGINS
+            Kind::Separate => [ORCHESTRATOR]
+                .into_iter()
+                .chain(DELEGATES)
                 .map(|name| self.executable.with_file_name(name))
-                .to_vec(),
+                .collect(),
             _ => vec![self.executable.clone()],
         }
     }
@@ -75,14 +77,11 @@ impl Contender {
 pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     let built = Flavour::Normal.build_static(&both_forms())?;
     let empty = empty_program(&folder.join("build"))?;
-    let [one_file, separate] = ["one-file", "separate"].map(|form| folder.join(form));
+    let separate = folder.join("separate");
     for name in PLUGINS {
         install(&built.separate.join(name), &separate)?;
     }
-    let orchestrator = install(&built.one_file.join(ORCHESTRATOR), &one_file)?;
-    for name in DELEGATES {
-        fs::hard_link(&orchestrator, one_file.join(name))?;
-    }
+    let orchestrator = one_file(folder)?.join(ORCHESTRATOR);
     let empty = install(&empty, folder)?;
     let installed_peer = install(peer, &folder.join("peer"))?;
     Ok(vec![
@@ -95,6 +94,18 @@ pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
         contender(&file_name(peer), Kind::Peer, installed_peer),
         contender("3 empty programs", Kind::Minimum, empty),
     ])
+}
+
+/// Builds the one executable, and installs it under the names of all plugins in this
+/// folder; returns the folder.
+pub(crate) fn one_file(folder: &Path) -> Result<PathBuf> {
+    let built = Flavour::Normal.build_static(&both_forms())?;
+    let folder = folder.join("one-file");
+    let orchestrator = install(&built.one_file.join(ORCHESTRATOR), &folder)?;
+    for name in PLUGINS.iter().filter(|name| **name != ORCHESTRATOR) {
+        fs::hard_link(&orchestrator, folder.join(name))?;
+    }
+    Ok(folder)
 }
 
 /// Builds our allocator, and installs it and the peer in this folder.
