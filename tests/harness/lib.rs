@@ -1,20 +1,24 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+mod cgroup;
 mod elf;
 mod node;
 mod plugins;
 mod reference;
 mod release;
+mod rootfs;
 mod run;
 mod sandbox;
 mod skip;
 
+pub use cgroup::Cgroup;
 pub use elf::segment_types;
 pub use node::Node;
 pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Release, dist, one_inode};
+pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Form, Sandbox, example, repository};
 pub use skip::{LEFT_OUT_FILE, LeftOut, Reason, missing, skip, skip_for};

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 /// The namespaces, held open by a waiting process.
 pub struct Node {
     holder: Child,
+    has_own_processes: bool,
 }
 
 /// Script of the holder: it makes the private folders and waits for the end of stdin,
@@ -43,16 +44,29 @@ impl Node {
     /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text
     /// names the tool, or what it said.
     pub fn try_new() -> Result<Self, String> {
+        Self::unshared(false)
+    }
+
+    /// Makes a node with a PID namespace of its own, for daemons and containers: all of its
+    /// processes end with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::try_new`].
+    pub fn with_own_processes() -> Result<Self, String> {
+        Self::unshared(true)
+    }
+
+    fn unshared(has_own_processes: bool) -> Result<Self, String> {
+        let processes: &[&str] = if has_own_processes {
+            &["--pid", "--fork", "--kill-child", "--mount-proc"]
+        } else {
+            &[]
+        };
         let mut holder = Command::new("unshare")
-            .args([
-                "--mount",
-                "--net",
-                "--propagation",
-                "private",
-                "sh",
-                "-c",
-                HOLD,
-            ])
+            .args(["--mount", "--net", "--propagation", "private"])
+            .args(processes)
+            .args(["sh", "-c", HOLD])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -64,7 +78,10 @@ impl Node {
         if line == "ready\n" {
             // With a pipe that nobody reads, the holder could block.
             drop(holder.stderr.take());
-            return Ok(Self { holder });
+            return Ok(Self {
+                holder,
+                has_own_processes,
+            });
         }
         let said = holder.wait_with_output().unwrap().stderr;
         let said = String::from_utf8_lossy(&said);
@@ -73,9 +90,15 @@ impl Node {
 
     /// The command line that runs its arguments on the node.
     pub(crate) fn entrance(&self) -> Vec<String> {
-        let target = format!("--target={}", self.holder.id());
-        let words = ["nsenter", &target, "--mount", "--net", "--"];
-        words.map(str::to_owned).to_vec()
+        let holder = self.holder.id();
+        let mut words = vec!["nsenter".to_owned(), format!("--target={holder}")];
+        words.extend(["--mount", "--net"].map(str::to_owned));
+        if self.has_own_processes {
+            // The holder itself is outside of the namespace that it has made.
+            words.push(format!("--pid=/proc/{holder}/ns/pid_for_children"));
+        }
+        words.push("--".to_owned());
+        words
     }
 
     /// A command that will run on the node.

@@ -1,0 +1,60 @@
+//! Control group of a test's containers, in every hierarchy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// The folder of all hierarchies.
+const HIERARCHIES: &str = "/sys/fs/cgroup";
+
+/// The longest that the kernel is waited for: the processes of a control group that have
+/// been killed need a moment to leave it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The name of a control group, which is removed when this is dropped. Runtimes make it.
+pub struct Cgroup(String);
+
+impl Cgroup {
+    /// The control group of this name, at the top of each hierarchy.
+    pub fn named(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+
+    /// Its path, from the top of a hierarchy.
+    pub fn path(&self) -> String {
+        format!("/{}", self.0)
+    }
+
+    /// Its folders: one in the only hierarchy of version 2, or one in each of version 1.
+    fn folders(&self) -> Vec<PathBuf> {
+        let top = Path::new(HIERARCHIES);
+        let hierarchies = subfolders(top);
+        let all = hierarchies.iter().map(PathBuf::as_path).chain([top]);
+        all.map(|hierarchy| hierarchy.join(&self.0))
+            .filter(|folder| folder.exists())
+            .collect()
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let started = Instant::now();
+        for folder in self.folders() {
+            while !remove(&folder) && started.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Removes a control group with all below it; false if a process is in one of them.
+fn remove(folder: &Path) -> bool {
+    subfolders(folder).iter().all(|it| remove(it)) && fs::remove_dir(folder).is_ok()
+}
+
+fn subfolders(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
+    entries.filter(is_folder).map(|it| it.path()).collect()
+}

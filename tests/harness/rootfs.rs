@@ -1,0 +1,45 @@
+//! Root file system of a test container: a static busybox and nothing else.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use crate::elf::segment_types;
+use crate::skip::Reason;
+
+/// The executable of Debian's `busybox-static`.
+pub const BUSYBOX: &str = "/bin/busybox";
+
+/// The type of the segment that names an executable's dynamic linker.
+const PT_INTERP: u32 = 3;
+
+/// The commands of the container.
+const COMMANDS: [&str; 5] = ["cat", "ip", "sh", "sleep", "true"];
+
+/// Folders that container runtimes mount on.
+const FOLDERS: [&str; 6] = ["bin", "dev", "etc", "proc", "sys", "tmp"];
+
+/// Makes the root file system in a new folder, from [`BUSYBOX`].
+///
+/// # Errors
+///
+/// That executable needs a dynamic linker, as the package `busybox` has it.
+///
+/// # Panics
+///
+/// If the folder can't be made.
+pub fn make_rootfs(folder: &Path) -> Result<PathBuf, Reason> {
+    let busybox = fs::read(BUSYBOX).unwrap();
+    if segment_types(&busybox).contains(&PT_INTERP) {
+        let text = format!("{BUSYBOX} is not static; Debian's busybox-static has a static one");
+        return Err(Reason::Package(text));
+    }
+    for name in FOLDERS {
+        fs::create_dir_all(folder.join(name)).unwrap();
+    }
+    fs::copy(BUSYBOX, folder.join("bin/busybox")).unwrap();
+    for command in COMMANDS {
+        symlink("busybox", folder.join("bin").join(command)).unwrap();
+    }
+    Ok(folder.to_owned())
+}
