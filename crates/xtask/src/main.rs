@@ -11,6 +11,7 @@ mod install;
 mod left_out;
 mod link_flags;
 mod packages;
+mod service_policy;
 mod target;
 mod test;
 

@@ -5,23 +5,28 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{DNSMASQ, LEFT_OUT_FILE, Reason, is_root};
+use harness::{BUSYBOX, DNSMASQ, LEFT_OUT_FILE, Reason, is_root};
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
 use crate::dist;
 use crate::left_out::{Collector, in_ci};
+use crate::service_policy::NoServices;
 use crate::target::Target;
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
-const NEEDED: [(&str, &str); 8] = [
+const NEEDED: [(&str, &str); 12] = [
+    (BUSYBOX, "busybox-static"),
+    ("/usr/bin/containerd", "containerd"),
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
     ("/usr/bin/jq", "jq"),
+    ("/usr/bin/podman", "podman"),
     ("/bin/ps", "procps"),
     ("/usr/bin/python3", "python3"),
+    ("/usr/sbin/runc", "runc"),
     ("/usr/bin/strace", "strace"),
 ];
 
@@ -149,6 +154,7 @@ fn install_what_is_needed() -> Result<()> {
     let list = packages.join(" ");
     if is_root() && Path::new("/usr/bin/apt-get").exists() {
         step(Command::new("apt-get").args(["--quiet=2", "update"]))?;
+        let _no_services = NoServices::new()?;
         let mut install = Command::new("apt-get");
         install
             .args(["--quiet=2", "install", "--yes", "--no-install-recommends"])
