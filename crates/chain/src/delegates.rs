@@ -75,8 +75,17 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn new(context: &'a Context<'b>, environment: Environment) -> Self {
         Self {
-            context,
             environment: context.id.mark(environment),
+            ..Self::unmarked(context, Environment::default())
+        }
+    }
+
+    /// Delegates that may be chains themselves: without the mark of this call, by which a
+    /// chain refuses to be its own delegate.
+    pub(crate) fn unmarked(context: &'a Context<'b>, environment: Environment) -> Self {
+        Self {
+            context,
+            environment,
             cancellation: None,
             lock: None,
             lifeline: None,

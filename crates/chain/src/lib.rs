@@ -11,6 +11,7 @@ mod delegates;
 mod earlier_add;
 mod event;
 mod failure;
+mod forward;
 mod gc;
 mod journal;
 mod leftover_processes;
@@ -35,6 +36,7 @@ mod version_negotiation;
 
 pub use chain::Chain;
 pub use event::{Event, Observer};
+pub use forward::forward;
 pub use outcome::{Failure, Outcome};
 pub use plugins::{Executable, Plugins};
 pub use search_path::SearchPath;

@@ -59,6 +59,17 @@ impl Settings {
         })
     }
 
+    /// The settings of one plugin that is executed, without records.
+    pub(crate) fn of_one(plugin: DelegateName) -> Self {
+        Self {
+            delegates: vec![plugin],
+            timeout: None,
+            answer: AnswerMode::Last,
+            calls_linked_plugins: false,
+            state_dir: STATE_DIR.into(),
+        }
+    }
+
     /// Reads them. A wrong one is logged, and counts as missing.
     pub(crate) fn read_leniently(config: &NetworkConfig, environment: &Environment) -> Self {
         let ipam = or_default(config.ipam().map(Some)).unwrap_or_default();

@@ -8,7 +8,7 @@ use chain::{Chain, Executable, Plugins};
 use cni::{About, Attachment, Call, Command, Error, FileId, JsonOutput, Plugin, Reply};
 use cni_plugin::{Linked, MultiCall, own_executable};
 
-use log_observer::LogObserver;
+pub use log_observer::LogObserver;
 
 /// The plugin.
 #[derive(Default)]

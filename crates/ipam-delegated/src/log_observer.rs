@@ -4,8 +4,8 @@ use chain::{Event, Observer, Outcome};
 use cni::OneLine;
 use cni_plugin::write_to_stderr;
 
-/// Observer that logs the events of a chain.
-pub(crate) struct LogObserver;
+/// Observer that logs the events of a chain, and writes the delegates' stderr to stderr.
+pub struct LogObserver;
 
 impl Observer for LogObserver {
     fn event(&self, event: &Event<'_>) {
