@@ -5,12 +5,13 @@
 pub const ORCHESTRATOR: &str = "ipam-delegated";
 
 /// All plugins. Each is a crate of this name, and an executable.
-pub const PLUGINS: [&str; 5] = [
+pub const PLUGINS: [&str; 6] = [
     ORCHESTRATOR,
     "ipam-ds-ranges",
     "ipam-ds-rules",
     "ipam-ds-static",
     "ipam-da-host-local",
+    "ipam-gc",
 ];
 
 /// The crate, and the executable, that holds all of [`PLUGINS`].

@@ -1,0 +1,106 @@
+#![doc = include_str!("../README.md")]
+
+use cni::{About, Attachment, Call, Command, DelegateName, Error, JsonOutput, Plugin, Reply};
+use ipam_delegated::{IpamDelegated, LogObserver};
+
+/// The plugin.
+#[derive(Default)]
+pub struct IpamGc<'a> {
+    /// The chain that it runs.
+    pub chain: IpamDelegated<'a>,
+}
+
+/// Tells an IPAM plugin that this one has called it.
+const FORWARDED: &str = "IPAM_GC_FORWARDED";
+
+/// The IPAM plugin of a network.
+#[derive(Debug, PartialEq, Eq)]
+enum IpamPlugin {
+    /// `ipam-delegated`, whose chain this process runs.
+    Chain,
+    /// Another one.
+    Other(DelegateName),
+}
+
+impl Plugin for IpamGc<'_> {
+    fn about(&self) -> About {
+        cni::about!()
+    }
+
+    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        prev_result(call).map(Reply::Verbatim)
+    }
+
+    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        prev_result(call).map(|_| Reply::Nothing)
+    }
+
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        match self.ipam_plugin(call)? {
+            IpamPlugin::Chain => self.chain.gc(call),
+            IpamPlugin::Other(name) => forward(Command::Gc, &name, call),
+        }
+    }
+
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        match self.ipam_plugin(call)? {
+            IpamPlugin::Chain => self.chain.status(call),
+            IpamPlugin::Other(name) => forward(Command::Status, &name, call),
+        }
+    }
+}
+
+impl IpamGc<'_> {
+    /// Reads `ipam.type`.
+    ///
+    /// # Errors
+    ///
+    /// Code 7 if it is missing, or names no plugin, or this one.
+    fn ipam_plugin(&self, call: &Call<'_>) -> Result<IpamPlugin, Error> {
+        let name: String = call.config.ipam()?.read("ipam", "type")?.ok_or_else(|| {
+            Error::config("ipam.type is missing: it must be that of the main plugin's ipam section")
+        })?;
+        if name == self.chain.about().name {
+            return Ok(IpamPlugin::Chain);
+        }
+        if name == self.about().name {
+            return Err(Error::config(format!(
+                "ipam.type: {name:?} is no IPAM plugin; it must be that of the main plugin's ipam section"
+            )));
+        }
+        let invalid = |why| Error::config(format!("ipam.type: {name:?}: {why}"));
+        name.parse().map(IpamPlugin::Other).map_err(invalid)
+    }
+}
+
+/// `prevResult`, with the bytes as they came.
+///
+/// # Errors
+///
+/// Code 7 if it is missing: the plugin is the first one of the conflist, or was called as
+/// an IPAM plugin.
+fn prev_result(call: &Call<'_>) -> Result<JsonOutput, Error> {
+    let raw = call.config.raw_prev_result().ok_or_else(|| {
+        Error::config(
+            "prevResult is missing: this plugin stands behind the main plugin in a conflist",
+        )
+    })?;
+    let bytes = raw.get().as_bytes().to_vec();
+    JsonOutput::try_from(bytes).map_err(|why| Error::config(format!("prevResult: {why}")))
+}
+
+/// Executes an IPAM plugin that is no chain of ours.
+///
+/// # Errors
+///
+/// The plugin's, with its name; code 7 if the plugin is this one, by another name.
+fn forward(command: Command, name: &DelegateName, call: &Call<'_>) -> Result<Reply, Error> {
+    if call.environment.get(FORWARDED).is_some() {
+        return Err(Error::config(format!(
+            "ipam.type: {:?} leads back to this plugin, which is no IPAM plugin",
+            name.as_str()
+        )));
+    }
+    let environment = call.environment.clone().with(FORWARDED, "1");
+    chain::forward(command, name, &call.config, &environment, &LogObserver).map(|()| Reply::Nothing)
+}
