@@ -22,6 +22,8 @@ mod hangs;
 mod in_an_empty_root;
 mod index;
 mod installing;
+mod ipam_gc;
+mod ipam_gc_behind_bridge;
 mod killed;
 mod leftovers;
 mod manual;
