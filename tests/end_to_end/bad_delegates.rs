@@ -71,7 +71,10 @@ fn a_configuration_without_an_ipam_section_is_refused() {
         let mut config = good(&sandbox);
         config["ipam"] = ipam;
         for plugin in PLUGINS {
-            gets(&sandbox, sandbox.call(plugin, "ADD", &config), 7, &[words]);
+            // ADD of `ipam-gc` doesn't read the section.
+            let command = if plugin == "ipam-gc" { "STATUS" } else { "ADD" };
+            let call = sandbox.call(plugin, command, &config);
+            gets(&sandbox, call, 7, &[words]);
         }
     }
 }
