@@ -68,6 +68,11 @@ impl Sandbox {
         self.root().join("state")
     }
 
+    /// The folder for `poolsDir`.
+    pub fn pools_dir(&self) -> PathBuf {
+        self.root().join("pools")
+    }
+
     /// The file for `resolvConf`.
     pub fn resolv_conf(&self) -> PathBuf {
         self.root().join("resolv.conf")
@@ -95,8 +100,13 @@ impl Sandbox {
                 Err(_) => {}
             }
         }
-        if let Ok(Some(text)) = ipam.read::<String>("ipam", "resolvConf") {
-            ipam.set("resolvConf", &led_into(&self.resolv_conf(), &text));
+        for (key, path) in [
+            ("resolvConf", self.resolv_conf()),
+            ("poolsDir", self.pools_dir()),
+        ] {
+            if let Ok(Some(text)) = ipam.read::<String>("ipam", key) {
+                ipam.set(key, &led_into(&path, &text));
+            }
         }
         object.set("ipam", &ipam);
         serde_json::to_vec(&object).expect("an object is JSON")

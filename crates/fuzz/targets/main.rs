@@ -5,6 +5,7 @@
 
 mod args;
 mod cache;
+mod catalogue;
 mod chain;
 mod configuration;
 mod delegates;

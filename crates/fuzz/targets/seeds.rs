@@ -67,3 +67,34 @@ pub(crate) fn errors() -> Vec<Value> {
         json!({"code": 1, "msg": "incompatible CNI versions"}),
     ]
 }
+
+/// Network configurations with pools and rules.
+pub(crate) fn catalogues() -> Vec<Value> {
+    vec![
+        json!({"cniVersion": "1.1.0", "name": "testnet", "ipam": {
+            "pools": {
+                "web": {"subnet": "10.0.0.0/29", "exclude": ["10.0.0.4/31"], "routes": [{"dst": "10.0.0.0/8"}]},
+                "db": {"ranges": [{"subnet": "10.1.0.0/29"}, {"subnet": "10.2.0.0/29"}], "dns": {"nameservers": ["10.1.0.1"]}},
+                "six": {"subnet": "fd00::/64"},
+                "lan": {}},
+            "rules": [
+                {"when": {"A": "x", "label:b": ["y", null]}, "pools": ["web"], "ip": "10.0.0.3"},
+                {"when": {"A": {"not": ["x", "x*"]}}, "pools": ["db", "six"], "ips": ["fd00::9", "10.2.0.3"], "sticky": "${A}/${containerID}"},
+                {"when": {"annotation:p": ["web", "lan"]}, "pools": ["${annotation:p}"]}]},
+            "args": {"cni": {"labels": [{"key": "b", "value": "y"}], "ips": ["10.0.0.2"]}},
+            "runtimeConfig": {"io.kubernetes.cri.pod-annotations": {"p": "lan"}}}),
+        json!({"cniVersion": "1.0.0", "name": "testnet", "ipam": {
+            "pools": {"web": {"subnet": "10.0.0.0/29"}},
+            "rules": [{"when": {"ifname": "eth?", "network": null}, "pools": ["web"]}],
+            "poolsDir": "plain"},
+            "prevResult": {"pools": [{"name": "earlier"}], "dns": {"domain": "a"}}}),
+    ]
+}
+
+/// Files of `poolsDir`.
+pub(crate) fn pool_files() -> Vec<Value> {
+    vec![
+        json!({"pools": {"more": {"subnet": "10.9.0.0/29"}}, "rules": [{"pools": ["more"], "ip": "10.9.0.3"}]}),
+        json!({"rules": [{"when": {"A": "x"}, "pools": ["web"]}, {"pools": ["${A}"]}]}),
+    ]
+}

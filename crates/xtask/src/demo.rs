@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: two containers from ADD to GC, with the README's configuration.
+//! `cargo xtask demo`: two containers from ADD to GC, and two namespaces with a pool each,
+//! with the README's configurations.
 
 mod drawing;
 mod tools;
@@ -23,8 +24,6 @@ use wrapper::Wrapper;
 
 pub(crate) use wrapper::{RunWatchedChain, run_watched_chain};
 
-const CONFLIST: &str = "testdata/mynet.conflist";
-
 pub(crate) fn run() -> Result<()> {
     let built = match env::var_os(BUILT_PLUGINS) {
         Some(folder) => PathBuf::from(folder),
@@ -33,24 +32,29 @@ pub(crate) fn run() -> Result<()> {
             Flavour::Normal.build("dev")?.separate
         }
     };
-    let root = tempfile::Builder::new()
-        .prefix("ipam-delegated-demo-")
-        .tempdir()?;
-    let runtime = Runtime {
-        config: config(root.path())?,
-        root: root.path().to_owned(),
-        tools: Tools::find(),
-        wrapper: Wrapper::new(root.path())?,
-        built,
+    let tell = |conflist: &str, story: fn(&Runtime) -> Result<()>| {
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-demo-")
+            .tempdir()?;
+        story(&Runtime {
+            config: config(conflist, root.path())?,
+            root: root.path().to_owned(),
+            tools: Tools::find(),
+            wrapper: Wrapper::new(root.path())?,
+            built: built.clone(),
+        })
     };
-    runtime.story()
+    tell("testdata/mynet.conflist", Runtime::one_life)?;
+    tell("testdata/tenants.conflist", Runtime::two_namespaces)?;
+    println!("\nAll as it should be.");
+    Ok(())
 }
 
 /// The configuration of the conflist's plugin as a runtime hands it on, with all state
 /// below `root`.
-fn config(root: &Path) -> Result<Value> {
-    let conflist = fs::read_to_string(repository().join(CONFLIST)).context(CONFLIST)?;
-    println!("The configuration, {CONFLIST}:\n\n{conflist}");
+fn config(path: &str, root: &Path) -> Result<Value> {
+    let conflist = fs::read_to_string(repository().join(path)).context(path.to_owned())?;
+    println!("\nThe configuration, {path}:\n\n{conflist}");
     let conflist: Value = serde_json::from_str(&conflist)?;
     let mut config = conflist["plugins"][0].clone();
     config["cniVersion"] = conflist["cniVersion"].clone();
@@ -77,30 +81,56 @@ struct Runtime {
 }
 
 impl Runtime {
-    fn story(&self) -> Result<()> {
+    fn one_life(&self) -> Result<()> {
         heading("ADD: container c1 gets an address of each family");
-        let c1 = self.add("c1")?;
+        let c1 = self.add("c1", "")?;
         heading("ADD: container c2 gets the next ones");
-        let c2 = self.add("c2")?;
+        let c2 = self.add("c2", "")?;
         self.ping(&answer_of(&c2));
         heading("CHECK: c1 still has what it was given");
-        self.call("CHECK", "c1", &[("prevResult", c1.clone())])?;
+        self.call("CHECK", "c1", "", &[("prevResult", c1.clone())])?;
         heading("The files of host-local's format that hold the reservations");
-        self.show_files()?;
+        self.show_files("mynet")?;
         heading("DEL: c1 gives its addresses back");
-        self.call("DEL", "c1", &[("prevResult", c1)])?;
+        self.call("DEL", "c1", "", &[("prevResult", c1)])?;
         println!();
-        self.show_files()?;
+        self.show_files("mynet")?;
         heading("GC: the runtime has lost c2, and lists no valid attachment");
         self.gc()?;
         println!();
-        self.show_files()?;
-        println!("\nAll as it should be.");
-        Ok(())
+        self.show_files("mynet")
     }
 
-    fn add(&self, container: &str) -> Result<Value> {
-        let result = self.call("ADD", container, &[])?;
+    fn two_namespaces(&self) -> Result<()> {
+        let pod = |namespace: &str, name: &str| {
+            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name}")
+        };
+        let (db, job) = (pod("shop", "db-0"), pod("research", "job"));
+        heading("ADD: the pod db-0 of the namespace shop gets the address that is pinned for it");
+        let c1 = self.add("c1", &db)?;
+        heading("ADD: a pod of another namespace gets one of another pool");
+        let c2 = self.add("c2", &job)?;
+        self.ping(&answer_of(&c2));
+        heading("Each pool has a directory of its own");
+        self.show_files("shop")?;
+        self.show_files("lab")?;
+        heading("DEL and ADD: the second pod is restarted, and has its address again");
+        self.call("DEL", "c2", "", &[("prevResult", c2.clone())])?;
+        let again = self.add("c2", &job)?;
+        ensure!(
+            answer_of(&again) == answer_of(&c2),
+            "it has another address"
+        );
+        heading("DEL: without what the runtime said on ADD");
+        self.call("DEL", "c1", "", &[("prevResult", c1)])?;
+        self.call("DEL", "c2", "", &[("prevResult", again)])?;
+        println!();
+        self.show_files("shop")?;
+        self.show_files("lab")
+    }
+
+    fn add(&self, container: &str, args: &str) -> Result<Value> {
+        let result = self.call("ADD", container, args, &[])?;
         serde_json::from_str(&result).context("the result of ADD")
     }
 
@@ -116,23 +146,35 @@ impl Runtime {
         }
     }
 
-    /// Calls the main plugin, with these keys added to its configuration.
-    fn call(&self, command: &str, container: &str, keys: &[(&str, Value)]) -> Result<String> {
+    /// Calls the main plugin with these `CNI_ARGS`, and these keys added to its
+    /// configuration.
+    fn call(
+        &self,
+        command: &str,
+        container: &str,
+        args: &str,
+        keys: &[(&str, Value)],
+    ) -> Result<String> {
         let mut config = self.config.clone();
         for (key, value) in keys {
             config[key] = value.clone();
         }
         let main = self.tools.node.as_ref().map(|_| "bridge");
+        let shown = match args {
+            "" => String::new(),
+            args => format!("CNI_ARGS='{args}' "),
+        };
         println!(
             "$ CNI_COMMAND={command} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} \
-             CNI_IFNAME=eth0 {}\n",
+             CNI_IFNAME=eth0 {shown}{}\n",
             main.unwrap_or(ORCHESTRATOR)
         );
         let environment = self
             .environment(command)?
             .with("CNI_CONTAINERID", container)
             .with("CNI_NETNS", format!("/run/netns/{container}"))
-            .with("CNI_IFNAME", "eth0");
+            .with("CNI_IFNAME", "eth0")
+            .with("CNI_ARGS", args);
         self.finish(main, &environment, &config, container)
     }
 
@@ -199,8 +241,8 @@ impl Runtime {
         Ok((output.status.success(), output.stdout, self.wrapper.take()?))
     }
 
-    fn show_files(&self) -> Result<()> {
-        let directory = self.root.join("networks/mynet");
+    fn show_files(&self, network: &str) -> Result<()> {
+        let directory = self.root.join("networks").join(network);
         let mut names: Vec<String> = fs::read_dir(&directory)?
             .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
             .collect::<std::io::Result<_>>()?;

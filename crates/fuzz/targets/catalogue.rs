@@ -1,0 +1,82 @@
+//! Fuzz target of catalogues, rules and facts: the network configuration, a file of
+//! `poolsDir`, and `CNI_ARGS`.
+
+use std::fs;
+
+use bolero::{TypeGenerator, check};
+use cni::code;
+use fuzz::{Document, Outcome, Sandbox, TEST_TIME, Text, Variables, call, watched};
+use ipam::Pool;
+use ipam_ds_rules::IpamDsRules;
+use serde_json::Value;
+
+use crate::seeds;
+
+/// A catalogue in two places, and facts.
+#[derive(Clone, Debug, TypeGenerator)]
+struct Input {
+    config: Document,
+    file: Document,
+    args: Text,
+}
+
+const ARGS: &[&str] = &[
+    "",
+    "A=x",
+    "IgnoreUnknown=1;A=web;IP=10.0.0.2",
+    "A=x1;label:b=y",
+];
+
+#[test]
+fn what_is_chosen_are_pools_of_the_catalogue_and_the_same_each_time() {
+    check!()
+        .with_type::<Input>()
+        .with_test_time(TEST_TIME)
+        .for_each(|input: &Input| {
+            let sandbox = Sandbox::new();
+            let config = sandbox.confine(input.config.of(&seeds::catalogues()));
+            fs::create_dir(sandbox.pools_dir()).unwrap();
+            let file = input.file.of(&seeds::pool_files());
+            fs::write(sandbox.pools_dir().join("10.json"), file).unwrap();
+            let args = input.args.of(ARGS);
+            let answer = |command: &str| {
+                let variables = Variables::new(command, &sandbox.plugins());
+                let variables = variables.with("CNI_ARGS", &args);
+                watched(input, || call(&IpamDsRules, &variables, &config))
+            };
+            let added = answer("ADD");
+            assert_eq!(answer("ADD"), added);
+            if let Outcome::Failure { code, msg, .. } = &added {
+                let codes = [
+                    code::INCOMPATIBLE_VERSION,
+                    code::INVALID_ENVIRONMENT,
+                    code::IO,
+                    code::UNDECODABLE,
+                    code::INVALID_CONFIG,
+                    code::REQUESTED_TAKEN,
+                ];
+                assert!(codes.contains(code) && !msg.is_empty(), "{code}: {msg}");
+                return;
+            }
+            // A catalogue that an ADD can use is sound as a whole.
+            assert_eq!(answer("DEL"), added);
+            let version = String::from_utf8_lossy(&config).contains("1.1.0");
+            if version {
+                assert_eq!(answer("STATUS"), Outcome::Success(Vec::new()));
+            }
+            let Some(Value::Array(pools)) = added.result().map(|mut it| it["pools"].take()) else {
+                return;
+            };
+            let ours = pools.iter().filter(|pool| pool.get("rule").is_some());
+            for pool in ours {
+                assert!(pool["name"].is_string(), "{pool}");
+                if pool
+                    .get("ranges")
+                    .or(pool.get("subnet"))
+                    .is_some_and(|it| !it.is_null())
+                {
+                    Pool::read("pool", serde_json::from_value(pool.clone()).unwrap()).unwrap();
+                }
+            }
+        });
+}
