@@ -40,10 +40,12 @@ pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_conflist_of_the_readme_is_the_demos() {
+fn the_conflists_of_the_readme_are_the_demos() {
+    let of_the_demo = ["testdata/mynet.conflist", "testdata/tenants.conflist"].map(document);
+    assert_eq!(blocks(&document("README.md"), "json"), of_the_demo);
     assert_eq!(
-        blocks(&document("README.md"), "json"),
-        [document("testdata/mynet.conflist")]
+        blocks(&document("docs/choosing-pools.md"), "json")[0],
+        of_the_demo[1]
     );
 }
 
