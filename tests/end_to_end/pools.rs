@@ -28,7 +28,7 @@ fn an_excluded_address_is_given_on_request_only() {
         error["msg"]
             .as_str()
             .unwrap()
-            .ends_with("all 2 are reserved"),
+            .ends_with("all 2 are reserved, 3 are excluded"),
         "{error}"
     );
 
