@@ -33,34 +33,28 @@ pub(crate) struct Encoded {
     pub(crate) is_cached: bool,
 }
 
-/// The encoded catalogue of a call. With `fresh`, the cache isn't read.
+/// The encoded catalogue of a call.
 ///
 /// # Errors
 ///
 /// Code 7, naming file and key, for an invalid catalogue; code 5 for a folder or a file that
 /// can't be read.
-pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object, fresh: bool) -> Result<Encoded, Error> {
-    let Some(folder) = ipam.absolute_path("ipam", "poolsDir")? else {
-        let own = [Source::of_configuration(ipam)?];
-        return Ok(Encoded {
-            bytes: compiled::encode(&Catalogue::read(&own)?)?,
-            is_cached: false,
-        });
+pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error> {
+    let files = files(ipam)?;
+    // Without files, everything has been read already.
+    let cache = match &files {
+        None => None,
+        Some(files) => Cache::of(call, ipam, files)?,
     };
-    let files = list(&folder)?;
-    let cache = Cache::of(call, ipam, &files)?;
-    if let Some(bytes) = cache.as_ref().filter(|_| !fresh).and_then(Cache::load) {
+    if let Some(bytes) = cache.as_ref().and_then(Cache::load) {
         return Ok(Encoded {
             bytes,
             is_cached: true,
         });
     }
-    let mut sources = vec![Source::of_configuration(ipam)?];
-    for file in &files {
-        sources.push(file.read()?);
-    }
-    let bytes = compiled::encode(&Catalogue::read(&sources)?)?;
-    // As they were before they were read: so a change meanwhile is noticed.
+    let files = files.unwrap_or_default();
+    let bytes = encode(ipam, &files)?;
+    // The files' times are from before they were read: so a change meanwhile is noticed.
     if let Some(cache) = cache.filter(|_| files.iter().all(File::is_settled)) {
         cache.save(&bytes);
     }
@@ -68,6 +62,36 @@ pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object, fresh: bool) -> Result<E
         bytes,
         is_cached: false,
     })
+}
+
+/// The encoded catalogue of a configuration, without reading or writing a cache.
+///
+/// # Errors
+///
+/// As [`catalogue`].
+pub(crate) fn uncached(ipam: &Object) -> Result<Vec<u8>, Error> {
+    encode(ipam, &files(ipam)?.unwrap_or_default())
+}
+
+/// Removes the cache of a call's catalogue.
+pub(crate) fn remove(call: &Call<'_>, ipam: &Object) {
+    if let Ok(Some(cache)) = Cache::of(call, ipam, &[]) {
+        let _ = cache.folder.remove(&cache.name);
+    }
+}
+
+fn encode(ipam: &Object, files: &[File]) -> Result<Vec<u8>, Error> {
+    let mut sources = vec![Source::of_configuration(ipam)?];
+    for file in files {
+        sources.push(file.read()?);
+    }
+    compiled::encode(&Catalogue::read(&sources)?)
+}
+
+/// The files of `ipam.poolsDir`, if there is such a folder.
+fn files(ipam: &Object) -> Result<Option<Vec<File>>, Error> {
+    let folder = ipam.absolute_path("ipam", "poolsDir")?;
+    folder.map(|folder| list(&folder)).transpose()
 }
 
 /// A file of `poolsDir`, as its folder lists it.

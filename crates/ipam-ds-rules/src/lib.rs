@@ -93,18 +93,20 @@ fn reply(call: &Call<'_>, choice: Choice) -> Result<Reply, Error> {
     Ok(Reply::Result(result))
 }
 
-/// Calls `f` with the catalogue; once more with a fresh one, if the cache is damaged.
+/// Calls `f` with the catalogue; once more without the cache, if that is damaged.
 fn with_catalogue<T>(
     call: &Call<'_>,
     f: impl Fn(&Compiled<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let ipam: Object = call.config.ipam()?;
-    let encoded = cache::catalogue(call, &ipam, false)?;
+    let encoded = cache::catalogue(call, &ipam)?;
     let result = Compiled::decode(&encoded.bytes).and_then(|it| f(&it));
     match result {
         Err(error) if error.code == code::INTERNAL && encoded.is_cached => {
-            let encoded = cache::catalogue(call, &ipam, true)?;
-            f(&Compiled::decode(&encoded.bytes)?)
+            tracing::warn!(%error, "removing its cache");
+            cache::remove(call, &ipam);
+            let bytes = cache::uncached(&ipam)?;
+            f(&Compiled::decode(&bytes)?)
         }
         other => other,
     }

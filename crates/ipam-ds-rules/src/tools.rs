@@ -1,6 +1,7 @@
-//! The catalogue and its rules for tools: what a call would get, and why.
+//! The catalogue and its rules for tools: what a call would get, and why. No cache is read
+//! or written.
 
-use cni::{Call, Error, Object};
+use cni::{Call, Error, NetworkConfig, Object};
 
 use crate::choice::Choice;
 use crate::compiled::Compiled;
@@ -45,8 +46,8 @@ pub struct Explanation {
 /// As the plugin: an invalid catalogue, facts that can't be read.
 pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     let facts = Facts::of(call)?;
-    let encoded = cache::catalogue(call, &call.config.ipam()?, true)?;
-    let catalogue = Compiled::decode(&encoded.bytes)?;
+    let bytes = cache::uncached(&call.config.ipam()?)?;
+    let catalogue = Compiled::decode(&bytes)?;
     let mut tried = Vec::new();
     for rule in catalogue.rules() {
         let rule = rule?;
@@ -77,12 +78,74 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
 /// # Errors
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
-pub fn pools(call: &Call<'_>) -> Result<Vec<Object>, Error> {
-    let encoded = cache::catalogue(call, &call.config.ipam()?, true)?;
-    let catalogue = Compiled::decode(&encoded.bytes)?;
+pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
+    let bytes = cache::uncached(&config.ipam()?)?;
+    let catalogue = Compiled::decode(&bytes)?;
     let mut all = Vec::new();
     for name in catalogue.pool_names() {
         all.extend(catalogue.pool(name)?.map(|pool| pool.entry));
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::Environment;
+
+    const IPAM: &str = r#"{"pools":{"web":{"subnet":"10.0.0.0/24"},"db":{}},"rules":[
+        {"when":{"A":["x","y*"],"label:b":null},"pools":["web"]},
+        {"when":{"A":"z","C":{"not":null}},"pools":["db"]},
+        {"when":{"network":"net"},"pools":["db"],"sticky":"${A}"},
+        {"pools":["web"]}]}"#;
+
+    fn config() -> NetworkConfig {
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"net","ipam":{IPAM}}}"#);
+        NetworkConfig::parse(json.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn each_rule_up_to_the_one_that_holds_says_why_it_does_not() {
+        let explained = |args: &str| {
+            let environment = Environment::default().with("CNI_ARGS", args);
+            explain(&Call::new(config(), &environment)).unwrap()
+        };
+        let told: Vec<String> = explained("A=z")
+            .tried
+            .iter()
+            .map(|it| match &it.unmet {
+                Some(Unmet { fact, is, must_be }) => {
+                    format!("{}: {fact} is {is:?}, not {must_be}", it.rule)
+                }
+                None => format!("{} holds", it.rule),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                r#"ipam.rules[0]: A is Some("z"), not ["x", "y*"]"#,
+                r#"ipam.rules[1]: C is None, not {"not": null}"#,
+                "ipam.rules[2] holds",
+            ]
+        );
+        assert_eq!(explained("A=z").pools.unwrap().len(), 1);
+        let refusal = explained("").pools.unwrap_err();
+        assert!(refusal.msg.contains("the fact A is missing"), "{refusal}");
+    }
+
+    #[test]
+    fn all_pools_are_listed_by_the_order_of_their_names() {
+        let pools = pools(&config()).unwrap();
+        let pools: Vec<String> = pools
+            .iter()
+            .map(|pool| serde_json::to_string(pool).unwrap())
+            .collect();
+        assert_eq!(
+            pools,
+            [
+                r#"{"name":"db"}"#,
+                r#"{"name":"web","subnet":"10.0.0.0/24"}"#
+            ]
+        );
+    }
 }
