@@ -162,7 +162,7 @@ impl Runtime {
         let main = self.tools.node.as_ref().map(|_| "bridge");
         let shown = match args {
             "" => String::new(),
-            args => format!("CNI_ARGS='{args}' "),
+            args => format!("\\\n  CNI_ARGS='{args}' "),
         };
         println!(
             "$ CNI_COMMAND={command} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} \
