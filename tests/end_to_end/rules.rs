@@ -1,8 +1,10 @@
 //! `ipam-ds-rules`: pools chosen by what the runtime says of a container.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use harness::{Call, Sandbox};
+use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
 const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
@@ -181,8 +183,10 @@ fn a_cache_with_other_content_is_not_used() {
     assert_eq!(add("c"), ["10.1.0.4"]);
     for end in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(&cache, &whole[..end]).unwrap();
-        let pod = format!("cut-{end}");
-        assert_eq!(add(&pod)[0][..7], *"10.1.0.");
+        // The first call finds the damage, the second writes it anew.
+        for pod in [format!("cut-{end}"), format!("anew-{end}")] {
+            assert_eq!(add(&pod)[0][..7], *"10.1.0.");
+        }
         assert_eq!(fs::read(&cache).unwrap(), whole);
     }
     // Another content of the same length.
@@ -336,4 +340,111 @@ fn the_static_selector_hands_on_what_is_configured() {
         error["msg"],
         "ipam-ds-static: ipam.pools is missing: it must be an array of pools"
     );
+}
+
+#[test]
+fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
+    let sandbox = Sandbox::default();
+    let chain = ["ipam-ds-ranges", "ipam-ds-rules", "ipam-da-host-local"];
+    let ipam = json!({
+        "ranges": [[{"subnet": "10.30.0.0/24", "rangeStart": "10.30.0.128"}]],
+        "pools": {"db": {"subnet": "10.30.0.0/24"}, "other": {"subnet": "10.40.0.0/24"}, "lan": {}},
+        "rules": [{"when": {"K8S_POD_NAME": "db"}, "pools": ["db"]}, {"pools": ["other"]}],
+    });
+    let mut config = sandbox.config("1.1.0", &chain, &ipam);
+    let message = "ipam-ds-rules: prevResult.pools[0]: 10.30.0.128-10.30.0.254 overlaps pool db of the catalogue";
+    for (command, pod) in [("ADD", "db"), ("ADD", "x"), ("STATUS", "")] {
+        let error = call(&sandbox, command, &config, "prod", pod).run().error();
+        assert_eq!(
+            (&error["code"], &error["msg"]),
+            (&json!(7), &json!(message))
+        );
+    }
+    config["ipam"]["ranges"] = json!([[{"subnet": "10.50.0.0/24"}]]);
+    let output = call(&sandbox, "ADD", &config, "prod", "db").run();
+    assert_eq!(output.ips(), ["10.50.0.2", "10.30.0.2"]);
+}
+
+#[test]
+fn a_del_that_says_nothing_releases_all_pools_of_the_add() {
+    let sandbox = Sandbox::default();
+    let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
+    config["ipam"]["rules"] = json!([{"pools": ["${annotation:p}", "web6"]}]);
+    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
+    call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "web"}});
+    call(&sandbox, "DEL", &config, "dev", "p").run().nothing();
+    for pool in ["db", "web", "web6"] {
+        assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
+    }
+}
+
+#[test]
+fn a_process_that_holds_the_caches_lock_holds_up_no_call() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let rules = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["p"]}]});
+    fs::write(folder.join("1.json"), rules.to_string()).unwrap();
+    let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
+    fs::create_dir(sandbox.cache_dir()).unwrap();
+    fs::set_permissions(sandbox.cache_dir(), fs::Permissions::from_mode(0o700)).unwrap();
+    let locked = fs::File::open(sandbox.cache_dir()).unwrap();
+    flock(&locked, FlockOperation::LockExclusive).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(3100));
+    let output = call(&sandbox, "ADD", &config, "dev", "p").run();
+    assert_eq!(output.ips(), ["10.1.0.2"]);
+    assert!(!sandbox.cache_dir().join("catalogue.testnet").exists());
+}
+
+#[test]
+fn check_finds_an_address_in_the_directory_of_a_pool_that_was_renamed() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"pools": {"old": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["old"]}]});
+    let mut config = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let added = call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    config["ipam"]["pools"] = json!({"new": {"subnet": "10.1.0.0/24"}});
+    config["ipam"]["rules"] = json!([{"pools": ["new"]}]);
+    config["prevResult"] = added;
+    call(&sandbox, "CHECK", &config, "dev", "p").run().nothing();
+    fs::remove_file(sandbox.data_dir().join("old/10.1.0.2")).unwrap();
+    assert_eq!(
+        call(&sandbox, "CHECK", &config, "dev", "p").run().code(),
+        112
+    );
+}
+
+#[test]
+fn a_pool_has_one_rotation_wherever_it_stands_in_a_rule() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({
+        "pools": {"a": {"subnet": "10.1.0.0/24"}, "b": {"subnet": "10.2.0.0/24"}},
+        "rules": [{"when": {"K8S_POD_NAME": "first"}, "pools": ["a"]}, {"pools": ["b", "a"]}],
+    });
+    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
+    let run = |command: &str, pod: &str| call(&sandbox, command, &config, "dev", pod).run();
+    assert_eq!(run("ADD", "first").ips(), ["10.1.0.2"]);
+    run("DEL", "first").nothing();
+    assert_eq!(run("ADD", "second").ips(), ["10.2.0.2", "10.1.0.3"]);
+}
+
+#[test]
+fn a_selector_that_stands_in_a_chain_twice_is_checked_with_both_choices() {
+    let sandbox = Sandbox::default().with_script(
+        "sel",
+        r#"[ "$CNI_COMMAND" = ADD ] || exit 0
+           if grep -q '"pools"'; then second=',{"name":"p1","subnet":"10.2.0.0/24"}'; fi
+           echo '{"cniVersion":"1.1.0","pools":[{"name":"p0","subnet":"10.1.0.0/24"}'"${second-}"']}'"#,
+    );
+    let chain = ["sel", "sel", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &chain, &json!({}));
+    let run = |command: &str, config: &Value| sandbox.call("ipam-delegated", command, config).run();
+    let added = run("ADD", &config).result();
+    assert_eq!(harness::answer_of(&added), ["10.1.0.2", "10.2.0.2"]);
+    config["prevResult"] = added;
+    run("CHECK", &config).nothing();
+    fs::remove_file(sandbox.data_dir().join("p1/10.2.0.2")).unwrap();
+    assert_eq!(run("CHECK", &config).code(), 112);
 }

@@ -144,6 +144,20 @@ fn as_many_keys_are_remembered_as_the_pool_has_addresses() {
 }
 
 #[test]
+fn an_address_that_the_key_would_not_be_given_again_is_not_remembered() {
+    let sandbox = Sandbox::default();
+    let mut config = config(&sandbox, "10.1.0.0/29");
+    config["ipam"]["rules"] =
+        json!([{"pools": ["pool"], "ip": "10.1.0.3", "sticky": "${containerID}"}]);
+    for i in 0..3 {
+        let id = format!("c{i}");
+        assert_eq!(run(&sandbox, "ADD", &config, None, &id).ips(), ["10.1.0.3"]);
+        run(&sandbox, "DEL", &config, None, &id).nothing();
+    }
+    assert!(!sandbox.data_dir().join("pool/sticky_keys").exists());
+}
+
+#[test]
 fn a_file_that_can_not_be_used_costs_no_address() {
     let sandbox = Sandbox::default();
     let config = config(&sandbox, "10.1.0.0/24");

@@ -42,9 +42,12 @@ fn until_failure(
     recorded: &[RecordedDelegate<'_>],
 ) -> Result<(), Error> {
     let mut steps = Step::all(&context.settings.delegates, context.config);
-    for step in &mut steps {
-        let of_step = recorded.iter().find(|it| it.name == step.name);
-        step.chosen = of_step.and_then(RecordedDelegate::chosen);
+    for at in 0..steps.len() {
+        let name = steps[at].name;
+        // A delegate may stand in a chain twice.
+        let earlier = steps[..at].iter().filter(|it| it.name == name).count();
+        let of_step = recorded.iter().filter(|it| it.name == name).nth(earlier);
+        steps[at].chosen = of_step.and_then(RecordedDelegate::chosen);
     }
     let delegates = InstalledDelegates::new(context, context.environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);

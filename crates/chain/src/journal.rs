@@ -20,6 +20,9 @@ use rustix::io::Errno;
 use crate::record::Record;
 use crate::record_line::{Line, whole_lines};
 
+/// Longest wait for another call that takes a record over, which takes a millisecond.
+const MOST_FOR_TAKING_OVER: Duration = Duration::from_millis(200);
+
 /// Access to the file of a record: it is read, and lines are appended.
 const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
 
@@ -172,7 +175,7 @@ impl Journal {
     ///
     /// The system's; `NotFound` if another call has replaced or removed the file first.
     pub(crate) fn take_over(&mut self) -> io::Result<()> {
-        let file = self.folder.with_lock(|| {
+        let file = self.folder.with_lock(MOST_FOR_TAKING_OVER, || {
             self.must_be_named()?;
             self.folder.replace(&self.name, &self.read()?)?;
             let file = self.folder.open_file(&self.name, ACCESS)?;

@@ -107,7 +107,11 @@ impl<'a, D: Delegates> Steps<'a, D> {
                 let given = prev_result
                     .as_deref()
                     .or_else(|| step.config.raw_prev_result());
-                prev_result = Some(completed(given, recorded));
+                let all = completed(given, recorded);
+                prev_result = Some(match step.chosen {
+                    Some(chosen) => with_choice(&all, chosen),
+                    None => all,
+                });
             }
         }
         failed
@@ -294,12 +298,14 @@ mod tests {
         .map(|json| RawValue::from_string(json.to_owned()).unwrap());
         let mut steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
         for (step, result) in steps.iter_mut().zip(&results) {
-            step.recorded = Some(RecordedDelegate {
+            let recorded = RecordedDelegate {
                 name: step.name,
                 result: Some(result),
                 handed_on: Some(result),
                 holds_nothing: true,
-            });
+            };
+            step.chosen = recorded.chosen();
+            step.recorded = Some(recorded);
         }
         let mut script = Script::new(&[("fails", Command::Del, None)]);
         let failed =
@@ -310,8 +316,7 @@ mod tests {
             [
                 r#"DEL fails {"ips":["rt"]}"#,
                 r#"DEL silent {"ips":["rt"],"pools":[1]}"#,
-                // A key that exists keeps its value.
-                r#"DEL last {"ips":["rt"],"pools":[1],"job":7}"#,
+                r#"DEL last {"ips":["rt"],"pools":[1,2],"job":7}"#,
             ]
         );
     }

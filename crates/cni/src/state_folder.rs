@@ -9,12 +9,14 @@ use std::fs::{DirBuilder, File, Metadata};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat,
     renameat_with, statat, unlinkat,
 };
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::FileId;
@@ -36,6 +38,9 @@ struct Modes {
     folder: u32,
     file: Mode,
 }
+
+/// Time between two attempts at a lock.
+const RETRY: Duration = Duration::from_millis(2);
 
 /// Write permission of the group and of all others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -188,9 +193,20 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's, and those of `f`.
-    pub fn with_lock<T>(&self, f: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        retry_on_intr(|| flock(&self.folder, FlockOperation::LockExclusive))?;
+    /// The system's, and those of `f`; `WouldBlock` if another process, which may be
+    /// stopped, still holds the lock after this time.
+    pub fn with_lock<T>(
+        &self,
+        at_most: Duration,
+        f: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let deadline = Instant::now() + at_most;
+        loop {
+            match flock(&self.folder, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(RETRY),
+                other => break other?,
+            }
+        }
         let done = f();
         flock(&self.folder, FlockOperation::Unlock)?;
         done

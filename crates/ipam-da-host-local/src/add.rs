@@ -121,7 +121,9 @@ impl<'a> Allocation<'a> {
             |it, (placed, ip)| it.take_back(&placed.directory, ip.ip()),
         )?;
         for (placed, ip) in &given {
-            if let Some(key) = &placed.pool.sticky {
+            // A requested address may be one that the key would not be given again.
+            let key = placed.pool.sticky.as_ref();
+            if let Some(key) = key.filter(|_| placed.pool.ranges.gives(ip.ip())) {
                 let store = store(&mut self.stores, &placed.directory);
                 sticky(&placed.pool, |pool| store.remember_key(key, ip.ip(), pool));
             }
@@ -153,7 +155,7 @@ impl<'a> Allocation<'a> {
                     Some(ip) => self.requested(ip, index, placed)?,
                     None => self.next(index, placed)?,
                 };
-                store(&mut self.stores, &placed.directory).set_last_reserved(index, ip);
+                store(&mut self.stores, &placed.directory).set_last_reserved(placed.rotation, ip);
                 (ip, range)
             }
         };
@@ -215,7 +217,10 @@ impl<'a> Allocation<'a> {
         placed: &'p PlacedPool,
     ) -> Result<(IpAddr, &'p Range), Error> {
         let store = store(&mut self.stores, &placed.directory);
-        let candidates = placed.pool.ranges.rotation(store.last_reserved(index));
+        let candidates = placed
+            .pool
+            .ranges
+            .rotation(store.last_reserved(placed.rotation));
         let intervals: Vec<Interval> = candidates.iter().map(|it| it.addresses).collect();
         let reserved = store.reserve_first(&intervals, self.attachment)?;
         reserved

@@ -1,9 +1,10 @@
 //! CHECK: the addresses that the attachment was given are still reserved to it.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use reservations::State;
+use reservations::{DataDir, State};
 
 use crate::config;
 use crate::storage;
@@ -26,14 +27,19 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
             Some((ip, &placed.directory))
         })
         .collect();
+    let held = |name: &NetworkName| match data_dir.open(name)? {
+        Some(mut store) => store.held_by(attachment, &[]),
+        None => Ok(Vec::new()),
+    };
     for (ip, name) in &in_pools {
-        let Some(store) = data_dir.open(name)? else {
-            return Err(not_reserved(*ip, name, None, attachment));
+        let Some(state) = not_held(&data_dir, *ip, name, attachment)? else {
+            continue;
         };
-        let state = store.state(*ip)?;
-        let holds = matches!(&state, Some(State::Reserved(it))
-            if store.is_ours(it) && (it.is_attachment(attachment) || it.is_container(attachment)));
-        if !holds {
+        // A pool that was renamed since: the address is in the old directory.
+        let mut elsewhere = data_dir.others(&BTreeSet::from([(*name).clone()]))?;
+        elsewhere.push(config.name().clone());
+        let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(it, _)| it == ip));
+        if !any(&elsewhere, is_held)? {
             return Err(not_reserved(*ip, name, state, attachment));
         }
     }
@@ -44,12 +50,8 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     // for host-local's CHECK.
     let mut names = config::directories(config);
     names.extend(data_dir.others(&names)?);
-    for name in &names {
-        if let Some(mut store) = data_dir.open(name)?
-            && !store.held_by(attachment, &[])?.is_empty()
-        {
-            return Ok(());
-        }
+    if any(&names, |name| Ok(!held(name)?.is_empty()))? {
+        return Ok(());
     }
     Err(Error::new(
         code::NOT_RESERVED,
@@ -58,6 +60,36 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
             config.name()
         ),
     ))
+}
+
+/// The state of an address that the attachment doesn't hold in this directory; `None` if it
+/// does.
+fn not_held(
+    data_dir: &DataDir<'_>,
+    ip: IpAddr,
+    name: &NetworkName,
+    attachment: &Attachment,
+) -> Result<Option<Option<State>>, Error> {
+    let Some(store) = data_dir.open(name)? else {
+        return Ok(Some(None));
+    };
+    let state = store.state(ip)?;
+    let holds = matches!(&state, Some(State::Reserved(it))
+        if store.is_ours(it) && (it.is_attachment(attachment) || it.is_container(attachment)));
+    Ok((!holds).then_some(state))
+}
+
+/// True if one of these directories is so.
+fn any<'n>(
+    names: impl IntoIterator<Item = &'n NetworkName>,
+    is_so: impl Fn(&NetworkName) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    for name in names {
+        if is_so(name)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn not_reserved(

@@ -10,6 +10,9 @@ use ipam::Pool;
 pub(crate) struct PlacedPool {
     pub(crate) pool: Pool,
     pub(crate) directory: NetworkName,
+    /// The index in the name of the file with the address given last. A pool with a
+    /// directory of its own has one rotation, wherever it stands among a container's pools.
+    pub(crate) rotation: usize,
 }
 
 impl PlacedPool {
@@ -47,14 +50,19 @@ impl PlacedPool {
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value, for an invalid pool, and for two of one
-/// directory that overlap.
+/// Code 7, naming the key and the value, for an invalid pool, and for two that overlap.
 pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
-    let placed = |pool: Pool| PlacedPool {
-        directory: pool.directory(config.name()).clone(),
-        pool,
+    let placed = |(index, pool): (usize, Pool)| {
+        let directory = pool.directory(config.name()).clone();
+        let is_own = directory != *config.name();
+        PlacedPool {
+            rotation: if is_own { 0 } else { index },
+            directory,
+            pool,
+        }
     };
-    Ok(ipam::pools(config)?.into_iter().map(placed).collect())
+    let pools = ipam::pools(config)?.into_iter().enumerate();
+    Ok(pools.map(placed).collect())
 }
 
 /// True if a selector has put `pools` into `prevResult`.

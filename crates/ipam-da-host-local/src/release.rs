@@ -41,7 +41,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     // A selector that prints nothing on DEL leaves the named pools unknown, and one that
     // chooses others than on ADD names wrong ones.
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
-    let is_complete = !release.released.is_empty() && hints.iter().all(is_released);
+    let is_complete = !hints.is_empty() && hints.iter().all(is_released);
     if !is_complete || !config::has_pools(config) {
         let others = release.others(&named);
         release.in_all(&others, held);

@@ -22,6 +22,10 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
         }
     }
     let mut names: Vec<_> = pools.iter().map(|placed| &placed.directory).collect();
+    if names.is_empty() {
+        // A selector whose pools depend on the container: any of them may be asked for.
+        names.push(config.name());
+    }
     names.sort_unstable();
     names.dedup();
     for name in names {

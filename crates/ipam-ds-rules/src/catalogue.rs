@@ -46,10 +46,20 @@ impl Catalogue {
                 }
                 last = rule.when.is_empty().then(|| rule.path.clone());
                 let named = pools_of(&rule, &by_name)?;
-                for ip in rule.literal_ips()? {
-                    if let Some(pool) = pool_of(&rule, ip, &named, &pools, &by_address)? {
-                        pools[pool].pinned.insert(ip);
+                let mut requested: Vec<usize> = Vec::new();
+                for (key, ip) in rule.literal_ips()? {
+                    let at = format!("{}.{key}: {ip}", rule.path);
+                    let Some(pool) = pool_of(&at, ip, &named, &pools, &by_address)? else {
+                        continue;
+                    };
+                    if requested.contains(&pool) {
+                        let name = &pools[pool].name;
+                        return Err(Error::config(format!(
+                            "{at} is a second address of pool {name}, which yields one"
+                        )));
                     }
+                    requested.push(pool);
+                    pools[pool].pinned.insert(ip);
                 }
                 of_source.push(rule);
             }
@@ -124,7 +134,7 @@ fn pools_of(rule: &Rule, by_name: &HashMap<String, usize>) -> Result<Vec<Option<
 
 /// The pool that an address of a rule pins; `None` if it is one without ranges.
 fn pool_of(
-    rule: &Rule,
+    at: &str,
     ip: IpAddr,
     named: &[Option<usize>],
     pools: &[CataloguePool],
@@ -134,7 +144,7 @@ fn pool_of(
         .owner(ip)
         .or_else(|| by_address.owner(ip.to_canonical()));
     let may_lead_to = |pool: &usize| named.iter().any(|it| it.is_none_or(|it| it == *pool));
-    let refused = |why: String| Err(Error::config(format!("{}.ip: {ip} {why}", rule.path)));
+    let refused = |why: String| Err(Error::config(format!("{at} {why}")));
     match owner.filter(may_lead_to) {
         Some(pool) => {
             let range = pools[pool].ranges.as_ref().and_then(|it| it.range_of(ip));
@@ -240,6 +250,10 @@ mod tests {
             (
                 r#"{"rules":[{"pools":["a"],"ip":"10.0.1.5"}]}"#,
                 "/d/1.json: rules[0].ip: 10.0.1.5 is in none of the rule's pools",
+            ),
+            (
+                r#"{"rules":[{"pools":["a","lan"],"ips":["10.0.0.5","10.0.0.6"]}]}"#,
+                "/d/1.json: rules[0].ips[1]: 10.0.0.6 is a second address of pool a, which yields one",
             ),
             (
                 r#"{"rules":[{"pools":["a"],"ip":"10.0.0.1"}]}"#,

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use cni::{Dns, Error, Object, code};
-use ipam::{Pool, RangeSet, Request};
+use cni::{Dns, Error, Excerpt, Object, code};
+use ipam::{LONGEST_STICKY_KEY, Pool, RangeSet, Request};
 
 use crate::compiled::{ChosenPool, Compiled, CompiledRule};
 use crate::facts::Facts;
@@ -36,18 +36,22 @@ pub(crate) fn choose(
 ) -> Result<Choice, Error> {
     let rule = first_that_holds(catalogue, facts)?;
     let then = rule.then()?;
-    let mut chosen = Vec::with_capacity(then.pools.len());
+    let mut chosen: Vec<Chosen> = Vec::with_capacity(then.pools.len());
     for (i, template) in then.pools.iter().enumerate() {
-        chosen.push(Chosen::read(
-            catalogue,
-            &rule,
-            &format!("pools[{i}]"),
-            template,
-            facts,
-        )?);
+        let key = format!("pools[{i}]");
+        let pool = Chosen::read(catalogue, &rule, &key, template, facts)?;
+        if chosen.iter().any(|earlier| earlier.name == pool.name) {
+            return Err(Error::config(format!(
+                "{}.{key}: {:?}: the pool {:?} is chosen twice",
+                rule.path(),
+                template.as_written(),
+                pool.name
+            )));
+        }
+        chosen.push(pool);
     }
-    for template in &then.ips {
-        request_by_rule(&mut chosen, &rule, template, facts)?;
+    for (i, template) in then.ips.iter().enumerate() {
+        request_by_rule(&mut chosen, &rule, &then.key_of_ip(i), template, facts)?;
     }
     request_by_runtime(&mut chosen, &rule, requests)?;
     let sticky = sticky(&rule, &then, facts)?;
@@ -87,12 +91,19 @@ fn first_that_holds<'a>(
         }
         is_empty = false;
     }
-    Err(Error::config(if is_empty {
-        "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen"
-            .to_owned()
-    } else {
-        format!("no rule of ipam.rules and ipam.poolsDir holds for {facts}")
-    }))
+    if is_empty {
+        return Err(no_rule());
+    }
+    Err(Error::config(format!(
+        "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
+    )))
+}
+
+/// The error that there is no rule at all.
+pub(crate) fn no_rule() -> Error {
+    Error::config(
+        "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
+    )
 }
 
 fn sticky(
@@ -100,11 +111,19 @@ fn sticky(
     then: &Then<'_>,
     facts: &Facts,
 ) -> Result<Option<String>, Error> {
-    let expanded = then
-        .sticky
-        .as_ref()
-        .map(|it| expand(rule, "sticky", it, facts));
-    expanded.transpose()
+    let Some(template) = &then.sticky else {
+        return Ok(None);
+    };
+    let key = expand(rule, "sticky", template, facts)?;
+    if key.len() > LONGEST_STICKY_KEY {
+        return Err(Error::config(format!(
+            "{}.sticky: {:?}: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
+            rule.path(),
+            template.as_written(),
+            Excerpt(&key)
+        )));
+    }
+    Ok(Some(key))
 }
 
 fn expand(
@@ -147,12 +166,9 @@ impl Chosen {
                 template.as_written()
             ))
         })?;
-        let is_ranged = pool
-            .entry
-            .get("ranges")
-            .or(pool.entry.get("subnet"))
-            .is_some();
-        let ranges = is_ranged.then(|| Pool::read(&name, pool.entry.clone()));
+        let ranges = pool
+            .is_ranged()
+            .then(|| Pool::read(&name, pool.entry.clone()));
         Ok(Self {
             ranges: ranges.transpose()?.map(|pool| pool.ranges),
             name,
@@ -186,11 +202,12 @@ fn pool_of(chosen: &mut [Chosen], ip: IpAddr) -> Option<&mut Chosen> {
 fn request_by_rule(
     chosen: &mut [Chosen],
     rule: &CompiledRule<'_>,
+    key: &str,
     template: &Template<'_>,
     facts: &Facts,
 ) -> Result<(), Error> {
-    let source = format!("{}.ip", rule.path());
-    let text = expand(rule, "ip", template, facts)?;
+    let source = format!("{}.{key}", rule.path());
+    let text = expand(rule, key, template, facts)?;
     let ip = ipam::parse_address(&text)
         .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
     let is_literal = template.literal().is_some();
@@ -200,6 +217,7 @@ fn request_by_rule(
         return Err(Error::config(format!("{source}: {ip} is not in {names}")));
     };
     let text = pool.text_of(ip);
+    refuse_gateway(pool, ip, &source)?;
     if let Some((other, _)) = &pool.requested {
         return Err(Error::config(format!(
             "{source}: {text} and {other} are both in pool {}, which yields one address",
@@ -225,6 +243,7 @@ fn request_by_runtime(
             continue;
         };
         let text = pool.text_of(request.ip);
+        refuse_gateway(pool, request.ip, &request.source)?;
         match &pool.requested {
             Some((other, _)) if *other == text => {}
             Some((other, by)) => {
@@ -245,6 +264,21 @@ fn request_by_runtime(
     let mut error = ipam::unserved(&unserved);
     error.details = format!("the pools are those of {}", rule.path());
     Err(error)
+}
+
+/// Refuses an address that is never given.
+fn refuse_gateway(pool: &Chosen, ip: IpAddr, source: &str) -> Result<(), Error> {
+    let ranges = pool.ranges.as_ref();
+    let range = ranges.and_then(|ranges| {
+        let range = ranges.range_of(ip)?;
+        (range.gateway() == ranges.in_family(ip)).then_some(range)
+    });
+    range.map_or(Ok(()), |range| {
+        let (gateway, subnet) = (range.gateway(), range.subnet());
+        Err(Error::config(format!(
+            "{source}: {gateway} is the gateway of {subnet}"
+        )))
+    })
 }
 
 /// Refuses an address that another rule pins.

@@ -64,6 +64,15 @@ pub(crate) struct ChosenPool {
     pub(crate) pinned: Vec<IpAddr>,
 }
 
+impl ChosenPool {
+    /// False if only a delegate behind the selector knows its ranges.
+    pub(crate) fn is_ranged(&self) -> bool {
+        ["ranges", "subnet"]
+            .iter()
+            .any(|key| self.entry.get(key).is_some())
+    }
+}
+
 /// A condition that doesn't hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Unmet<'a> {

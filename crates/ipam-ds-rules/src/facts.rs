@@ -15,6 +15,9 @@ const OF_CALL: [(&str, &str); 2] = [("containerID", "CNI_CONTAINERID"), ("ifname
 /// The name of the fact that is the network's name.
 const NETWORK: &str = "network";
 
+/// Number of facts that a message lists.
+const MOST_SHOWN: usize = 50;
+
 /// The facts of a call, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Facts(BTreeMap<String, String>);
@@ -86,11 +89,14 @@ impl<'a> FromIterator<(&'a str, &'a str)> for Facts {
 impl fmt::Display for Facts {
     /// `K8S_POD_NAME="db-0", containerID="c1"`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, (name, fact)) in self.iter().enumerate() {
+        for (i, (name, fact)) in self.iter().take(MOST_SHOWN).enumerate() {
             let separator = if i == 0 { "" } else { ", " };
-            write!(f, "{separator}{name}=\"{}\"", Excerpt(fact))?;
+            write!(f, "{separator}{}=\"{}\"", Excerpt(name), Excerpt(fact))?;
         }
-        Ok(())
+        match self.0.len().saturating_sub(MOST_SHOWN) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 

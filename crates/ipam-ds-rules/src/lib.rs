@@ -5,7 +5,9 @@ mod catalogue;
 mod choice;
 mod compiled;
 mod condition;
+mod earlier_pools;
 mod facts;
+mod files;
 mod pool;
 mod rule;
 mod source;
@@ -28,7 +30,11 @@ impl Plugin for IpamDsRules {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        reply(call, choice(call)?)
+        let Choice { pools, routes, dns } = choice(call)?;
+        let mut result = ipam::append_pools(&call.config, pools)?;
+        result.routes.extend(routes);
+        dns.into_iter().for_each(|dns| result.dns.append(dns));
+        Ok(Reply::Result(result))
     }
 
     // On DEL and CHECK, a runtime may say less than on ADD. The chain has recorded what was
@@ -44,21 +50,20 @@ impl Plugin for IpamDsRules {
 
     /// All pools, since GC is about no container.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        let all = with_catalogue(call, |catalogue| {
-            let mut all = Choice::default();
-            for name in catalogue.pool_names() {
-                all.pools
-                    .extend(catalogue.pool(name)?.map(|pool| pool.entry));
-            }
-            Ok(all)
-        });
-        Ok(or_nothing(all.and_then(|all| reply(call, all))))
+        let all = with_catalogue(call, all_pools);
+        Ok(or_nothing(all.and_then(|pools| reply(call, pools))))
     }
 
     /// The catalogue is verified. No pool is printed: a full one must not make the node
     /// unready.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        with_catalogue(call, |_| Ok(Reply::Nothing))
+        with_catalogue(call, |catalogue| {
+            earlier_pools::refuse_overlaps(&call.config, catalogue)?;
+            match catalogue.rules().next() {
+                Some(_) => Ok(Reply::Nothing),
+                None => Err(choice::no_rule()),
+            }
+        })
     }
 }
 
@@ -67,12 +72,15 @@ fn choice(call: &Call<'_>) -> Result<Choice, Error> {
     let facts = Facts::of(call)?;
     let requests = ipam::requests(call)?;
     with_catalogue(call, |catalogue| {
+        earlier_pools::refuse_overlaps(&call.config, catalogue)?;
         choice::choose(catalogue, &facts, requests.clone())
     })
 }
 
+/// `prevResult` with the chosen pools. On these commands, it has their routes and DNS
+/// already.
 fn chosen_if_possible(call: &Call<'_>) -> Reply {
-    or_nothing(choice(call).and_then(|choice| reply(call, choice)))
+    or_nothing(choice(call).and_then(|choice| reply(call, choice.pools)))
 }
 
 fn or_nothing(reply: Result<Reply, Error>) -> Reply {
@@ -82,15 +90,15 @@ fn or_nothing(reply: Result<Reply, Error>) -> Reply {
     })
 }
 
-/// `prevResult` with the chosen pools, their routes and their DNS.
-fn reply(call: &Call<'_>, choice: Choice) -> Result<Reply, Error> {
-    let mut result = ipam::append_pools(&call.config, choice.pools)?;
-    result.routes.extend(choice.routes);
-    choice
-        .dns
-        .into_iter()
-        .for_each(|dns| result.dns.append(dns));
-    Ok(Reply::Result(result))
+fn reply(call: &Call<'_>, pools: Vec<Object>) -> Result<Reply, Error> {
+    ipam::append_pools(&call.config, pools).map(Reply::Result)
+}
+
+/// All pools of the catalogue, by the order of their names.
+fn all_pools(catalogue: &Compiled<'_>) -> Result<Vec<Object>, Error> {
+    let pools = catalogue.pool_names().map(|name| catalogue.pool(name));
+    let entries = pools.filter_map(|pool| Some(pool.transpose()?.map(|it| it.entry)));
+    entries.collect()
 }
 
 /// Calls `f` with the catalogue; once more without the cache, if that is damaged.

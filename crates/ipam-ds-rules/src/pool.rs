@@ -43,6 +43,7 @@ impl CataloguePool {
                 "{path}.{key}: a pool's name is its key, and a rule sets the rest; leave it out"
             )));
         }
+        ipam::refuse_unclear_keys(&path, written.keys())?;
         let mut entry = Object::new();
         entry.set("name", name);
         for key in written

@@ -33,6 +33,8 @@ pub(crate) struct Then<'a> {
     /// The requested addresses.
     #[serde(borrow)]
     pub(crate) ips: Vec<Template<'a>>,
+    /// True if they are written as `ips`, false for `ip`.
+    is_list: bool,
     /// The sticky key.
     #[serde(borrow)]
     pub(crate) sticky: Option<Template<'a>>,
@@ -41,6 +43,17 @@ pub(crate) struct Then<'a> {
 /// The name of a rule in messages: `ipam.rules[3]`.
 pub(crate) fn rule_path(prefix: &str, index: u32) -> String {
     format!("{prefix}rules[{index}]")
+}
+
+impl Then<'_> {
+    /// The key of a requested address: `ip`, or `ips[0]`.
+    pub(crate) fn key_of_ip(&self, index: usize) -> String {
+        if self.is_list {
+            format!("ips[{index}]")
+        } else {
+            "ip".to_owned()
+        }
+    }
 }
 
 impl Rule {
@@ -89,6 +102,7 @@ impl Rule {
             when,
             then: Then {
                 pools,
+                is_list: object.get("ips").is_some(),
                 ips,
                 sticky: sticky.transpose()?,
             },
@@ -96,18 +110,22 @@ impl Rule {
         })
     }
 
-    /// The requested addresses in which no fact stands.
+    /// The requested addresses in which no fact stands, each with its key.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the value, for one that is no address.
-    pub(crate) fn literal_ips(&self) -> Result<Vec<IpAddr>, Error> {
-        let literal = self.then.ips.iter().filter_map(Template::literal);
+    /// Code 7, naming the key and the value, for one that is no address.
+    pub(crate) fn literal_ips(&self) -> Result<Vec<(String, IpAddr)>, Error> {
+        let keys = (0..self.then.ips.len()).map(|i| self.then.key_of_ip(i));
+        let literal = keys.zip(&self.then.ips);
+        let literal = literal.filter_map(|(key, ip)| Some((key, ip.literal()?)));
         literal
-            .map(|text| {
-                ipam::parse_address(text).ok_or_else(|| {
-                    Error::config(format!("{}.ip: {text:?} is no IP address", self.path))
-                })
+            .map(|(key, text)| match ipam::parse_address(text) {
+                Some(ip) => Ok((key, ip)),
+                None => Err(Error::config(format!(
+                    "{}.{key}: {text:?} is no IP address",
+                    self.path
+                ))),
             })
             .collect()
     }
@@ -172,10 +190,8 @@ mod tests {
         .unwrap();
         assert_eq!(it.when.len(), 2);
         assert_eq!(it.then.pools[0].literal(), Some("p"));
-        assert_eq!(
-            it.literal_ips().unwrap(),
-            ["10.0.0.5".parse::<IpAddr>().unwrap()]
-        );
+        let literal = ("ips[0]".to_owned(), "10.0.0.5".parse().unwrap());
+        assert_eq!(it.literal_ips().unwrap(), [literal]);
         assert!(it.then.sticky.is_some());
         let least = rule(r#"{"pools":["p"],"when":null,"ip":null,"sticky":null}"#).unwrap();
         assert!(least.when.is_empty() && least.then.ips.is_empty());

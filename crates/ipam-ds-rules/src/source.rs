@@ -3,7 +3,7 @@
 
 use cni::{Error, Object};
 
-/// The keys of a file of `poolsDir`.
+/// The keys of a file of `poolsDir`, which the `ipam` section has beside others.
 const KEYS: [&str; 2] = ["pools", "rules"];
 
 /// The pools and rules of one place.
@@ -33,19 +33,16 @@ impl Source {
                 "{path}: {key} is unknown; a file has pools and rules"
             )));
         }
-        let mut keys: Vec<&str> = object.keys().collect();
-        keys.sort_unstable();
-        if let Some(twice) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Error::config(format!(
-                "{path}: {} is there twice",
-                twice[0]
-            )));
-        }
         Self::read(format!("{path}: "), &object)
     }
 
     fn read(prefix: String, object: &Object) -> Result<Self, Error> {
         let of = |key: &str| format!("{prefix}{key}");
+        for key in KEYS {
+            if object.keys().filter(|it| *it == key).count() > 1 {
+                return Err(Error::config(format!("{} is there twice", of(key))));
+            }
+        }
         Ok(Self {
             pools: read(&of("pools"), object, "pools")?.unwrap_or_default(),
             rules: read(&of("rules"), object, "rules")?.unwrap_or_default(),

@@ -81,11 +81,7 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
     let bytes = cache::uncached(&config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
-    let mut all = Vec::new();
-    for name in catalogue.pool_names() {
-        all.extend(catalogue.pool(name)?.map(|pool| pool.entry));
-    }
-    Ok(all)
+    crate::all_pools(&catalogue)
 }
 
 #[cfg(test)]

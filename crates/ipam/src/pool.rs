@@ -10,7 +10,7 @@ use crate::range::{RANGE_KEYS, refuse_unclear_keys};
 use crate::{PoolName, RangeSet, exclude, parse_subnet};
 
 /// Longest key of `sticky`, in bytes.
-const LONGEST_KEY: usize = 1024;
+pub const LONGEST_STICKY_KEY: usize = 1024;
 
 /// An entry of a result's `pools`, valid.
 ///
@@ -50,9 +50,9 @@ impl Pool {
             })
             .transpose()?;
         let sticky: Option<String> = object.read(path, "sticky")?;
-        if let Some(key) = sticky.as_ref().filter(|key| key.len() > LONGEST_KEY) {
+        if let Some(key) = sticky.as_ref().filter(|key| key.len() > LONGEST_STICKY_KEY) {
             return Err(Error::config(format!(
-                "{path}.sticky: \"{}\" is longer than {LONGEST_KEY} bytes",
+                "{path}.sticky: \"{}\" is longer than {LONGEST_STICKY_KEY} bytes",
                 Excerpt(key)
             )));
         }

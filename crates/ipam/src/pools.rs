@@ -1,8 +1,8 @@
 //! The contract between selectors and allocators: `prevResult.pools`.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-use cni::{Error, IpamResult, NetworkConfig, NetworkName, Object};
+use cni::{Error, IpamResult, NetworkConfig, Object};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -44,21 +44,16 @@ pub fn append_pools<P: Serialize>(
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value, for an invalid pool, and for two of one
-/// directory that overlap.
+/// Code 7, naming the key and the value, for an invalid pool, and for two that overlap: an
+/// address would be given twice, if not now, then to the next container.
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
     let objects = objects(config)?;
     let mut pools: Vec<Pool> = Vec::with_capacity(objects.len());
-    let mut by_directory: HashMap<NetworkName, Disjoint> = HashMap::new();
+    let mut disjoint = Disjoint::default();
     for (i, object) in objects.into_iter().enumerate() {
         let path = path(i);
         let pool = Pool::read(&path, object)?;
-        let directory = pool.directory(config.name()).clone();
-        if let Err(earlier) = by_directory
-            .entry(directory)
-            .or_default()
-            .add(&pool.ranges, i)
-        {
+        if let Err(earlier) = disjoint.add(&pool.ranges, i) {
             return Err(Error::config(format!(
                 "{path}: {} overlaps {} of {}",
                 pool.ranges,
@@ -69,6 +64,21 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
         pools.push(pool);
     }
     Ok(pools)
+}
+
+/// The pools of `prevResult` that have ranges: those without are other delegates' to
+/// understand.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value, for an invalid pool.
+pub fn ranged_pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
+    let objects = objects(config)?.into_iter().enumerate();
+    let is_set = |pool: &Object, key: &str| pool.get(key).is_some_and(|it| it.get() != "null");
+    objects
+        .filter(|(_, pool)| is_set(pool, "ranges") || is_set(pool, "subnet"))
+        .map(|(i, pool)| Pool::read(&path(i), pool))
+        .collect()
 }
 
 /// The names of `prevResult.pools`, for DEL and GC. An unreadable pool is logged and
@@ -136,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_of_one_directory_that_overlap_are_refused() {
+    fn pools_that_overlap_are_refused_whatever_their_directories() {
         let pools = |list: &str| {
             pools(&config(&format!(r#"{{"pools":[{list}]}}"#)))
                 .map(|pools| pools.len())
@@ -149,7 +159,10 @@ mod tests {
             pools(&format!(r#"{{"name":"net",{a}}},{{{b}}}"#)),
             Err(overlap.to_owned())
         );
-        assert_eq!(pools(&format!(r#"{{"name":"blue",{a}}},{{{b}}}"#)), Ok(2));
+        assert_eq!(
+            pools(&format!(r#"{{"name":"blue",{a}}},{{{b}}}"#)),
+            Err(overlap.to_owned())
+        );
         assert_eq!(
             pools("{}"),
             Err("prevResult.pools[0].ranges is missing, and subnet is, too".to_owned())

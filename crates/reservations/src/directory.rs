@@ -21,6 +21,9 @@ use crate::reservation::{Reservation, address_of_file};
 /// host-local is writing just now.
 pub const TORN_AGE: Duration = Duration::from_secs(10);
 
+/// The largest file that is read. All of ours are far smaller.
+const MOST_BYTES: u64 = 256 << 20;
+
 /// State of an address that has a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
@@ -109,6 +112,9 @@ impl Directory {
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::other("it is not a regular file"));
+        }
+        if metadata.len() > MOST_BYTES {
+            return Err(io::Error::other("it is larger than 256 MiB"));
         }
         let mut content = vec![0; usize::try_from(metadata.len()).unwrap_or_default() + 1];
         let read = file.read(&mut content)?;

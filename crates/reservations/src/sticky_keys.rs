@@ -111,7 +111,8 @@ impl StickyKeys {
     /// Appends a line to the file, which exists. What was cut off is overwritten.
     fn append(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
         let line = line(ip, key);
-        if self.content.ends_with(&line) {
+        let last = self.content.strip_suffix(&line[..]);
+        if last.is_some_and(|before| before.is_empty() || before.ends_with(b"\n")) {
             return Ok(());
         }
         let flags =
@@ -240,8 +241,11 @@ mod tests {
         let (folder, directory) = directory();
         note(&directory, 2, "a");
         note(&directory, 2, "a");
-        let content = fs::read_to_string(folder.path().join(FILE)).unwrap();
-        assert_eq!(content, "10.0.0.2 \"a\"\n");
+        let path = folder.path().join(FILE);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "10.0.0.2 \"a\"\n");
+        // The end of another address.
+        fs::write(&path, "110.0.0.2 \"a\"\n").unwrap();
+        assert_eq!(note(&directory, 2, "a").address_of("a", ALL), Some(ip(2)));
     }
 
     #[test]

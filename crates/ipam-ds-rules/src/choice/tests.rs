@@ -105,9 +105,24 @@ fn each_refusal_names_the_rule_and_the_value() {
             "ipam.rules[0].ip: \"10.0.1.eth0\" is no IP address (code 7)",
         ),
         (
-            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.6"]}]"#,
+            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.${B}"]}]"#,
             &[],
-            "ipam.rules[0].ip: 10.0.0.6 and 10.0.0.5 are both in pool a, which yields one address (code 7)",
+            "ipam.rules[0].ips[1]: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)",
+        ),
+        (
+            r#"[{"pools":["a","b"],"ips":["10.0.0.5","10.0.0.${B}2"]}]"#,
+            &[],
+            "ipam.rules[0].ips[1]: 10.0.0.12 and 10.0.0.5 are both in pool a, which yields one address (code 7)",
+        ),
+        (
+            r#"[{"pools":["b","${C}"]}]"#,
+            &[],
+            "ipam.rules[0].pools[1]: \"${C}\": the pool \"b\" is chosen twice (code 7)",
+        ),
+        (
+            r#"[{"pools":["a"]}]"#,
+            &["10.0.0.1"],
+            "CNI_ARGS: 10.0.0.1 is the gateway of 10.0.0.0/24 (code 7)",
         ),
         (
             r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#,
@@ -125,7 +140,12 @@ fn each_refusal_names_the_rule_and_the_value() {
             "CNI_ARGS: 10.9.0.5 is in no range, or in one that serves another request (code 7): the pools are those of ipam.rules[1]",
         ),
     ] {
-        let refused = pools(rules, &[("A", "x"), ("ifname", "eth0")], requests);
+        let facts = if message.contains("there are") || message.contains("holds for") {
+            &[("A", "x"), ("ifname", "eth0")][..]
+        } else {
+            &[("A", "x"), ("ifname", "eth0"), ("B", "1"), ("C", "b")]
+        };
+        let refused = pools(rules, facts, requests);
         assert_eq!(refused.unwrap_err().lines().next(), Some(message));
     }
     let same = r#"[{"pools":["a"],"ip":"10.0.0.5"}]"#;
