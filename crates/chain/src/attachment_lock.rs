@@ -30,6 +30,8 @@ pub(crate) enum RunningCall {
     Respected,
     /// The call is terminated: the runtime has given it up.
     Terminated,
+    /// The call goes on, and the lock is neither waited for nor taken over.
+    Untouched,
 }
 
 /// Opens an attachment's journal and locks it; `None` if there is none, and `create` is
@@ -92,6 +94,9 @@ fn lock(
 ) -> Result<(), Problem> {
     if journal.lock(Duration::ZERO)? {
         return Ok(());
+    }
+    if running == RunningCall::Untouched {
+        return Err(held(attachment, &[]));
     }
     tracing::debug!("waiting for the attachment's lock");
     if context

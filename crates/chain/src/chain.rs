@@ -2,14 +2,18 @@
 
 use std::io;
 
-use cni::{Attachment, Cancellation, Environment, Error, JsonOutput, NetworkConfig};
+use cni::{
+    Attachment, Cancellation, Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig,
+};
 
 use crate::context::Context;
 use crate::event::Observer;
 use crate::plugins::Plugins;
 use crate::record::Record;
+use crate::release::Released;
 use crate::settings::Settings;
-use crate::{add, check, del, failure, gc, recursion};
+use crate::tools::AttachmentRecord;
+use crate::{Outcome, add, check, del, dry_run, failure, gc, recursion, release};
 
 /// A chain: the delegates of a network configuration.
 pub struct Chain<'a>(Context<'a>);
@@ -117,6 +121,37 @@ impl<'a> Chain<'a> {
             None => Ok(()),
             Some(error) => Err(self.0.with_record(attachment, error)),
         }
+    }
+
+    /// DEL for a tool: undoes an attachment by its record, or by today's configuration,
+    /// unless a call for it is running, or `refuse` returns a reason. `refuse` gets the
+    /// record, and is asked while the attachment is locked.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::del`]; code 5 if the record can't be opened.
+    pub fn release(
+        &self,
+        attachment: &Attachment,
+        refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
+    ) -> Result<Released, Error> {
+        release::release(&self.0, attachment, refuse)
+    }
+
+    /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that
+    /// fails; returns those that ran, each with its outcome. Nothing is recorded and
+    /// nothing undone: only selectors, which find and hold nothing, may run.
+    pub fn dry_run(
+        &self,
+        attachment: &Attachment,
+        runs: impl Fn(&DelegateName) -> bool,
+    ) -> Vec<(DelegateName, Outcome)> {
+        dry_run::dry_run(&self.0, attachment, runs)
+    }
+
+    /// The delegates of the configuration, in order.
+    pub fn delegates(&self) -> &[DelegateName] {
+        &self.0.settings.delegates
     }
 
     /// CHECK: runs the delegates until one fails.

@@ -40,7 +40,31 @@ pub(crate) fn attachment(
         None => (None, None),
         Some(LockedJournal { journal, record }) => (Some(journal), record),
     };
-    let failed = match (&mut journal, record) {
+    let failed = self::locked(
+        context,
+        attachment,
+        today,
+        (journal.as_mut(), record),
+        environment,
+    );
+    if failed.is_empty()
+        && let Some(journal) = journal
+    {
+        journal.remove();
+    }
+    failed
+}
+
+/// Runs DEL for an attachment whose journal is locked, if it has one. The record is not
+/// removed. Returns the errors of the failed delegates.
+pub(crate) fn locked(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    today: &NetworkConfig,
+    (journal, record): (Option<&mut Journal>, Option<Result<Record, String>>),
+    environment: impl FnOnce(Option<&Record>) -> Environment,
+) -> Vec<Error> {
+    match (journal, record) {
         (Some(journal), Some(Ok(record))) => {
             let environment = environment(Some(&record));
             by_record(context, attachment, &record, journal, today, environment)
@@ -54,13 +78,7 @@ pub(crate) fn attachment(
             let steps = Step::all(&context.settings.delegates, today);
             run(context, attachment, environment(None), lock, &steps, None)
         }
-    };
-    if failed.is_empty()
-        && let Some(journal) = journal
-    {
-        journal.remove();
     }
-    failed
 }
 
 const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";

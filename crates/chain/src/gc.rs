@@ -52,7 +52,7 @@ fn undo_stale(context: &Context<'_>, valid: Vec<Attachment>) -> Vec<Error> {
 }
 
 /// The environment of a runtime's DEL of the attachment.
-fn parameters(
+pub(crate) fn parameters(
     context: &Context<'_>,
     attachment: &Attachment,
     record: Option<&Record>,

@@ -258,7 +258,8 @@ impl Journal {
     }
 }
 
-fn name(attachment: &Attachment) -> String {
+/// Name of the file of an attachment's record.
+pub(crate) fn name(attachment: &Attachment) -> String {
     let Attachment {
         container_id,
         ifname,
@@ -266,7 +267,7 @@ fn name(attachment: &Attachment) -> String {
     format!("{container_id}:{ifname}.json")
 }
 
-fn attachment_of(file: &str) -> Option<Attachment> {
+pub(crate) fn attachment_of(file: &str) -> Option<Attachment> {
     let (container_id, ifname) = file.strip_suffix(".json")?.split_once(':')?;
     Some(Attachment {
         container_id: container_id.parse().ok()?,

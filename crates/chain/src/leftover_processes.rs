@@ -44,6 +44,12 @@ impl CallId {
         }
     }
 
+    /// Start of the call, in nanoseconds since 1970; 0 if the ID doesn't say it.
+    pub(crate) fn nanoseconds(&self) -> u64 {
+        let mut parts = self.text.split('-').skip(1);
+        parts.next().and_then(|it| it.parse().ok()).unwrap_or(0)
+    }
+
     /// The environment of the call's delegates.
     pub(crate) fn mark(&self, environment: Environment) -> Environment {
         environment.with(CHAIN_CALL, self.text.as_str())

@@ -8,6 +8,7 @@ mod check;
 mod context;
 mod del;
 mod delegates;
+mod dry_run;
 mod earlier_add;
 mod event;
 mod failure;
@@ -26,12 +27,14 @@ mod process_group;
 mod record;
 mod record_line;
 mod recursion;
+mod release;
 mod search_path;
 mod settings;
 mod spawn;
 mod steps;
 #[cfg(test)]
 mod testing;
+pub mod tools;
 mod version_negotiation;
 
 pub use chain::Chain;
@@ -39,4 +42,5 @@ pub use event::{Event, Observer};
 pub use forward::forward;
 pub use outcome::{Failure, Outcome};
 pub use plugins::{Executable, Plugins};
+pub use release::Released;
 pub use search_path::SearchPath;

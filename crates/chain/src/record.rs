@@ -98,6 +98,11 @@ impl Record {
         self.is_added && self.deleting.is_none()
     }
 
+    /// The last call that began a DEL.
+    pub(crate) fn deleting(&self) -> Option<&RecordedCall> {
+        self.deleting.as_ref()
+    }
+
     /// The calls whose processes may still be at work.
     pub(crate) fn calls(&self) -> impl Iterator<Item = &RecordedCall> {
         [Some(&self.intent.call), self.deleting.as_ref()]

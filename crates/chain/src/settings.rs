@@ -163,7 +163,8 @@ fn always_execute(ipam: &Object) -> Result<bool, Error> {
     }
 }
 
-fn state_dir(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
+/// `ipam.stateDir`, or its default.
+pub(crate) fn state_dir(environment: &Environment, ipam: &Object) -> Result<PathBuf, Error> {
     if let Some(path) = ipam.absolute_path("ipam", "stateDir")? {
         return Ok(path);
     }

@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, openat, renameat,
@@ -152,6 +152,20 @@ impl StateFolder {
         self.open_file(name, OFlags::RDONLY)?
             .read_to_end(&mut content)?;
         Ok(content)
+    }
+
+    /// Reads a whole file, with the time of its last change if that is known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_file`].
+    pub fn read_with_time(&self, name: &str) -> io::Result<(Vec<u8>, Option<SystemTime>)> {
+        let mut file = self.open_file(name, OFlags::RDONLY)?;
+        let metadata = file.metadata()?;
+        let length = usize::try_from(metadata.len()).unwrap_or_default();
+        let mut content = Vec::with_capacity(length + 1);
+        file.read_to_end(&mut content)?;
+        Ok((content, metadata.modified().ok()))
     }
 
     /// Gives a file this content in one step, whether it exists or not. A reader finds

@@ -8,6 +8,8 @@ mod release;
 mod status;
 mod storage;
 
+pub use storage::Folders;
+
 use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
 
 /// The plugin.

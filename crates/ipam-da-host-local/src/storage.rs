@@ -11,6 +11,33 @@ const DATA_DIR: &str = "/var/lib/cni/networks";
 /// Default folder of the indexes: in memory, so that a reboot removes them.
 const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 
+/// Folders of the reservations and of their indexes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folders {
+    /// `ipam.dataDir`, or its default.
+    pub data_dir: PathBuf,
+    /// `ipam.cacheDir`, or its default.
+    pub cache_dir: PathBuf,
+}
+
+impl Folders {
+    /// Reads them from the `ipam` section.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value, for a relative path.
+    pub fn read(ipam: &Object) -> Result<Self, Error> {
+        let path = |key, default: &str| {
+            let path = ipam.absolute_path("ipam", key)?;
+            Ok::<_, Error>(path.unwrap_or_else(|| PathBuf::from(default)))
+        };
+        Ok(Self {
+            data_dir: path("dataDir", DATA_DIR)?,
+            cache_dir: path("cacheDir", CACHE_DIR)?,
+        })
+    }
+}
+
 /// The directories of reservations, for a call that releases. A wrong `ipam.reclaim` is
 /// logged and ignored, so that it keeps no address reserved.
 pub(crate) fn data_dir_to_release<'a>(
@@ -34,13 +61,13 @@ fn open<'a>(
     ipam: &Object,
     reclaim_before: Option<String>,
 ) -> Result<DataDir<'a>, Error> {
-    let path = |key, default: &str| {
-        let path = ipam.absolute_path("ipam", key)?;
-        Ok::<_, Error>(path.unwrap_or_else(|| PathBuf::from(default)))
-    };
+    let Folders {
+        data_dir,
+        cache_dir,
+    } = Folders::read(ipam)?;
     Ok(DataDir::new(Settings {
-        data_dir: path("dataDir", DATA_DIR)?,
-        cache_dir: path("cacheDir", CACHE_DIR)?,
+        data_dir,
+        cache_dir,
         network: call.config.name().clone(),
         reclaim_before,
         cancellation: call.cancellation,

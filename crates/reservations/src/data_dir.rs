@@ -122,7 +122,7 @@ impl<'a> DataDir<'a> {
     ///
     /// The system's; `NotFound` if there is no such directory.
     pub fn list(&self, name: &NetworkName) -> io::Result<Vec<ListedAddress>> {
-        tools::list(&self.path_of(name))
+        tools::list_in_this_thread(&self.path_of(name))
     }
 
     /// Removes indexes whose directories are gone.

@@ -144,42 +144,50 @@ impl Directory {
 
     /// Reads all reservations, in no order.
     pub(crate) fn list(&self, mut each: impl FnMut(IpAddr, ReadFile)) -> io::Result<()> {
+        self.addresses(|ip| {
+            if let Some(file) = self.read_listed(ip) {
+                each(ip, file);
+            }
+        })
+    }
+
+    /// The addresses that have a file, in no order.
+    pub(crate) fn addresses(&self, mut each: impl FnMut(IpAddr)) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.folder)? {
             let entry = entry?;
-            let Some((name, ip)) = entry
-                .file_name()
-                .to_str()
-                .ok()
-                .and_then(|name| Some((name, address_of_file(name)?)))
-            else {
-                continue;
-            };
-            match self.read_file(name) {
-                Ok((content, metadata)) => each(
-                    ip,
-                    ReadFile {
-                        state: state(&content, &metadata),
-                        metadata: Some(metadata),
-                    },
-                ),
-                // The file was removed meanwhile; a dangling link would still exist.
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound
-                        && fs::symlink_metadata(self.path.join(name)).is_err() => {}
-                Err(error) => {
-                    let path = self.path.join(name);
-                    tracing::warn!(path = %path.display(), %error, "unreadable reservation");
-                    each(
-                        ip,
-                        ReadFile {
-                            state: State::Unreadable,
-                            metadata: None,
-                        },
-                    );
-                }
+            let name = entry.file_name().to_str().ok();
+            if let Some(ip) = name.and_then(address_of_file) {
+                each(ip);
             }
         }
         Ok(())
+    }
+
+    /// Reads the reservation of an address that had a file; `None` if the file was removed
+    /// meanwhile.
+    pub(crate) fn read_listed(&self, ip: IpAddr) -> Option<ReadFile> {
+        let name = ip.to_string();
+        match self.read_file(&name) {
+            Ok((content, metadata)) => Some(ReadFile {
+                state: state(&content, &metadata),
+                metadata: Some(metadata),
+            }),
+            // A dangling link would still exist.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && fs::symlink_metadata(self.path.join(&name)).is_err() =>
+            {
+                None
+            }
+            Err(error) => {
+                let path = self.path.join(&name);
+                tracing::warn!(path = %path.display(), %error, "unreadable reservation");
+                Some(ReadFile {
+                    state: State::Unreadable,
+                    metadata: None,
+                })
+            }
+        }
     }
 
     /// Removes a file. A missing one is no error.

@@ -20,6 +20,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::directory::{Directory, State};
 use crate::new_file::NewFile;
+use crate::tools::LastReclaim;
 
 /// Start of the name of the file. host-local takes no file for a reservation whose
 /// content isn't a container ID, alone or with an interface.
@@ -89,6 +90,17 @@ pub(crate) fn note(
         }
     })?;
     NewFile::write(directory, content.as_bytes())?.replace(&file_name(network))
+}
+
+/// The last time that the network looked through the directory.
+pub(crate) fn last(directory: &Directory, network: &str) -> Option<LastReclaim> {
+    let (_, metadata) = directory.read_file(&file_name(network)).ok()?;
+    let last = LastBoot::read(directory, network)?;
+    Some(LastReclaim {
+        boot: last.boot,
+        time: metadata.modified().ok(),
+        kept: last.listed.len(),
+    })
 }
 
 fn file_name(network: &str) -> String {

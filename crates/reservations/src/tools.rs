@@ -1,11 +1,15 @@
 //! Read-only view of reservations for tools: takes no lock, makes nothing.
 
+use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::SystemTime;
 
+use cni::NetworkName;
+
 use crate::directory::{Directory, State};
+use crate::reclaim;
 
 /// A file that stands for an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,32 +28,93 @@ pub struct ListedAddress {
 /// Lists the addresses of one directory, lowest first.
 ///
 /// Other processes may change the directory meanwhile. An address that keeps its
-/// reservation is listed.
+/// reservation is listed. The files are read by several threads where there are many.
 ///
 /// # Errors
 ///
 /// The system's; `NotFound` if there is no such directory.
 pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
+    list_by(directory, |ips, read| cni::in_threads(ips, read))
+}
+
+/// [`list`] in this thread alone, for plugins.
+pub(crate) fn list_in_this_thread(directory: &Path) -> io::Result<Vec<ListedAddress>> {
+    list_by(directory, |ips, read| ips.iter().map(read).collect())
+}
+
+type Read<'a> = &'a (dyn Fn(&IpAddr) -> Option<ListedAddress> + Sync);
+
+fn list_by(
+    directory: &Path,
+    each: impl FnOnce(&[IpAddr], Read<'_>) -> Vec<Option<ListedAddress>>,
+) -> io::Result<Vec<ListedAddress>> {
     let name = directory
         .file_name()
         .map(|it| it.to_string_lossy().into_owned());
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    let mut all = Vec::new();
-    opened.list(|ip, file| {
+    let mut ips = Vec::new();
+    opened.addresses(|ip| ips.push(ip))?;
+    ips.sort_unstable();
+    let read = |ip: &IpAddr| {
+        let file = opened.read_listed(*ip)?;
         let network = match &file.state {
             State::Reserved(it) => it.network.clone().or_else(|| name.clone()),
             _ => None,
         };
-        let since = file.metadata.and_then(|it| it.modified().ok());
-        all.push(ListedAddress {
-            ip,
+        Some(ListedAddress {
+            ip: *ip,
             state: file.state,
             network,
-            since,
-        });
-    })?;
-    all.sort_unstable_by_key(|it| it.ip);
-    Ok(all)
+            since: file.metadata.and_then(|it| it.modified().ok()),
+        })
+    };
+    Ok(each(&ips, &read).into_iter().flatten().collect())
+}
+
+/// The names of the directories below `dataDir`, in order: networks and named pools.
+///
+/// # Errors
+///
+/// The system's. A missing folder is empty.
+pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
+    let entries = match fs::read_dir(data_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().into_string().ok();
+        if let Some(name) = name.and_then(|name| name.parse().ok())
+            && entry.path().is_dir()
+        {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// The last time that a network looked through a directory for reservations from before a
+/// boot (`ipam.reclaim`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReclaim {
+    /// The kernel's ID of the boot.
+    pub boot: String,
+    /// The time.
+    pub time: Option<SystemTime>,
+    /// Number of reservations that the network found there then, and kept.
+    pub kept: usize,
+}
+
+/// The last reclaim of this network in a directory; `None` if there was none.
+///
+/// # Errors
+///
+/// As [`list`].
+pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastReclaim>> {
+    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    Ok(reclaim::last(&opened, network))
 }
 
 /// The address that a pool of the directory gave last.
@@ -65,7 +130,6 @@ pub fn last_reserved(directory: &Path, pool: usize) -> io::Result<Option<IpAddr>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
 
     #[test]
     fn a_listing_names_holder_and_network_and_leaves_no_trace() {

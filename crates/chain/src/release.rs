@@ -1,0 +1,71 @@
+//! Release of one attachment by a tool: DEL by the record, which leaves a call that is
+//! running alone.
+
+use cni::{Attachment, Error, code};
+
+use crate::attachment_lock::{self, LockedJournal, RunningCall};
+use crate::context::Context;
+use crate::del;
+use crate::failure;
+use crate::gc;
+use crate::tools::AttachmentRecord;
+
+/// What a release has come to, if nothing failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The delegates have run.
+    Done,
+    /// Nothing was done, for this reason.
+    Refused(String),
+}
+
+/// Runs DEL for an attachment, unless a call for it is running, or `refuse` returns a
+/// reason. `refuse` gets the record, and is asked while the attachment is locked: nothing
+/// changes between its answer and the DEL.
+pub(crate) fn release(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
+) -> Result<Released, Error> {
+    // Without a record, the lock's file is made, so that an ADD waits.
+    let locked = match attachment_lock::acquire(context, attachment, true, RunningCall::Untouched) {
+        Err(error) if error.code == code::TRY_AGAIN_LATER => {
+            return Ok(Released::Refused(error.msg));
+        }
+        other => other?,
+    };
+    let Some(LockedJournal {
+        mut journal,
+        record,
+    }) = locked
+    else {
+        return Err(Error::new(code::IO, "the record's file can't be made"));
+    };
+    let view = match &record {
+        Some(Ok(record)) => Some(AttachmentRecord::from(record.clone())),
+        _ => None,
+    };
+    if let Some(reason) = refuse(view.as_ref()) {
+        // Made by this call, and still empty.
+        if record.is_none() {
+            journal.remove();
+        }
+        return Ok(Released::Refused(reason));
+    }
+    let today = context.config.without_call();
+    let environment = |record: Option<&_>| gc::parameters(context, attachment, record);
+    let failed = del::locked(
+        context,
+        attachment,
+        &today,
+        (Some(&mut journal), record),
+        environment,
+    );
+    match failure::of_all(failed) {
+        None => {
+            journal.remove();
+            Ok(Released::Done)
+        }
+        Some(error) => Err(context.with_record(attachment, error)),
+    }
+}
