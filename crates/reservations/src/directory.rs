@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use cni::FileId;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat, unlinkat,
+    AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -23,6 +24,10 @@ pub const TORN_AGE: Duration = Duration::from_secs(10);
 
 /// The largest file that is read. All of ours are far smaller.
 const MOST_BYTES: u64 = 256 << 20;
+
+/// Length of a file that is taken for whole without being read, in bytes. Container IDs
+/// have 64 and more.
+const LONG_ENOUGH: i64 = 64;
 
 /// State of an address that has a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,6 +192,19 @@ impl Directory {
                     metadata: None,
                 })
             }
+        }
+    }
+
+    /// True if the address of this file can't be given to another. A file that is long
+    /// enough for a holder is not opened.
+    pub(crate) fn is_taken(&self, ip: IpAddr) -> bool {
+        let name = ip.to_string();
+        let stat = statat(&self.folder, &name, AtFlags::empty());
+        match stat {
+            Ok(stat) if stat.st_size >= LONG_ENOUGH => true,
+            _ => self
+                .read_listed(ip)
+                .is_some_and(|it| it.state != State::Torn),
         }
     }
 

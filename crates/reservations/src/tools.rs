@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use cni::NetworkName;
 
-use crate::directory::{Directory, State};
+use crate::directory::{Directory, ReadFile, State};
 use crate::reclaim;
 
 /// A file that stands for an address.
@@ -57,18 +57,55 @@ fn list_by(
     ips.sort_unstable();
     let read = |ip: &IpAddr| {
         let file = opened.read_listed(*ip)?;
-        let network = match &file.state {
-            State::Reserved(it) => it.network.clone().or_else(|| name.clone()),
-            _ => None,
-        };
-        Some(ListedAddress {
-            ip: *ip,
-            state: file.state,
-            network,
-            since: file.metadata.and_then(|it| it.modified().ok()),
-        })
+        Some(listed(name.as_deref(), *ip, file))
     };
     Ok(each(&ips, &read).into_iter().flatten().collect())
+}
+
+/// The addresses of one directory that can't be given to another, lowest first.
+///
+/// It is faster than [`list`], as it opens no file that is long enough to be whole.
+///
+/// # Errors
+///
+/// As [`list`].
+pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
+    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let mut ips = Vec::new();
+    opened.addresses(|ip| ips.push(ip))?;
+    ips.sort_unstable();
+    let is_taken = cni::in_threads(&ips, |ip| opened.is_taken(*ip));
+    let taken = ips.into_iter().zip(is_taken);
+    Ok(taken.filter(|(_, it)| *it).map(|(ip, _)| ip).collect())
+}
+
+/// Reads one address of a directory; `None` if it has no file, or there is no such
+/// directory.
+///
+/// # Errors
+///
+/// The system's.
+pub fn address(directory: &Path, ip: IpAddr) -> io::Result<Option<ListedAddress>> {
+    let name = directory.file_name().map(|it| it.to_string_lossy());
+    let Some(opened) = Directory::open(directory)? else {
+        return Ok(None);
+    };
+    Ok(opened
+        .read_listed(ip)
+        .map(|file| listed(name.as_deref(), ip, file)))
+}
+
+fn listed(name: Option<&str>, ip: IpAddr, file: ReadFile) -> ListedAddress {
+    let network = match &file.state {
+        State::Reserved(it) => it.network.clone().or_else(|| name.map(str::to_owned)),
+        _ => None,
+    };
+    ListedAddress {
+        ip,
+        state: file.state,
+        network,
+        since: file.metadata.and_then(|it| it.modified().ok()),
+    }
 }
 
 /// The names of the directories below `dataDir`, in order: networks and named pools.
@@ -161,6 +198,15 @@ mod tests {
         );
         assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), before);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 4);
+        let eleven = "10.0.0.11".parse().unwrap();
+        let torn = address(&path, eleven).unwrap().unwrap();
+        assert_eq!(torn.state, State::BeingWritten);
+        assert_eq!(taken(&path).unwrap().len(), 3);
+        let old = SystemTime::now() - crate::TORN_AGE;
+        let file = fs::File::options().write(true).open(path.join("10.0.0.11"));
+        file.unwrap().set_modified(old).unwrap();
+        assert_eq!(taken(&path).unwrap().len(), 2);
+        assert_eq!(directories(root.path()).unwrap()[0].as_str(), "blue");
         assert_eq!(
             list(&root.path().join("red")).unwrap_err().kind(),
             io::ErrorKind::NotFound

@@ -1,0 +1,254 @@
+//! The command line.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Shows who holds which address on this node, finds leaks and releases them, and checks
+/// conflists.
+///
+/// It reads the conflists, the reservations and the records of attachments, those of
+/// host-local as well. Only gc and release change anything.
+#[derive(Debug, Parser)]
+#[command(
+    name = "ipamctl",
+    version,
+    after_help = "Exit status: 0; 1 if something was found (leaks, a wrong conflist); 2 for wrong usage, and if something could not be done."
+)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub(crate) places: Places,
+    /// Print JSON, with the keys that the manual documents.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Folders to look in.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Places {
+    /// Folder with conflists; may be repeated.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "/etc/cni/net.d"
+    )]
+    pub(crate) conf_dir: Vec<PathBuf>,
+    /// Folders with plugins, separated by colons; by default those of the runtimes.
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) cni_path: Option<String>,
+    /// Folder with reservations, besides those that the conflists name.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "/var/lib/cni/networks"
+    )]
+    pub(crate) data_dir: PathBuf,
+    /// Folder with records, besides those that the conflists name.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "/var/lib/cni/ipam-delegated"
+    )]
+    pub(crate) state_dir: PathBuf,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show the size of each pool, and how full it is.
+    Pools(PoolsArguments),
+    /// Show who holds which address.
+    Ls(LsArguments),
+    /// Show one attachment: its addresses, its chain, and the answer of each delegate.
+    Show(ShowArguments),
+    /// Draw the addresses of a network or a named pool.
+    Map(MapArguments),
+    /// Show attachments that nobody will release, each with the evidence.
+    ///
+    /// The exit status is 1 if there are any.
+    Leaks(LeaksArguments),
+    /// Release the attachments of containers that are gone.
+    ///
+    /// An attachment is released through its chain if its container isn't in the list,
+    /// it is old enough, and no call works on it.
+    Gc(GcArguments),
+    /// Release one attachment.
+    Release(ReleaseArguments),
+    /// Check conflists before a container uses them.
+    ///
+    /// The exit status is 1 if there is a finding.
+    Check(CheckArguments),
+    /// Say which pools and which address an ADD would get now. Nothing is reserved.
+    Explain(ExplainArguments),
+    /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.
+    Metrics,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolsArguments {
+    /// Only this network, or this named pool.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArguments {
+    /// Only this network, or this named pool.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+    /// Print container IDs whole.
+    #[arg(long)]
+    pub(crate) no_trunc: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Container ID (whole, or a unique beginning), or address; or network and address.
+    #[arg(required = true, num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
+    pub(crate) target: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MapArguments {
+    /// Network, or named pool.
+    pub(crate) network: String,
+    /// Write the picture to this file as SVG; - is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LeaksArguments {
+    /// File with the IDs of all containers, one a line; - is stdin.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) valid: Option<PathBuf>,
+    /// Accept an empty list: no container is valid.
+    #[arg(long, requires = "valid")]
+    pub(crate) none_valid: bool,
+    /// Age from which a record that is being added or deleted is a finding.
+    #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(crate) older_than: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GcArguments {
+    /// File with the IDs of all containers, one a line; - is stdin.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub(crate) valid: PathBuf,
+    /// Accept an empty list: no container is valid.
+    #[arg(long)]
+    pub(crate) none_valid: bool,
+    /// Only this network; may be repeated.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Vec<String>,
+    /// Leave alone whatever is younger.
+    #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
+    pub(crate) older_than: Duration,
+    /// Say what would be released, and release nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArguments {
+    /// Container ID (whole, or a unique beginning), or address; or network and address.
+    #[arg(required = true, num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
+    pub(crate) target: Vec<String>,
+    /// Remove the reservation's file alone, under the directory's lock; no plugin runs.
+    #[arg(long)]
+    pub(crate) file_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// Conflist to check, beside those of the folders; without it, all of these.
+    pub(crate) file: Option<PathBuf>,
+    /// Run no plugin, not even to ask for its version.
+    #[arg(long)]
+    pub(crate) no_exec: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArguments {
+    /// Conflist.
+    pub(crate) file: PathBuf,
+    /// Facts of the container: a key of `CNI_ARGS`, label:KEY, annotation:KEY, containerID
+    /// or ifname.
+    #[arg(value_name = "KEY=VALUE", value_parser = fact)]
+    pub(crate) facts: Vec<(String, String)>,
+    /// Run no selector that isn't one of ours.
+    #[arg(long)]
+    pub(crate) no_exec: bool,
+}
+
+fn fact(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("it is no KEY=VALUE".to_owned()),
+    }
+}
+
+/// What a person names an attachment by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The beginning of a container ID, or the whole of it.
+    Container(String),
+    /// An address, and the network or pool that it is of, if that was said.
+    Address(IpAddr, Option<String>),
+}
+
+impl Target {
+    /// Reads one or two words.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if the second of two words is no address.
+    pub(crate) fn read(words: &[String]) -> Result<Self, String> {
+        match words {
+            [network, address] => match address.parse() {
+                Ok(ip) => Ok(Self::Address(ip, Some(network.clone()))),
+                Err(_) => Err(format!(
+                    "{address:?} is no address; name ID, ADDRESS, or NETWORK ADDRESS"
+                )),
+            },
+            [word, ..] => Ok(match word.parse() {
+                Ok(ip) => Self::Address(ip, None),
+                Err(_) => Self::Container(word.clone()),
+            }),
+            [] => Err("nothing is named".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_attachment_is_named_in_three_ways() {
+        let read = |words: &[&str]| {
+            Target::read(&words.iter().map(|&it| it.to_owned()).collect::<Vec<_>>())
+        };
+        let ip: IpAddr = "10.0.0.2".parse().unwrap();
+        assert_eq!(read(&["8f3e"]), Ok(Target::Container("8f3e".into())));
+        assert_eq!(read(&["10.0.0.2"]), Ok(Target::Address(ip, None)));
+        assert_eq!(
+            read(&["mynet", "10.0.0.2"]),
+            Ok(Target::Address(ip, Some("mynet".into())))
+        );
+        assert!(read(&["mynet", "8f3e"]).unwrap_err().contains("8f3e"));
+    }
+}

@@ -1,0 +1,50 @@
+//! The commands, one file each.
+
+pub(crate) mod ls;
+pub(crate) mod pools;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use cni::Environment;
+
+use crate::arguments::{Arguments, Command};
+use crate::node::Node;
+use crate::output::Output;
+
+/// The exit status of a command that could do what it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// Nothing to say.
+    Fine,
+    /// Something was found: leaks, a wrong conflist.
+    Found,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> Self {
+        match status {
+            Status::Fine => Self::SUCCESS,
+            Status::Found => Self::from(1),
+        }
+    }
+}
+
+/// Runs a command.
+///
+/// # Errors
+///
+/// What could not be done, and why.
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Status> {
+    let output = Output::of_process(arguments.json, environment);
+    let node = || {
+        let node = Node::read(&arguments.places, environment);
+        node.warn();
+        node
+    };
+    match &arguments.command {
+        Command::Pools(arguments) => pools::run(arguments, &node(), output),
+        Command::Ls(arguments) => ls::run(arguments, &node(), output),
+        _ => todo!(),
+    }
+}

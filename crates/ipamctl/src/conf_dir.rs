@@ -1,0 +1,101 @@
+//! Folders with network configurations: `*.conflist`, `*.conf` and `*.json` in the order of
+//! their names, as the runtimes read them.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::conflist::Conflist;
+
+/// Extensions of network configurations.
+const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
+
+/// The networks in these folders, and the files that can't be used, each with the reason.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) conflists: Vec<Conflist>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// A file or folder that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) path: PathBuf,
+    pub(crate) reason: String,
+}
+
+impl Found {
+    /// Reads these folders. A missing one is empty.
+    pub(crate) fn in_folders(folders: &[PathBuf]) -> Self {
+        let mut found = Self::default();
+        for folder in folders {
+            match files(folder) {
+                Ok(files) => files.iter().for_each(|file| found.add(file)),
+                Err(problem) => found.problems.push(problem),
+            }
+        }
+        found
+    }
+
+    /// Reads a file.
+    pub(crate) fn add(&mut self, file: &Path) {
+        let read = fs::read(file).map_err(|error| readable(&error));
+        match read.and_then(|content| Conflist::parse(file, &content)) {
+            Ok(conflist) => self.conflists.push(conflist),
+            Err(reason) => self.problems.push(Problem {
+                path: file.to_owned(),
+                reason,
+            }),
+        }
+    }
+}
+
+/// The error as people need it: one of permissions says what to do.
+pub(crate) fn readable(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => format!("{error}; run ipamctl as root"),
+        _ => error.to_string(),
+    }
+}
+
+/// The network configurations in a folder, sorted.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(|error| Problem {
+            path: folder.to_owned(),
+            reason: readable(&error),
+        })?,
+    };
+    let is_configuration = |path: &PathBuf| {
+        let extension = path.extension().and_then(|it| it.to_str());
+        extension.is_some_and(|it| EXTENSIONS.contains(&it)) && !path.is_dir()
+    };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> = paths.filter(is_configuration).collect();
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_in_order_and_a_broken_one_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| fs::write(folder.path().join(name), content);
+        let conf = |name: &str| format!(r#"{{"cniVersion":"1.0.0","name":"{name}","type":"ptp"}}"#);
+        write("30-c.json", &conf("c")).unwrap();
+        write("10-a.conf", &conf("a")).unwrap();
+        write("20-b.conf", "{").unwrap();
+        write("40-d.txt", &conf("d")).unwrap();
+        fs::create_dir(folder.path().join("50-e.conf")).unwrap();
+        let missing = folder.path().join("missing");
+        let found = Found::in_folders(&[missing, folder.path().to_owned()]);
+        let names: Vec<&str> = found.conflists.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert_eq!(found.problems.len(), 1);
+        assert!(found.problems[0].path.ends_with("20-b.conf"));
+    }
+}

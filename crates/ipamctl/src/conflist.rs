@@ -1,0 +1,265 @@
+//! One network configuration file: a list of plugins (`*.conflist`), or a single plugin
+//! (`*.conf`, `*.json`), read as libcni reads it.
+
+use std::path::{Path, PathBuf};
+
+use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
+
+/// A network configuration file that could be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Conflist {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// The network.
+    pub(crate) name: NetworkName,
+    /// The version of the calls: the highest of `cniVersion` and `cniVersions` that we
+    /// know.
+    pub(crate) version: SpecVersion,
+    /// The version that the file names, if we don't support it; [`Self::version`] is then
+    /// the oldest that we do.
+    pub(crate) unsupported_version: Option<String>,
+    /// The plugins, in order; at least one.
+    pub(crate) plugins: Vec<PluginEntry>,
+    /// True if the runtime must not send GC: `disableGC`.
+    pub(crate) disable_gc: bool,
+}
+
+/// A plugin of a network.
+#[derive(Clone, Debug)]
+pub(crate) struct PluginEntry {
+    /// Its executable: `type`.
+    pub(crate) kind: String,
+    /// Its configuration as it stands in the file.
+    pub(crate) object: Object,
+    /// Its configuration as a runtime sends it: with the network's name and version.
+    pub(crate) request: NetworkConfig,
+}
+
+impl Conflist {
+    /// Reads the content of a file, and the plugins in the folder of the network's name.
+    ///
+    /// # Errors
+    ///
+    /// The reason why no runtime could use it, naming key and value.
+    pub(crate) fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
+        let object: Object = serde_json::from_slice(content).map_err(|e| e.to_string())?;
+        let is_list = file.extension().is_some_and(|it| it == "conflist");
+        if is_list || object.get("plugins").is_some() && object.get("type").is_none() {
+            return Self::of_list(file, &object);
+        }
+        let name = name(&object)?;
+        let version = version(&object)?;
+        let plugins = vec![PluginEntry::read("", object, &name, version.used)?];
+        Ok(Self {
+            file: file.to_owned(),
+            name,
+            version: version.used,
+            unsupported_version: version.unsupported,
+            plugins,
+            disable_gc: false,
+        })
+    }
+
+    fn of_list(file: &Path, object: &Object) -> Result<Self, String> {
+        let name = name(object)?;
+        let version = version(object)?;
+        let entries: Vec<Object> = object
+            .read("", "plugins")
+            .map_err(|e| e.msg)?
+            .unwrap_or_default();
+        let mut plugins = Vec::with_capacity(entries.len());
+        for (i, entry) in entries.into_iter().enumerate() {
+            let path = format!("plugins[{i}].");
+            plugins.push(PluginEntry::read(&path, entry, &name, version.used)?);
+        }
+        if !flag(object, "loadOnlyInlinedPlugins")? {
+            plugins.extend(beside(file, &name, version.used)?);
+        }
+        if plugins.is_empty() {
+            return Err("plugins is missing or empty: a network needs a plugin".to_owned());
+        }
+        Ok(Self {
+            file: file.to_owned(),
+            name,
+            version: version.used,
+            unsupported_version: version.unsupported,
+            plugins,
+            disable_gc: flag(object, "disableGC")?,
+        })
+    }
+}
+
+impl PluginEntry {
+    fn read(
+        path: &str,
+        object: Object,
+        name: &NetworkName,
+        version: SpecVersion,
+    ) -> Result<Self, String> {
+        let kind: Option<String> = object
+            .read(path.trim_end_matches('.'), "type")
+            .map_err(|e| e.msg)?;
+        let kind = kind
+            .filter(|kind| !kind.is_empty())
+            .ok_or_else(|| format!("{path}type is missing: it names the plugin's executable"))?;
+        let mut request = Object::new();
+        request.set("cniVersion", version.as_str());
+        request.set("name", name);
+        for key in object.keys() {
+            if let (None, Some(raw)) = (request.get(key), object.get(key)) {
+                request.set_raw(key, raw.to_owned());
+            }
+        }
+        let request = serde_json::to_vec(&request).expect("an object is JSON");
+        Ok(Self {
+            kind,
+            request: NetworkConfig::parse(request).map_err(|e| e.msg)?,
+            object,
+        })
+    }
+
+    /// The plugin's `ipam` section, if it has one.
+    pub(crate) fn ipam(&self) -> Option<Object> {
+        self.object.read("", "ipam").ok().flatten()
+    }
+
+    /// `ipam.type`.
+    pub(crate) fn ipam_type(&self) -> Option<String> {
+        self.ipam()?.read("ipam", "type").ok().flatten()
+    }
+
+    /// True if a key of the plugin is `true`.
+    pub(crate) fn is_set(&self, key: &str) -> bool {
+        self.object.read("", key).ok().flatten() == Some(true)
+    }
+
+    /// The value of a key of the plugin, if it is text.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        self.object.read("", key).ok().flatten()
+    }
+}
+
+/// The plugins of `<folder>/<network>/*.conf`, which libcni appends since version 1.3.
+fn beside(
+    file: &Path,
+    name: &NetworkName,
+    version: SpecVersion,
+) -> Result<Vec<PluginEntry>, String> {
+    let folder = file.parent().unwrap_or(Path::new(".")).join(name.as_str());
+    let mut paths: Vec<PathBuf> = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
+        Err(_) => return Ok(Vec::new()),
+    };
+    paths.retain(|path| path.extension().is_some_and(|it| it == "conf") && !path.is_dir());
+    paths.sort();
+    let read = |path: PathBuf| {
+        let failed = |error: String| format!("{}: {error}", path.display());
+        let content = std::fs::read(&path).map_err(|e| failed(e.to_string()))?;
+        let object = serde_json::from_slice(&content).map_err(|e| failed(e.to_string()))?;
+        PluginEntry::read("", object, name, version).map_err(failed)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn name(object: &Object) -> Result<NetworkName, String> {
+    match object.read("", "name") {
+        Err(error) => Err(error.msg),
+        Ok(None) => Err("name is missing: it must be the network's name".to_owned()),
+        Ok(Some(name)) => Ok(name),
+    }
+}
+
+/// The version of a file.
+struct Version {
+    used: SpecVersion,
+    unsupported: Option<String>,
+}
+
+fn version(object: &Object) -> Result<Version, String> {
+    let one: Option<String> = object.read("", "cniVersion").map_err(|e| e.msg)?;
+    let several: Option<Vec<String>> = object.read("", "cniVersions").map_err(|e| e.msg)?;
+    let all: Vec<String> = several.into_iter().flatten().chain(one).collect();
+    let known = all.iter().filter_map(|text| text.parse().ok()).max();
+    Ok(match (known, all.first()) {
+        (Some(used), _) => Version {
+            used,
+            unsupported: None,
+        },
+        (None, said) => Version {
+            used: SpecVersion::V0_3_0,
+            // The specification's default.
+            unsupported: Some(said.cloned().unwrap_or_else(|| "0.1.0".to_owned())),
+        },
+    })
+}
+
+/// A key that is a boolean, or the word for one, as libcni accepts it.
+fn flag(object: &Object, key: &str) -> Result<bool, String> {
+    let Some(raw) = object.get(key) else {
+        return Ok(false);
+    };
+    match raw.get().trim_matches('"').to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" | "null" => Ok(false),
+        _ => Err(format!("{key}: {} is neither true nor false", raw.get())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(file: &str, content: &str) -> Result<Conflist, String> {
+        Conflist::parse(Path::new(file), content.as_bytes())
+    }
+
+    #[test]
+    fn a_request_has_the_networks_name_and_version_and_the_plugins_keys_as_they_were() {
+        let list = parse(
+            "/nowhere/a.conflist",
+            r#"{"cniVersion":"0.4.0","cniVersions":["9.9.9","1.0.0"],"name":"n","plugins":[{"type":"bridge","x":1.50,"name":"other"},{"type":"portmap"}]}"#,
+        )
+        .unwrap();
+        let kinds: Vec<&str> = list.plugins.iter().map(|it| it.kind.as_str()).collect();
+        assert_eq!(kinds, ["bridge", "portmap"]);
+        assert_eq!(
+            str::from_utf8(list.plugins[0].request.as_bytes()).unwrap(),
+            r#"{"cniVersion":"1.0.0","name":"n","type":"bridge","x":1.50}"#
+        );
+        let old = parse("a.conf", r#"{"name":"n","type":"ptp"}"#).unwrap();
+        assert_eq!(old.unsupported_version.as_deref(), Some("0.1.0"));
+        let one = parse(
+            "a.conf",
+            r#"{"cniVersion":"1.0.0","name":"n","type":"ptp"}"#,
+        )
+        .unwrap();
+        assert_eq!((one.plugins.len(), one.name.as_str()), (1, "n"));
+    }
+
+    #[test]
+    fn each_reason_names_the_key() {
+        for (content, reason) in [
+            ("{", "EOF while parsing"),
+            ("[]", "expected an object"),
+            (r#"{"cniVersion":"1.0.0"}"#, "name is missing"),
+            (r#"{"cniVersion":"1.0.0","name":"a b"}"#, "\"a b\""),
+            (r#"{"cniVersion":7,"name":"n"}"#, "cniVersion: invalid type"),
+            (r#"{"cniVersion":"1.0.0","name":"n"}"#, "plugins is missing"),
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","plugins":[{}]}"#,
+                "plugins[0].type is missing",
+            ),
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","plugins":{}}"#,
+                "plugins: invalid type",
+            ),
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","disableGC":7,"plugins":[{"type":"a"}]}"#,
+                "disableGC: 7",
+            ),
+        ] {
+            let error = parse("/nowhere/a.conflist", content).unwrap_err();
+            assert!(error.contains(reason), "{content}: {error}");
+        }
+    }
+}

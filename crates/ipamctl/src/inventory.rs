@@ -1,0 +1,262 @@
+//! Pools, reservations and records of a node, read without their locks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use chain::tools::ListedRecord;
+use cni::NetworkName;
+use reservations::State;
+use reservations::tools::ListedAddress;
+
+use crate::conf_dir::{Problem, readable};
+use crate::holding::{Holding, HoldingState};
+use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES};
+use crate::node::Node;
+use crate::pools::{PlacedPool, Pools};
+
+/// Delegates that choose no pools that their configuration doesn't say.
+const POOLS_ARE_CONFIGURED: [&str; 7] = [
+    ALLOCATOR,
+    HOST_LOCAL,
+    RANGES,
+    "ipam-ds-rules",
+    "ipam-ds-static",
+    "static",
+    "dhcp",
+];
+
+/// A directory of reservations.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    /// The network or the named pool.
+    pub(crate) name: NetworkName,
+    /// The addresses that can't be given to another, lowest first.
+    pub(crate) taken: Vec<IpAddr>,
+    /// Its addresses, lowest first; empty where only [`Extent::Pools`] is read.
+    pub(crate) listed: Vec<ListedAddress>,
+}
+
+/// A record, and its network.
+#[derive(Debug)]
+pub(crate) struct NetworkRecord {
+    pub(crate) network: NetworkName,
+    pub(crate) listed: ListedRecord,
+}
+
+/// What is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Reservations, and records only where nothing else says what the pools are.
+    Pools,
+    /// Reservations and records.
+    All,
+}
+
+/// What is kept on a node.
+#[derive(Debug, Default)]
+pub(crate) struct Inventory {
+    pub(crate) pools: Pools,
+    pub(crate) directories: Vec<Directory>,
+    pub(crate) records: Vec<NetworkRecord>,
+    /// Files and folders that can't be read.
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Inventory {
+    /// Reads it.
+    pub(crate) fn read(node: &Node, extent: Extent) -> Self {
+        let mut it = Self::default();
+        for network in &node.networks {
+            it.pools.add_configured(network, &node.environment);
+        }
+        for data_dir in node.data_dirs() {
+            it.read_data_dir(&data_dir, extent);
+        }
+        let needs_records = |network: &Network| {
+            let mut names = network.delegates.iter();
+            names.any(|name| !POOLS_ARE_CONFIGURED.contains(&name.as_str()))
+        };
+        for state_dir in node.state_dirs() {
+            let networks = match chain::tools::networks(&state_dir) {
+                Ok(networks) => networks,
+                Err(error) => {
+                    it.problem(&state_dir, &error);
+                    continue;
+                }
+            };
+            for name in networks {
+                let is_wanted =
+                    extent == Extent::All || node.network(name.as_str()).is_some_and(needs_records);
+                if is_wanted {
+                    it.read_records(&state_dir, &name);
+                }
+            }
+        }
+        let records = std::mem::take(&mut it.records);
+        for record in &records {
+            let network = node.network(record.network.as_str());
+            if let (Some(network), Ok(content)) = (network, &record.listed.content)
+                && needs_records(network)
+            {
+                let answers = content.delegates.iter();
+                for answer in answers.filter_map(|it| it.result.as_deref()) {
+                    it.pools.add_recorded(network, answer);
+                }
+            }
+        }
+        it.records = records;
+        it
+    }
+
+    fn read_data_dir(&mut self, data_dir: &Path, extent: Extent) {
+        let names = match reservations::tools::directories(data_dir) {
+            Ok(names) => names,
+            Err(error) => return self.problem(data_dir, &error),
+        };
+        for name in names {
+            let path = data_dir.join(name.as_str());
+            // The networks of a directory that nobody configures are in its files.
+            let is_counted = extent == Extent::Pools && self.is_configured(&path);
+            let read = if is_counted {
+                reservations::tools::taken(&path).map(|taken| (taken, Vec::new()))
+            } else {
+                reservations::tools::list(&path).map(|listed| (taken(&listed), listed))
+            };
+            match read {
+                Ok((taken, listed)) => self.directories.push(Directory {
+                    path,
+                    name,
+                    taken,
+                    listed,
+                }),
+                // Removed meanwhile.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => self.problem(&path, &error),
+            }
+        }
+    }
+
+    fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {
+        match chain::tools::records(state_dir, network) {
+            Ok(records) => self
+                .records
+                .extend(records.into_iter().map(|listed| NetworkRecord {
+                    network: network.clone(),
+                    listed,
+                })),
+            Err(error) => self.problem(&state_dir.join(network.as_str()), &error),
+        }
+    }
+
+    fn problem(&mut self, path: &Path, error: &std::io::Error) {
+        self.problems.push(Problem {
+            path: path.to_owned(),
+            reason: readable(error),
+        });
+    }
+
+    /// Prints what can't be read, on stderr.
+    pub(crate) fn warn(&self) {
+        for Problem { path, reason } in &self.problems {
+            eprintln!("ipamctl: {}: {reason}", path.display());
+        }
+        for (network, reason) in &self.pools.problems {
+            eprintln!("ipamctl: network {network}: {reason}");
+        }
+    }
+
+    /// The directory at this path, if it exists.
+    pub(crate) fn directory(&self, path: &Path) -> Option<&Directory> {
+        self.directories.iter().find(|it| it.path == path)
+    }
+
+    /// The taken addresses of a directory; none if it doesn't exist.
+    pub(crate) fn taken(&self, directory: &Path) -> &[IpAddr] {
+        self.directory(directory).map_or(&[], |it| &it.taken)
+    }
+
+    /// True if a pool is known to be kept in this directory.
+    pub(crate) fn is_configured(&self, directory: &Path) -> bool {
+        let mut pools = self.pools.all.iter();
+        pools.any(|it| it.directory == directory)
+    }
+
+    /// Who holds what: each reserved address, and each record whose addresses are not
+    /// in a directory of reservations.
+    pub(crate) fn holdings(&self) -> Vec<Holding<'_>> {
+        let by_attachment: HashMap<(&str, &str, &str), usize> = self
+            .records
+            .iter()
+            .enumerate()
+            .map(|(at, it)| {
+                let attachment = &it.listed.attachment;
+                let id = attachment.container_id.as_str();
+                ((it.network.as_str(), id, attachment.ifname.as_str()), at)
+            })
+            .collect();
+        let mut is_placed = vec![false; self.records.len()];
+        let mut pools: BTreeMap<&Path, Vec<&PlacedPool>> = BTreeMap::new();
+        for pool in &self.pools.all {
+            pools.entry(&pool.directory).or_default().push(pool);
+        }
+        let mut all = Vec::new();
+        for directory in &self.directories {
+            let pools = pools.get(directory.path.as_path()).map_or(&[][..], |it| it);
+            for listed in &directory.listed {
+                let mut pools = pools.iter().copied();
+                let pool = pools.find(|it| it.pool.ranges.contains(listed.ip));
+                let holder = match &listed.state {
+                    State::Reserved(holder) => Some(holder),
+                    _ => None,
+                };
+                let network = listed.network.as_deref();
+                let at = holder.and_then(|it| {
+                    let key = (network?, it.container_id.as_str(), it.ifname.as_deref()?);
+                    by_attachment.get(&key).copied()
+                });
+                if let Some(at) = at {
+                    is_placed[at] = true;
+                }
+                let record = at.map(|at| &self.records[at]);
+                all.push(Holding::reserved(directory, listed, pool, record));
+            }
+        }
+        for (record, is_placed) in self.records.iter().zip(is_placed) {
+            if !is_placed {
+                all.extend(Holding::recorded(record));
+            }
+        }
+        all
+    }
+
+    /// The holdings of this network or named pool, or all.
+    pub(crate) fn holdings_of(&self, name: Option<&str>) -> Vec<Holding<'_>> {
+        let mut all = self.holdings();
+        if let Some(name) = name {
+            all.retain(|it| it.is_of(name));
+        }
+        all
+    }
+
+    /// Number of holdings in each state of a record.
+    pub(crate) fn states(&self) -> BTreeMap<(&str, HoldingState), usize> {
+        let mut states = BTreeMap::new();
+        for record in &self.records {
+            let key = (
+                record.network.as_str(),
+                HoldingState::of_record(&record.listed),
+            );
+            *states.entry(key).or_default() += 1;
+        }
+        states
+    }
+}
+
+/// The addresses that can't be given to another: only a torn file is free.
+fn taken(listed: &[ListedAddress]) -> Vec<IpAddr> {
+    let taken = listed.iter().filter(|it| it.state != State::Torn);
+    taken.map(|it| it.ip).collect()
+}

@@ -1,0 +1,58 @@
+#![doc = include_str!("../README.md")]
+
+mod age;
+mod arguments;
+mod commands;
+mod conf_dir;
+mod conflist;
+mod holding;
+mod inventory;
+mod names;
+mod network;
+mod node;
+mod output;
+mod pools;
+mod table;
+mod usage;
+
+use std::env;
+use std::io::{self, ErrorKind};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use cni::Environment;
+use tracing::level_filters::LevelFilter;
+
+pub use arguments::Arguments;
+
+/// The command line, for its man page and its completions.
+pub fn command_line() -> clap::Command {
+    Arguments::command()
+}
+
+/// Reads the process's arguments and environment, and runs the command.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_max_level(LevelFilter::WARN)
+        .with_target(false)
+        .with_ansi(false)
+        .without_time()
+        .init();
+    let environment: Environment = env::vars_os().collect();
+    match commands::run(&arguments, &environment) {
+        Ok(status) => status.into(),
+        // The reader of the output has seen enough.
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ipamctl: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,164 @@
+//! A network whose addresses ipam-delegated or host-local gives, and the folders that its
+//! configuration leads to.
+
+use std::path::PathBuf;
+
+use chain::tools;
+use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
+use ipam_da_host_local::Folders;
+
+use crate::conflist::{Conflist, PluginEntry};
+
+/// The IPAM plugin that runs a chain.
+pub(crate) const CHAIN: &str = "ipam-delegated";
+
+/// The reference IPAM plugin whose directories are ours, too.
+pub(crate) const HOST_LOCAL: &str = "host-local";
+
+/// The selector with host-local's configuration.
+pub(crate) const RANGES: &str = "ipam-ds-ranges";
+
+/// The allocator of host-local's directories.
+pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
+
+/// The plugin that brings GC past a main plugin.
+pub(crate) const GC: &str = "ipam-gc";
+
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct Network {
+    pub(crate) name: NetworkName,
+    /// The file that configures it.
+    pub(crate) file: PathBuf,
+    /// The main plugin: the one with the `ipam` section.
+    pub(crate) main: PluginEntry,
+    /// The configuration that the IPAM plugin gets, without the keys of a call.
+    pub(crate) config: NetworkConfig,
+    /// The delegates; host-local alone counts as a chain of one.
+    pub(crate) delegates: Vec<DelegateName>,
+    /// True if the IPAM plugin is host-local itself.
+    pub(crate) is_host_local: bool,
+    pub(crate) folders: Folders,
+    pub(crate) state_dir: PathBuf,
+}
+
+impl Network {
+    /// The network of a conflist; `None` if other plugins give its addresses.
+    ///
+    /// # Errors
+    ///
+    /// The reason why its configuration can't be used, naming key and value.
+    pub(crate) fn of(
+        conflist: &Conflist,
+        environment: &Environment,
+    ) -> Result<Option<Self>, String> {
+        let is_ours = |plugin: &&PluginEntry| {
+            plugin.kind != GC && matches!(plugin.ipam_type().as_deref(), Some(CHAIN | HOST_LOCAL))
+        };
+        let Some(main) = conflist.plugins.iter().find(is_ours) else {
+            return Ok(None);
+        };
+        let is_host_local = main.ipam_type().as_deref() == Some(HOST_LOCAL);
+        let config = if is_host_local {
+            as_chain(&main.request)?
+        } else {
+            main.request.clone()
+        };
+        let ipam = config.ipam().map_err(|e| e.msg)?;
+        let delegates: Option<Vec<DelegateName>> =
+            ipam.read("ipam", "delegates").map_err(|e| e.msg)?;
+        Ok(Some(Self {
+            name: conflist.name.clone(),
+            file: conflist.file.clone(),
+            main: main.clone(),
+            delegates: delegates.unwrap_or_default(),
+            is_host_local,
+            folders: Folders::read(&ipam).map_err(|e| e.msg)?,
+            state_dir: tools::state_dir(&config, environment).map_err(|e| e.msg)?,
+            config,
+        }))
+    }
+
+    /// The directory of the network's own reservations.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.folders.data_dir.join(self.name.as_str())
+    }
+
+    /// The `ipam` section.
+    pub(crate) fn ipam(&self) -> Object {
+        self.config.ipam().unwrap_or_default()
+    }
+
+    /// True if one of the delegates has this name.
+    pub(crate) fn has_delegate(&self, name: &str) -> bool {
+        self.delegates.iter().any(|it| it.as_str() == name)
+    }
+
+    /// True if addresses are kept in host-local's directories.
+    pub(crate) fn keeps_files(&self) -> bool {
+        self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
+    }
+}
+
+/// host-local's configuration as that of a chain with one delegate, so that the chain can
+/// run its DEL. host-local ignores the additional key.
+fn as_chain(request: &NetworkConfig) -> Result<NetworkConfig, String> {
+    let mut object: Object =
+        serde_json::from_slice(request.as_bytes()).map_err(|e| e.to_string())?;
+    let mut ipam = request.ipam().map_err(|e| e.msg)?;
+    ipam.set("delegates", &[HOST_LOCAL]);
+    object.set("ipam", &ipam);
+    let bytes = serde_json::to_vec(&object).map_err(|e| e.to_string())?;
+    NetworkConfig::parse(bytes).map_err(|e| e.msg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn network(plugins: &str) -> Result<Option<Network>, String> {
+        let content = format!(r#"{{"cniVersion":"1.0.0","name":"n","plugins":[{plugins}]}}"#);
+        let list = Conflist::parse(Path::new("/nowhere/n.conflist"), content.as_bytes())?;
+        Network::of(&list, &Environment::default())
+    }
+
+    #[test]
+    fn host_local_is_a_chain_of_one_delegate() {
+        let it = network(r#"{"type":"bridge","ipam":{"type":"host-local","dataDir":"/d"}}"#);
+        let it = it.unwrap().unwrap();
+        assert!(it.is_host_local && it.keeps_files());
+        assert_eq!(it.directory(), Path::new("/d/n"));
+        let names: Vec<&str> = it.delegates.iter().map(DelegateName::as_str).collect();
+        assert_eq!(names, [HOST_LOCAL]);
+    }
+
+    #[test]
+    fn the_plugin_with_the_ipam_section_counts_wherever_it_stands() {
+        let chain = r#""ipam":{"type":"ipam-delegated","delegates":["a"],"stateDir":"/s"}"#;
+        let it = network(&format!(
+            r#"{{"type":"tuning"}},{{"type":"ptp",{chain}}},{{"type":"ipam-gc",{chain}}}"#
+        ));
+        let it = it.unwrap().unwrap();
+        assert_eq!((it.main.kind.as_str(), it.is_host_local), ("ptp", false));
+        assert_eq!(it.state_dir, Path::new("/s"));
+        assert!(
+            network(r#"{"type":"ptp","ipam":{"type":"dhcp"}}"#)
+                .unwrap()
+                .is_none()
+        );
+        assert!(network(r#"{"type":"ptp"}"#).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_wrong_setting_names_the_key() {
+        for (ipam, key) in [
+            (r#""type":"host-local","dataDir":"d""#, "ipam.dataDir"),
+            (r#""type":"ipam-delegated","stateDir":"s""#, "ipam.stateDir"),
+            (r#""type":"ipam-delegated","delegates":7"#, "ipam.delegates"),
+        ] {
+            let error = network(&format!(r#"{{"type":"ptp","ipam":{{{ipam}}}}}"#)).unwrap_err();
+            assert!(error.contains(key), "{error}");
+        }
+    }
+}

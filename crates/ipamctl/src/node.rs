@@ -1,0 +1,103 @@
+//! The networks of one machine, and the folders that have to be read to know who holds
+//! which address.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use cni::{Environment, NetworkName};
+
+use crate::arguments::Places;
+use crate::conf_dir::{Found, Problem};
+use crate::conflist::Conflist;
+use crate::network::Network;
+
+/// Where the runtimes look for plugins: podman's folders and containerd's.
+const CNI_PATH: &str =
+    "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
+
+/// What is known of a machine by its conflists.
+pub(crate) struct Node {
+    /// All network configurations.
+    pub(crate) conflists: Vec<Conflist>,
+    /// The networks that we can look into; the first of several with one name, as the
+    /// runtimes have it.
+    pub(crate) networks: Vec<Network>,
+    /// Files and folders that can't be used.
+    pub(crate) problems: Vec<Problem>,
+    /// The environment of calls: that of this process, with `CNI_PATH`.
+    pub(crate) environment: Environment,
+    places: Places,
+}
+
+impl Node {
+    /// Reads the conflists of these places.
+    pub(crate) fn read(places: &Places, environment: &Environment) -> Self {
+        Self::with(Found::in_folders(&places.conf_dir), places, environment)
+    }
+
+    /// The node with these conflists.
+    pub(crate) fn with(found: Found, places: &Places, environment: &Environment) -> Self {
+        let cni_path = places.cni_path.clone();
+        let environment = environment
+            .clone()
+            .with("CNI_PATH", cni_path.unwrap_or_else(|| CNI_PATH.to_owned()));
+        let mut it = Self {
+            conflists: found.conflists,
+            networks: Vec::new(),
+            problems: found.problems,
+            environment,
+            places: places.clone(),
+        };
+        for conflist in &it.conflists {
+            if it.networks.iter().any(|known| known.name == conflist.name) {
+                continue;
+            }
+            match Network::of(conflist, &it.environment) {
+                Ok(network) => it.networks.extend(network),
+                Err(reason) => it.problems.push(Problem {
+                    path: conflist.file.clone(),
+                    reason,
+                }),
+            }
+        }
+        it
+    }
+
+    /// The network of this name.
+    pub(crate) fn network(&self, name: &str) -> Option<&Network> {
+        self.networks.iter().find(|it| it.name.as_str() == name)
+    }
+
+    /// The folders with directories of reservations.
+    pub(crate) fn data_dirs(&self) -> BTreeSet<PathBuf> {
+        let networks = self.networks.iter().filter(|it| it.keeps_files());
+        networks
+            .map(|it| it.folders.data_dir.clone())
+            .chain([self.places.data_dir.clone()])
+            .collect()
+    }
+
+    /// The folders with records.
+    pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
+        let networks = self.networks.iter();
+        networks
+            .map(|it| it.state_dir.clone())
+            .chain([self.places.state_dir.clone()])
+            .collect()
+    }
+
+    /// The folder of a network's records.
+    pub(crate) fn state_dir_of(&self, network: &NetworkName) -> PathBuf {
+        match self.network(network.as_str()) {
+            Some(network) => network.state_dir.clone(),
+            None => self.places.state_dir.clone(),
+        }
+    }
+
+    /// Prints what can't be used, on stderr.
+    pub(crate) fn warn(&self) {
+        for Problem { path, reason } in &self.problems {
+            eprintln!("ipamctl: {}: {reason}", path.display());
+        }
+    }
+}

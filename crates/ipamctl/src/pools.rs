@@ -1,0 +1,190 @@
+//! The pools of a network, without a container: those of its configuration, and those that
+//! its selectors are known to have chosen.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use cni::{Call, Environment, NetworkConfig, NetworkName, Object, Plugin, Reply};
+use ipam::Pool;
+use ipam_ds_ranges::IpamDsRanges;
+use serde_json::value::RawValue;
+
+use crate::network::{HOST_LOCAL, Network, RANGES};
+
+/// A pool, and the directory in which its reservations are kept.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedPool {
+    pub(crate) pool: Pool,
+    /// The directory.
+    pub(crate) directory: PathBuf,
+    /// Its index among the pools of an ADD, which `last_reserved_ip.<index>` is named
+    /// after; `None` where only an ADD decides it.
+    pub(crate) index: Option<usize>,
+    /// The networks that use it.
+    pub(crate) networks: Vec<NetworkName>,
+}
+
+impl PlacedPool {
+    /// The pool's name, if it has one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.pool.name.as_ref().map(ipam::PoolName::as_str)
+    }
+
+    /// True if both are the same addresses of the same directory.
+    fn is(&self, other: &Self) -> bool {
+        self.directory == other.directory && self.pool.ranges == other.pool.ranges
+    }
+}
+
+/// Pools, each once, and what is wrong with their configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    pub(crate) all: Vec<PlacedPool>,
+    /// By network.
+    pub(crate) problems: Vec<(NetworkName, String)>,
+}
+
+impl Pools {
+    /// Adds the pools of a network's configuration.
+    pub(crate) fn add_configured(&mut self, network: &Network, environment: &Environment) {
+        let mut found = Vec::new();
+        let mut wrong = |reason: String| self.problems.push((network.name.clone(), reason));
+        if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
+            match of_ranges(&network.config, environment) {
+                Ok(pools) => {
+                    found.extend(pools.into_iter().enumerate().map(|(i, it)| (it, Some(i))))
+                }
+                Err(reason) => wrong(reason),
+            }
+        }
+        match of_catalogue(&network.ipam()) {
+            Ok(pools) => found.extend(pools.into_iter().map(|it| (it, None))),
+            Err(reason) => wrong(reason),
+        }
+        for (pool, index) in found {
+            self.add(network, pool, index);
+        }
+    }
+
+    /// Adds the pools that a recorded answer of a selector has.
+    pub(crate) fn add_recorded(&mut self, network: &Network, answer: &RawValue) {
+        let pools = of_answer(answer);
+        for pool in pools.into_iter().flatten() {
+            self.add(network, pool, None);
+        }
+    }
+
+    fn add(&mut self, network: &Network, pool: Pool, index: Option<usize>) {
+        let directory = pool.directory(&network.name).as_str();
+        let new = PlacedPool {
+            directory: network.folders.data_dir.join(directory),
+            pool,
+            index,
+            networks: vec![network.name.clone()],
+        };
+        match self.all.iter_mut().find(|known| known.is(&new)) {
+            Some(known) if !known.networks.contains(&network.name) => {
+                known.networks.push(network.name.clone());
+            }
+            Some(_) => {}
+            None => self.all.push(new),
+        }
+    }
+}
+
+/// The range sets of host-local's configuration.
+pub(crate) fn of_ranges(
+    config: &NetworkConfig,
+    environment: &Environment,
+) -> Result<Vec<Pool>, String> {
+    let call = Call::new(config.without_call(), environment);
+    match IpamDsRanges.status(&call) {
+        Ok(Reply::Result(result)) => result.other("pools").map_or(Ok(Vec::new()), of_array),
+        Ok(_) => Ok(Vec::new()),
+        Err(error) => Err(error.msg),
+    }
+}
+
+/// The pools of `ipam.pools`: an object of named pools, or an array of pools. A pool
+/// without a range is one that an allocator knows by its name.
+pub(crate) fn of_catalogue(ipam: &Object) -> Result<Vec<Pool>, String> {
+    let Some(raw) = ipam.get("pools").filter(|raw| raw.get() != "null") else {
+        return Ok(Vec::new());
+    };
+    if let Ok(list) = serde_json::from_str::<Vec<Object>>(raw.get()) {
+        let list = list.into_iter().enumerate();
+        return list
+            .filter(|(_, pool)| has_ranges(pool))
+            .map(|(i, pool)| Pool::read(&format!("ipam.pools[{i}]"), pool).map_err(|e| e.msg))
+            .collect();
+    }
+    let named: BTreeMap<String, Object> = cni::read("ipam.pools", raw).map_err(|e| e.msg)?;
+    named
+        .into_iter()
+        .filter(|(_, pool)| has_ranges(pool))
+        .map(|(name, mut pool)| {
+            pool.set("name", &name);
+            Pool::read(&format!("ipam.pools.{name}"), pool).map_err(|e| e.msg)
+        })
+        .collect()
+}
+
+fn has_ranges(pool: &Object) -> bool {
+    pool.get("ranges").is_some() || pool.get("subnet").is_some()
+}
+
+/// The pools of a result.
+pub(crate) fn of_answer(answer: &RawValue) -> Result<Vec<Pool>, String> {
+    let object: Object = cni::read("result", answer).map_err(|e| e.msg)?;
+    object.get("pools").map_or(Ok(Vec::new()), of_array)
+}
+
+fn of_array(raw: &RawValue) -> Result<Vec<Pool>, String> {
+    let objects: Vec<Object> = cni::read("pools", raw).map_err(|e| e.msg)?;
+    let objects = objects.into_iter().enumerate();
+    objects
+        .filter(|(_, pool)| has_ranges(pool))
+        .map(|(i, pool)| Pool::read(&format!("pools[{i}]"), pool).map_err(|e| e.msg))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(name: &str, ipam: &str) -> Network {
+        let content = format!(
+            r#"{{"cniVersion":"1.0.0","name":"{name}","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
+        );
+        let path = std::path::Path::new("/nowhere/n.conflist");
+        let list = crate::conflist::Conflist::parse(path, content.as_bytes()).unwrap();
+        Network::of(&list, &Environment::default())
+            .unwrap()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_named_pool_of_two_networks_is_one_pool() {
+        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"web":{"subnet":"10.2.0.0/24"},"lan":{}}}"#;
+        let mut pools = Pools::default();
+        for name in ["a", "b"] {
+            pools.add_configured(&network(name, ipam), &Environment::default());
+        }
+        assert_eq!(pools.all.len(), 1);
+        assert_eq!(pools.all[0].name(), Some("web"));
+        assert_eq!(pools.all[0].networks.len(), 2);
+        assert!(pools.all[0].directory.ends_with("networks/web"));
+    }
+
+    #[test]
+    fn range_sets_are_pools_in_order_and_wrong_ones_are_named() {
+        let mut pools = Pools::default();
+        let two = r#"{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]]}"#;
+        pools.add_configured(&network("a", two), &Environment::default());
+        let indexes: Vec<Option<usize>> = pools.all.iter().map(|it| it.index).collect();
+        assert_eq!(indexes, [Some(0), Some(1)]);
+        let wrong = r#"{"type":"host-local","subnet":"10.1.0.9/24"}"#;
+        pools.add_configured(&network("b", wrong), &Environment::default());
+        assert!(pools.problems[0].1.contains("10.1.0.9/24"));
+    }
+}
