@@ -1,7 +1,11 @@
 //! The commands, one file each.
 
+pub(crate) mod gc;
+pub(crate) mod leaks;
 pub(crate) mod ls;
 pub(crate) mod pools;
+pub(crate) mod release;
+pub(crate) mod show;
 
 use std::process::ExitCode;
 
@@ -45,6 +49,10 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
     match &arguments.command {
         Command::Pools(arguments) => pools::run(arguments, &node(), output),
         Command::Ls(arguments) => ls::run(arguments, &node(), output),
+        Command::Show(arguments) => show::run(arguments, &node(), output),
+        Command::Leaks(arguments) => leaks::run(arguments, &node(), output),
+        Command::Gc(arguments) => gc::run(arguments, &node(), output),
+        Command::Release(arguments) => release::run(arguments, &node(), output),
         _ => todo!(),
     }
 }

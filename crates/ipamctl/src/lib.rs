@@ -2,9 +2,11 @@
 
 mod age;
 mod arguments;
+mod attached;
 mod commands;
 mod conf_dir;
 mod conflist;
+mod evidence;
 mod holding;
 mod inventory;
 mod names;
@@ -13,7 +15,9 @@ mod node;
 mod output;
 mod pools;
 mod table;
+mod undo;
 mod usage;
+mod valid;
 
 use std::env;
 use std::io::{self, ErrorKind};

@@ -1,0 +1,220 @@
+//! An attachment with all of its addresses, and the ways to name one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::SystemTime;
+
+use chain::tools::AttachmentRecord;
+use cni::Attachment;
+
+use crate::arguments::Target;
+use crate::holding::Holding;
+use crate::inventory::NetworkRecord;
+use crate::names::Names;
+
+/// The interface of a reservation that names none. An old host-local reserved addresses to
+/// containers as a whole, and DEL of any interface releases them.
+const ANY_INTERFACE: &str = "eth0";
+
+/// An attachment: a container's interface on a network.
+#[derive(Clone, Debug)]
+pub(crate) struct Attached<'a> {
+    pub(crate) network: &'a str,
+    pub(crate) container: &'a str,
+    pub(crate) ifname: Option<&'a str>,
+    /// Its addresses; a record without any has one holding without an address.
+    pub(crate) holdings: Vec<Holding<'a>>,
+    pub(crate) record: Option<&'a NetworkRecord>,
+}
+
+/// The attachments that hold something, in the order of network and container.
+pub(crate) fn attached<'a>(holdings: Vec<Holding<'a>>) -> Vec<Attached<'a>> {
+    let mut all: BTreeMap<(&str, &str, Option<&str>), Attached<'a>> = BTreeMap::new();
+    for holding in holdings {
+        let (Some(network), Some(container)) = (holding.network, holding.container) else {
+            continue;
+        };
+        let key = (network, container, holding.ifname);
+        let it = all.entry(key).or_insert_with(|| Attached {
+            network,
+            container,
+            ifname: holding.ifname,
+            holdings: Vec::new(),
+            record: holding.record,
+        });
+        it.holdings.push(holding);
+    }
+    all.into_values().collect()
+}
+
+impl Attached<'_> {
+    /// Its container and interface.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if the file names what can't be a container or an interface.
+    pub(crate) fn attachment(&self) -> Result<Attachment, String> {
+        let ifname = self.ifname.unwrap_or(ANY_INTERFACE);
+        Ok(Attachment {
+            container_id: self
+                .container
+                .parse()
+                .map_err(|e| format!("{:?} is no container ID: {e}", self.container))?,
+            ifname: ifname
+                .parse()
+                .map_err(|e| format!("{ifname:?} is no interface name: {e}"))?,
+        })
+    }
+
+    /// Its addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.holdings.iter().filter_map(|it| it.ip)
+    }
+
+    /// The addresses in one text; `-` if there are none.
+    pub(crate) fn addresses_text(&self) -> String {
+        let ips: Vec<String> = self.addresses().map(|ip| ip.to_string()).collect();
+        if ips.is_empty() {
+            return "-".to_owned();
+        }
+        ips.join(", ")
+    }
+
+    /// The content of its record, if there is one that can be used.
+    pub(crate) fn content(&self) -> Option<&AttachmentRecord> {
+        self.record?.listed.content.as_ref().ok()
+    }
+
+    /// The last time at which something happened to it: its ADD, its DEL, a reservation.
+    pub(crate) fn last_change(&self) -> Option<SystemTime> {
+        let reservations = self.holdings.iter().filter_map(|it| it.since);
+        let record = self.record.map(|it| &it.listed);
+        let calls = self.content().map(AttachmentRecord::since);
+        let changed = record.and_then(|it| it.changed);
+        reservations.chain(calls).chain(changed).max()
+    }
+
+    /// The names of its container.
+    pub(crate) fn names(&self) -> Names {
+        self.content()
+            .map_or_else(Names::default, |it| Names::of(&it.args))
+    }
+
+    /// What people call it: `8f3e… eth0 on mynet`.
+    pub(crate) fn describe(&self) -> String {
+        let ifname = self.ifname.unwrap_or("(any interface)");
+        format!("{} {ifname} on {}", self.container, self.network)
+    }
+}
+
+/// The attachments that a target names.
+///
+/// # Errors
+///
+/// The reason, if it is none, or if the name is not unique.
+pub(crate) fn named<'a>(
+    all: &'a [Attached<'a>],
+    target: &Target,
+) -> Result<Vec<&'a Attached<'a>>, String> {
+    match target {
+        Target::Container(id) => of_container(all, id),
+        Target::Address(ip, network) => of_address(all, *ip, network.as_deref()),
+    }
+}
+
+fn of_container<'a>(all: &'a [Attached<'a>], id: &str) -> Result<Vec<&'a Attached<'a>>, String> {
+    let whole: Vec<&Attached<'_>> = all.iter().filter(|it| it.container == id).collect();
+    if !whole.is_empty() {
+        return Ok(whole);
+    }
+    let found: Vec<&Attached<'_>> = all
+        .iter()
+        .filter(|it| it.container.starts_with(id))
+        .collect();
+    let mut containers: Vec<&str> = found.iter().map(|it| it.container).collect();
+    containers.sort_unstable();
+    containers.dedup();
+    match containers[..] {
+        [] => Err(format!(
+            "no attachment of a container whose ID begins with {id}"
+        )),
+        [_] => Ok(found),
+        _ => Err(format!(
+            "{id} is the beginning of {} container IDs: {}",
+            containers.len(),
+            containers.join(", ")
+        )),
+    }
+}
+
+fn of_address<'a>(
+    all: &'a [Attached<'a>],
+    ip: IpAddr,
+    network: Option<&str>,
+) -> Result<Vec<&'a Attached<'a>>, String> {
+    let holds = |it: &Attached<'_>| {
+        it.holdings
+            .iter()
+            .any(|holding| holding.ip == Some(ip) && network.is_none_or(|name| holding.is_of(name)))
+    };
+    let found: Vec<&Attached<'_>> = all.iter().filter(|it| holds(it)).collect();
+    match found[..] {
+        [] => Err(match network {
+            Some(network) => format!("nobody holds {ip} on {network}"),
+            None => format!("nobody holds {ip}"),
+        }),
+        [_] => Ok(found),
+        _ => {
+            let who: Vec<String> = found.iter().map(|it| it.describe()).collect();
+            Err(format!(
+                "{ip} is held {} times: {}; name NETWORK ADDRESS",
+                found.len(),
+                who.join("; ")
+            ))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::holding::HoldingState;
+
+    fn holding<'a>(network: &'a str, container: &'a str, ip: &str) -> Holding<'a> {
+        Holding {
+            ip: Some(ip.parse().unwrap()),
+            network: Some(network),
+            directory: None,
+            pool: None,
+            container: Some(container),
+            ifname: Some("eth0"),
+            since: None,
+            state: HoldingState::Reserved,
+            record: None,
+        }
+    }
+
+    #[test]
+    fn an_attachment_is_found_by_a_unique_beginning_and_by_its_address() {
+        let all = attached(vec![
+            holding("a", "8f3e01", "10.0.0.2"),
+            holding("a", "8f3e01", "fd00::2"),
+            holding("b", "8f3e02", "10.0.0.2"),
+            holding("b", "8f3e", "10.0.0.3"),
+        ]);
+        let find = |words: &[&str]| -> Result<Vec<String>, String> {
+            let words: Vec<String> = words.iter().map(|&it| it.to_owned()).collect();
+            let found = named(&all, &Target::read(&words)?)?;
+            Ok(found.iter().map(|it| it.describe()).collect())
+        };
+        assert_eq!(find(&["8f3e01"]).unwrap(), ["8f3e01 eth0 on a"]);
+        // Whole, though it is also the beginning of others.
+        assert_eq!(find(&["8f3e"]).unwrap(), ["8f3e eth0 on b"]);
+        assert!(find(&["8f3e0"]).unwrap_err().contains("8f3e01, 8f3e02"));
+        assert!(find(&["9"]).unwrap_err().contains("begins with 9"));
+        assert_eq!(find(&["fd00::2"]).unwrap(), ["8f3e01 eth0 on a"]);
+        assert!(find(&["10.0.0.2"]).unwrap_err().contains("NETWORK ADDRESS"));
+        assert_eq!(find(&["b", "10.0.0.2"]).unwrap(), ["8f3e02 eth0 on b"]);
+        assert!(find(&["10.0.0.9"]).unwrap_err().contains("nobody holds"));
+    }
+}

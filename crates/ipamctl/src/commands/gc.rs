@@ -1,0 +1,190 @@
+//! `ipamctl gc`: releases the attachments of containers that are gone.
+//!
+//! Each stale attachment is undone by itself, by DEL through its chain. The command GC is
+//! not sent: a delegate would release whatever the list doesn't have, and with it the
+//! container whose ADD began after the list was made.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use chain::Released;
+use chain::tools::AttachmentRecord;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::age::rounded;
+use crate::arguments::GcArguments;
+use crate::attached::{Attached, attached};
+use crate::commands::Status;
+use crate::commands::leaks::is_locked;
+use crate::evidence::Evidences;
+use crate::inventory::{Extent, Inventory};
+use crate::node::Node;
+use crate::output::Output;
+use crate::undo::undo;
+use crate::valid::Valid;
+
+/// Time after which a progress bar is drawn.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What has become of an attachment. The keys are documented, and don't change their
+/// meaning.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    network: String,
+    #[serde(rename = "containerID")]
+    container: String,
+    ifname: Option<String>,
+    addresses: Vec<std::net::IpAddr>,
+    /// `released`, `would-release`, `kept`, `failed`.
+    outcome: &'static str,
+    reason: Option<String>,
+}
+
+pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<Status> {
+    let valid = Valid::read(&arguments.valid, arguments.none_valid)?;
+    let inventory = Inventory::read(node, Extent::All);
+    inventory.warn();
+    let all = attached(inventory.holdings());
+    valid.refuse_shortened(all.iter().map(|it| it.container))?;
+    for name in &arguments.network {
+        let is_known = node.network(name).is_some() || all.iter().any(|it| it.network == name);
+        anyhow::ensure!(is_known, "no network is named {name}");
+    }
+    let is_wanted = |it: &&Attached<'_>| {
+        let networks = &arguments.network;
+        networks.is_empty() || networks.iter().any(|name| name == it.network)
+    };
+    let stale: Vec<&Attached<'_>> = all
+        .iter()
+        .filter(|it| !valid.contains(it.container))
+        .filter(is_wanted)
+        .collect();
+    let evidences = Evidences::new(Some(&valid), arguments.older_than, &node.environment);
+    let started = Instant::now();
+    let mut bar: Option<ProgressBar> = None;
+    let mut rows = Vec::with_capacity(stale.len());
+    for (done, it) in stale.iter().enumerate() {
+        if started.elapsed() >= PATIENCE {
+            let bar = bar.get_or_insert_with(|| progress(stale.len()));
+            bar.set_position(done as u64);
+        }
+        let row = collect(node, it, &evidences, arguments.dry_run);
+        if !output.json {
+            let print = || println!("{}", row.text());
+            match &bar {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            }
+        }
+        rows.push(row);
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    if output.json {
+        Output::json(&rows)?;
+    }
+    let failed = rows.iter().filter(|row| row.outcome == "failed").count();
+    anyhow::ensure!(
+        failed == 0,
+        "{failed} of {} could not be released",
+        rows.len()
+    );
+    Ok(Status::Fine)
+}
+
+fn progress(attachments: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} attachments")
+        .expect("the template is valid");
+    ProgressBar::new(attachments as u64).with_style(style)
+}
+
+fn collect(node: &Node, it: &Attached<'_>, evidences: &Evidences<'_>, dry_run: bool) -> Row {
+    let row = |outcome, reason: Option<String>| Row {
+        network: it.network.to_owned(),
+        container: it.container.to_owned(),
+        ifname: it.ifname.map(str::to_owned),
+        addresses: it.addresses().collect(),
+        outcome,
+        reason,
+    };
+    if let Some(reason) = too_young(it, evidences) {
+        return row("kept", Some(reason));
+    }
+    if is_locked(it) {
+        return row("kept", Some("a call works on it".to_owned()));
+    }
+    if dry_run {
+        return row("would-release", None);
+    }
+    // Once more, while it is locked: its container may have been added again.
+    let refuse = |record: Option<&AttachmentRecord>| match record {
+        Some(record) if !evidences.is_old(record.since()) => {
+            Some("a call has worked on it meanwhile".to_owned())
+        }
+        _ => changed_since(it, evidences),
+    };
+    match undo(node, it, refuse) {
+        Ok(Released::Done) => row("released", None),
+        Ok(Released::Refused(reason)) => row("kept", Some(reason)),
+        Err(error) => row("failed", Some(format!("{error:#}"))),
+    }
+}
+
+/// The reason to leave a young attachment alone: no list may have it yet.
+fn too_young(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String> {
+    let limit = rounded(evidences.older_than);
+    match it.last_change() {
+        None => Some("its age is unknown".to_owned()),
+        Some(time) if !evidences.is_old(time) => Some(format!("it is younger than {limit}")),
+        Some(_) => None,
+    }
+}
+
+/// The reason to leave an attachment alone whose reservations were written since they were
+/// read.
+fn changed_since(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String> {
+    let placed = it
+        .holdings
+        .iter()
+        .filter_map(|it| Some((it.directory?, it.ip?)));
+    for (directory, ip) in placed {
+        let now = reservations::tools::address(&directory.path, ip)
+            .ok()
+            .flatten();
+        if now
+            .and_then(|it| it.since)
+            .is_some_and(|it| !evidences.is_old(it))
+        {
+            return Some(format!("{ip} was reserved again meanwhile"));
+        }
+    }
+    None
+}
+
+impl Row {
+    fn text(&self) -> String {
+        let ips: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let what = format!(
+            "{} {} on {} ({})",
+            self.container,
+            self.ifname.as_deref().unwrap_or("(any interface)"),
+            self.network,
+            if ips.is_empty() {
+                "no address".to_owned()
+            } else {
+                ips.join(", ")
+            },
+        );
+        let outcome = match self.outcome {
+            "would-release" => "would be released",
+            other => other,
+        };
+        match &self.reason {
+            None => format!("{what}: {outcome}"),
+            Some(reason) => format!("{what}: {outcome}: {reason}"),
+        }
+    }
+}

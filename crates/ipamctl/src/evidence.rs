@@ -1,0 +1,151 @@
+//! Evidence that nobody will release an attachment.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use cni::{Environment, boot_id};
+use rustix::fs::statfs;
+use rustix::io::Errno;
+
+use crate::attached::Attached;
+use crate::holding::HoldingState;
+use crate::valid::Valid;
+
+/// Type of the file system of namespaces: `NSFS_MAGIC` of Linux.
+const NSFS: i64 = 0x6e73_6673;
+
+/// Folders of network namespaces. Nothing else is looked at: a file system of somebody
+/// else's may not answer.
+const NAMESPACES: [&str; 3] = ["/run/", "/var/run/", "/proc/"];
+
+/// A piece of evidence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// The recorded network namespace is gone.
+    NetnsGone(String),
+    /// The ADD was before the last boot, which ended every namespace.
+    BeforeBoot,
+    /// The container is not among the valid ones.
+    NotValid,
+    /// ADD or DEL has begun long ago, and hasn't ended.
+    Pending(HoldingState),
+    /// There is no record, and so no namespace to look at.
+    Unknown,
+}
+
+impl Evidence {
+    /// Its name in JSON.
+    pub(crate) fn key(&self) -> &'static str {
+        match self {
+            Self::NetnsGone(_) => "netns-gone",
+            Self::BeforeBoot => "before-boot",
+            Self::NotValid => "not-valid",
+            Self::Pending(_) => "pending",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The evidence for people.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::NetnsGone(path) => format!("netns {path} is gone"),
+            Self::BeforeBoot => "added before the last boot".to_owned(),
+            Self::NotValid => "not among the valid containers".to_owned(),
+            Self::Pending(state) => format!("{} has not ended", state.as_str()),
+            Self::Unknown => "unknown: no record, no netns to look at".to_owned(),
+        }
+    }
+
+    /// True if it says that the attachment is leaked.
+    pub(crate) fn is_proof(&self) -> bool {
+        *self != Self::Unknown
+    }
+}
+
+/// What attachments are compared with.
+pub(crate) struct Evidences<'a> {
+    pub(crate) valid: Option<&'a Valid>,
+    /// Age from which an ADD or a DEL that hasn't ended is evidence.
+    pub(crate) older_than: Duration,
+    pub(crate) now: SystemTime,
+    boot: Option<String>,
+}
+
+impl<'a> Evidences<'a> {
+    pub(crate) fn new(
+        valid: Option<&'a Valid>,
+        older_than: Duration,
+        environment: &Environment,
+    ) -> Self {
+        Self {
+            valid,
+            older_than,
+            now: SystemTime::now(),
+            boot: boot_id(environment),
+        }
+    }
+
+    /// The evidence against an attachment; none if its container is valid, or nothing
+    /// speaks against it.
+    pub(crate) fn of(&self, attached: &Attached<'_>) -> Vec<Evidence> {
+        let mut found = Vec::new();
+        let is_listed = self.valid.map(|it| it.contains(attached.container));
+        if is_listed == Some(false) {
+            found.push(Evidence::NotValid);
+        }
+        if let Some(content) = attached.content() {
+            let state = HoldingState::of_record(&attached.record.expect("it has content").listed);
+            // A valid container may have been started again, with another namespace.
+            if is_listed != Some(true) {
+                if content.boot.is_some() && self.boot.is_some() && content.boot != self.boot {
+                    found.push(Evidence::BeforeBoot);
+                } else if is_gone(&content.netns) {
+                    found.push(Evidence::NetnsGone(content.netns.clone()));
+                }
+            }
+            if state != HoldingState::Added && self.is_old(content.since()) {
+                found.push(Evidence::Pending(state));
+            }
+        } else if found.is_empty() && is_listed.is_none() {
+            found.push(Evidence::Unknown);
+        }
+        found
+    }
+
+    /// True if this is as long ago as `older_than`. A time in the future is not.
+    pub(crate) fn is_old(&self, time: SystemTime) -> bool {
+        let age = self.now.duration_since(time);
+        age.is_ok_and(|age| age >= self.older_than)
+    }
+}
+
+/// True if there is no network namespace at this path any more.
+pub(crate) fn is_gone(path: &str) -> bool {
+    if !NAMESPACES.iter().any(|folder| path.starts_with(folder)) {
+        return false;
+    }
+    match statfs(Path::new(path)) {
+        #[expect(
+            clippy::unnecessary_cast,
+            reason = "the type is not the same everywhere"
+        )]
+        Ok(it) => it.f_type as i64 != NSFS,
+        Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_gone_if_its_file_is_or_is_no_namespace() {
+        assert!(is_gone("/run/netns/ipamctl-test-none"));
+        assert!(is_gone("/proc/self/status"));
+        assert!(is_gone("/proc/self/status/x"));
+        assert!(!is_gone("/proc/self/ns/net"));
+        assert!(!is_gone(""));
+        // Not looked at.
+        assert!(!is_gone("/nowhere/netns"));
+    }
+}
