@@ -45,9 +45,10 @@ pub(crate) fn release(
         Some(Ok(record)) => Some(AttachmentRecord::from(record.clone())),
         _ => None,
     };
+    // Made by this call, or empty: nobody needs it.
+    let is_empty = record.is_none();
     if let Some(reason) = refuse(view.as_ref()) {
-        // Made by this call, and still empty.
-        if record.is_none() {
+        if is_empty {
             journal.remove();
         }
         return Ok(Released::Refused(reason));
@@ -65,6 +66,10 @@ pub(crate) fn release(
         None => {
             journal.remove();
             Ok(Released::Done)
+        }
+        Some(error) if is_empty => {
+            journal.remove();
+            Err(error)
         }
         Some(error) => Err(context.with_record(attachment, error)),
     }

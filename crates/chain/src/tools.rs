@@ -5,15 +5,23 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, StateFolder};
+use cni::{
+    Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, SpecVersion,
+    StateFolder,
+};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde_json::value::RawValue;
 
+use crate::Outcome;
+use crate::context::Context;
+use crate::delegates::{Delegates, InstalledDelegates};
 use crate::journal::attachment_of;
 use crate::leftover_processes::{CallId, making_call};
+use crate::plugins::Plugins;
 use crate::record::Record;
 use crate::settings;
+use crate::version_negotiation::supported_versions;
 
 /// A file of the records' folder that is named like a record.
 #[derive(Clone, Debug)]
@@ -157,6 +165,31 @@ fn started(call: &CallId) -> SystemTime {
 /// Code 7 for a relative path, code 4 for one in the environment.
 pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<PathBuf, Error> {
     settings::state_dir(environment, &config.ipam()?)
+}
+
+/// The versions of the specification that an installed plugin says it supports.
+///
+/// # Errors
+///
+/// The reason: it is missing, it has failed, its answer is none.
+pub fn versions(
+    name: &DelegateName,
+    version: SpecVersion,
+    environment: &Environment,
+) -> Result<Vec<String>, String> {
+    let config = format!(
+        r#"{{"cniVersion":"{version}","name":"version","ipam":{{"delegates":["{name}"]}}}}"#
+    );
+    let config = NetworkConfig::parse(config.into_bytes()).map_err(|error| error.msg)?;
+    let settings = settings::Settings::read(&config, environment).map_err(|error| error.msg)?;
+    let plugins = Plugins::in_cni_path(environment).map_err(|error| error.msg)?;
+    let context = Context::new(settings, &config, environment, plugins);
+    let mut installed = InstalledDelegates::new(&context, environment.clone());
+    match installed.ask_version(name, version) {
+        Outcome::Result(output) => supported_versions(&output),
+        Outcome::Nothing => Err("it prints nothing on VERSION".to_owned()),
+        Outcome::Failed(failure) => Err(failure.to_error().msg),
+    }
 }
 
 /// The networks that have a folder of records, in order.

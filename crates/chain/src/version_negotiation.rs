@@ -42,17 +42,11 @@ impl<D: Delegates> VersionNegotiation<D> {
 
     /// Asks for the highest version that the delegate supports and the network allows.
     fn ask(&mut self, name: &DelegateName, network: SpecVersion) -> Option<SpecVersion> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Versions {
-            supported_versions: Vec<String>,
-        }
         let Outcome::Result(output) = self.delegates.ask_version(name, network) else {
             return None;
         };
-        let versions: Versions = serde_json::from_str(output.json().get()).ok()?;
+        let versions = supported_versions(&output).ok()?;
         versions
-            .supported_versions
             .iter()
             .filter_map(|text| text.parse().ok())
             .filter(|version| *version <= network)
@@ -96,6 +90,18 @@ impl<D: Delegates> Delegates for VersionNegotiation<D> {
     fn begin_rollback(&mut self) -> Vec<u32> {
         self.delegates.begin_rollback()
     }
+}
+
+/// The versions in an answer to VERSION.
+pub(crate) fn supported_versions(output: &JsonOutput) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Versions {
+        supported_versions: Vec<String>,
+    }
+    let versions: Versions =
+        serde_json::from_str(output.json().get()).map_err(|error| error.to_string())?;
+    Ok(versions.supported_versions)
 }
 
 /// True if a delegate may have failed because it is too old: its error says so, or the

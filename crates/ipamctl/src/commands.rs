@@ -1,8 +1,12 @@
 //! The commands, one file each.
 
+pub(crate) mod check;
+pub(crate) mod explain;
 pub(crate) mod gc;
 pub(crate) mod leaks;
 pub(crate) mod ls;
+pub(crate) mod map;
+pub(crate) mod metrics;
 pub(crate) mod pools;
 pub(crate) mod release;
 pub(crate) mod show;
@@ -50,9 +54,12 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
         Command::Pools(arguments) => pools::run(arguments, &node(), output),
         Command::Ls(arguments) => ls::run(arguments, &node(), output),
         Command::Show(arguments) => show::run(arguments, &node(), output),
+        Command::Map(arguments) => map::run(arguments, &node(), output),
         Command::Leaks(arguments) => leaks::run(arguments, &node(), output),
         Command::Gc(arguments) => gc::run(arguments, &node(), output),
         Command::Release(arguments) => release::run(arguments, &node(), output),
-        _ => todo!(),
+        Command::Check(check) => check::run(check, &arguments.places, environment, output),
+        Command::Explain(explain) => explain::run(explain, &arguments.places, environment, output),
+        Command::Metrics => metrics::run(&node(), output),
     }
 }

@@ -3,6 +3,7 @@
 mod age;
 mod arguments;
 mod attached;
+mod check;
 mod commands;
 mod conf_dir;
 mod conflist;
@@ -13,6 +14,7 @@ mod names;
 mod network;
 mod node;
 mod output;
+mod picture;
 mod pools;
 mod table;
 mod undo;

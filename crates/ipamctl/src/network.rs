@@ -79,11 +79,6 @@ impl Network {
         }))
     }
 
-    /// The directory of the network's own reservations.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.folders.data_dir.join(self.name.as_str())
-    }
-
     /// The `ipam` section.
     pub(crate) fn ipam(&self) -> Object {
         self.config.ipam().unwrap_or_default()
@@ -128,7 +123,7 @@ mod tests {
         let it = network(r#"{"type":"bridge","ipam":{"type":"host-local","dataDir":"/d"}}"#);
         let it = it.unwrap().unwrap();
         assert!(it.is_host_local && it.keeps_files());
-        assert_eq!(it.directory(), Path::new("/d/n"));
+        assert_eq!(it.folders.data_dir, Path::new("/d"));
         let names: Vec<&str> = it.delegates.iter().map(DelegateName::as_str).collect();
         assert_eq!(names, [HOST_LOCAL]);
     }

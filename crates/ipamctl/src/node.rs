@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use cni::{Environment, NetworkName};
+use cni::Environment;
 
 use crate::arguments::Places;
 use crate::conf_dir::{Found, Problem};
@@ -53,7 +53,14 @@ impl Node {
                 continue;
             }
             match Network::of(conflist, &it.environment) {
-                Ok(network) => it.networks.extend(network),
+                Ok(Some(mut network)) => {
+                    // host-local has no records; this is where releases are locked.
+                    if network.is_host_local {
+                        network.state_dir.clone_from(&places.state_dir);
+                    }
+                    it.networks.push(network);
+                }
+                Ok(None) => {}
                 Err(reason) => it.problems.push(Problem {
                     path: conflist.file.clone(),
                     reason,
@@ -84,14 +91,6 @@ impl Node {
             .map(|it| it.state_dir.clone())
             .chain([self.places.state_dir.clone()])
             .collect()
-    }
-
-    /// The folder of a network's records.
-    pub(crate) fn state_dir_of(&self, network: &NetworkName) -> PathBuf {
-        match self.network(network.as_str()) {
-            Some(network) => network.state_dir.clone(),
-            None => self.places.state_dir.clone(),
-        }
     }
 
     /// Prints what can't be used, on stderr.

@@ -52,7 +52,8 @@ impl Pools {
         if network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL) {
             match of_ranges(&network.config, environment) {
                 Ok(pools) => {
-                    found.extend(pools.into_iter().enumerate().map(|(i, it)| (it, Some(i))))
+                    let pools = pools.into_iter().enumerate();
+                    found.extend(pools.map(|(i, it)| (it, Some(i))));
                 }
                 Err(reason) => wrong(reason),
             }

@@ -37,13 +37,8 @@ impl Table {
         }
     }
 
-    /// Adds a row.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.styled_row(None, cells);
-    }
-
-    /// Adds a row in this style.
-    pub(crate) fn styled_row<const N: usize>(&mut self, style: Option<Style>, cells: [String; N]) {
+    /// Adds a row, in this style.
+    pub(crate) fn row<const N: usize>(&mut self, style: Option<Style>, cells: [String; N]) {
         debug_assert_eq!(N, self.columns.len());
         self.rows.push(cells.into());
         self.styles.push(style);
@@ -144,8 +139,8 @@ mod tests {
         let row = |name: &str, size: &str, remark: &str| {
             [name.into(), String::new(), size.into(), remark.into()]
         };
-        table.row(row("a-network-with-a-long-name", "7", ""));
-        table.row(row("b", "65533", "full"));
+        table.row(None, row("a-network-with-a-long-name", "7", ""));
+        table.row(None, row("b", "65533", "full"));
         table
     }
 

@@ -28,13 +28,20 @@ pub(crate) fn undo(
     let environment = environment(node);
     let plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
     let chain = Chain::for_del(&config, &environment, plugins)?;
-    Ok(chain.release(&attachment, refuse)?)
+    chain.release(&attachment, refuse).map_err(|error| {
+        let error = anyhow::Error::from(error);
+        if attached.record.is_some() {
+            return error;
+        }
+        error.context("without a record; --file-only removes the reservations alone")
+    })
 }
 
 /// The configuration of the network today; without one, that of the ADD. Its `stateDir` is
 /// the folder in which the record was found.
 fn config(node: &Node, attached: &Attached<'_>) -> Result<NetworkConfig> {
-    let today = node.network(attached.network).map(|it| it.config.clone());
+    let network = node.network(attached.network);
+    let today = network.map(|it| it.config.clone());
     let recorded = attached.content().and_then(AttachmentRecord::config);
     let Some(config) = today.or(recorded) else {
         bail!(
@@ -44,8 +51,8 @@ fn config(node: &Node, attached: &Attached<'_>) -> Result<NetworkConfig> {
         );
     };
     let file = attached.record.map(|it| it.listed.file.as_path());
-    let state_dir = file.and_then(Path::parent).and_then(Path::parent);
-    match state_dir {
+    let of_record = file.and_then(Path::parent).and_then(Path::parent);
+    match of_record.or(network.map(|it| it.state_dir.as_path())) {
         None => Ok(config),
         Some(state_dir) => Ok(with_state_dir(&config, state_dir)?),
     }

@@ -133,7 +133,7 @@ fn table(found: &[(&Attached<'_>, Vec<Evidence>)], evidences: &Evidences<'_>) ->
             (true, false) => format!("ipamctl release {}", short(it.container)),
             (false, false) => "ipamctl gc --valid, if its container is gone".to_owned(),
         };
-        table.styled_row(
+        table.row(
             Some(if is_proven { Style::Yellow } else { Style::Dim }),
             [
                 it.addresses_text(),

@@ -98,7 +98,7 @@ fn table(holdings: &[Holding<'_>], no_trunc: bool) -> Table {
             HoldingState::Added | HoldingState::Reserved => None,
             _ => Some(Style::Yellow),
         };
-        table.styled_row(
+        table.row(
             style,
             [
                 it.ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string()),

@@ -151,7 +151,7 @@ fn table(rows: &[Row]) -> Table {
     for row in rows {
         let count = |value: Option<u128>| value.map_or_else(|| "?".to_owned(), large);
         let networks: Vec<&str> = row.networks.iter().map(NetworkName::as_str).collect();
-        table.styled_row(
+        table.row(
             row.used.and_then(style),
             [
                 networks.join(","),

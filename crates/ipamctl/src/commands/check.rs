@@ -1,0 +1,96 @@
+//! `ipamctl check`: findings in conflists.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::arguments::{CheckArguments, Places};
+use crate::check::host::Host;
+use crate::check::{Finding, Severity, findings, unusable};
+use crate::commands::Status;
+use crate::conf_dir::Found;
+use crate::conflist::Conflist;
+use crate::node::Node;
+use crate::output::{Output, Style};
+
+pub(crate) fn run(
+    arguments: &CheckArguments,
+    places: &Places,
+    environment: &cni::Environment,
+    output: Output,
+) -> Result<Status> {
+    let mut found = Found::in_folders(&places.conf_dir);
+    let only = arguments.file.as_ref();
+    if let Some(file) = only {
+        ensure!(file.is_file(), "{}: there is no such file", file.display());
+        let is_it = |path: &PathBuf| same_file(path, file);
+        found.conflists.retain(|it| !is_it(&it.file));
+        found.problems.retain(|it| !is_it(&it.path));
+        found.add(file);
+    }
+    let is_wanted = |path: &PathBuf| only.is_none_or(|file| file == path);
+    let problems = found.problems.iter().filter(|it| is_wanted(&it.path));
+    let mut all: Vec<Finding> = problems.map(unusable).collect();
+    let node = Node::with(found, places, environment);
+    ensure!(
+        !node.conflists.is_empty() || !node.problems.is_empty(),
+        "there is no conflist in {}",
+        list(&places.conf_dir)
+    );
+    let host = Host::this(&node.environment, !arguments.no_exec);
+    let wanted = |conflist: &Conflist| is_wanted(&conflist.file);
+    all.extend(findings(&node.conflists, wanted, &host, &node.environment));
+    if output.json {
+        Output::json(&all)?;
+    } else {
+        Output::lines(text(&all, output))?;
+        let files = node.conflists.iter().filter(|it| wanted(it)).count();
+        if all.is_empty() {
+            println!(
+                "Nothing is found in {files} conflist{}.",
+                if files == 1 { "" } else { "s" }
+            );
+        }
+    }
+    Ok(if all.is_empty() {
+        Status::Fine
+    } else {
+        Status::Found
+    })
+}
+
+fn same_file(one: &PathBuf, other: &PathBuf) -> bool {
+    one == other
+        || one
+            .canonicalize()
+            .ok()
+            .is_some_and(|it| other.canonicalize().ok() == Some(it))
+}
+
+fn list(folders: &[PathBuf]) -> String {
+    let folders: Vec<String> = folders.iter().map(|it| it.display().to_string()).collect();
+    folders.join(", ")
+}
+
+fn text(all: &[Finding], output: Output) -> Vec<String> {
+    let mut lines = Vec::new();
+    let files: BTreeSet<&PathBuf> = all.iter().map(|it| &it.file).collect();
+    for file in files {
+        lines.push(output.styled(Style::Bold, &file.display().to_string()));
+        for it in all.iter().filter(|it| it.file == *file) {
+            let severity = match it.severity {
+                Severity::Error => output.styled(Style::Red, "error"),
+                Severity::Warning => output.styled(Style::Yellow, "warning"),
+            };
+            let key = if it.key.is_empty() || it.problem.starts_with(&it.key) {
+                String::new()
+            } else {
+                format!("{}: ", it.key)
+            };
+            lines.push(format!("  {severity}: {key}{}", it.problem));
+            lines.push(format!("    instead: {}", it.instead));
+        }
+    }
+    lines
+}

@@ -1,0 +1,168 @@
+//! `ipamctl map`: the addresses of a network or a named pool as a picture.
+
+mod svg;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::arguments::MapArguments;
+use crate::attached::attached;
+use crate::commands::Status;
+use crate::commands::ls::short;
+use crate::evidence::{Evidence, Evidences};
+use crate::holding::Holding;
+use crate::inventory::{Extent, Inventory};
+use crate::node::Node;
+use crate::output::Output;
+use crate::picture::{Cell, Grid, Known};
+use crate::pools::PlacedPool;
+
+/// Age from which a pending call counts as leaked, as in `ipamctl leaks`.
+const PENDING: Duration = Duration::from_secs(600);
+
+/// A pool with its picture.
+struct Drawn<'a> {
+    title: String,
+    known: Known<'a>,
+    /// Who holds an address, for people.
+    holders: BTreeMap<IpAddr, String>,
+}
+
+/// An address that isn't free. The keys are documented, and don't change their meaning.
+#[derive(Debug, Serialize)]
+struct Row {
+    address: IpAddr,
+    state: &'static str,
+    holder: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Pool {
+    title: String,
+    subnets: Vec<String>,
+    addresses: Vec<Row>,
+}
+
+pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<Status> {
+    let inventory = Inventory::read(node, Extent::All);
+    inventory.warn();
+    let name = arguments.network.as_str();
+    let pools: Vec<&PlacedPool> = inventory
+        .pools
+        .all
+        .iter()
+        .filter(|it| it.name() == Some(name) || it.networks.iter().any(|n| n.as_str() == name))
+        .collect();
+    ensure!(
+        !pools.is_empty(),
+        "no conflist says the ranges of a network or pool {name}"
+    );
+    let holdings = inventory.holdings();
+    let leaked = leaked(node, holdings.clone());
+    let drawn: Vec<Drawn<'_>> = pools
+        .iter()
+        .map(|placed| {
+            let its =
+                |it: &&Holding<'_>| it.directory.is_some_and(|it| it.path == placed.directory);
+            Drawn {
+                title: title(placed),
+                known: Known {
+                    ranges: &placed.pool.ranges,
+                    taken: inventory.taken(&placed.directory),
+                    leaked: leaked.get(placed.directory.as_path()).unwrap_or(&NONE),
+                },
+                holders: holdings.iter().filter(its).filter_map(holder).collect(),
+            }
+        })
+        .collect();
+    match &arguments.svg {
+        Some(file) => {
+            let picture = svg::picture(name, &drawn);
+            if file == Path::new("-") {
+                Output::lines(picture.lines())?;
+            } else {
+                fs::write(file, picture).with_context(|| file.display().to_string())?;
+            }
+        }
+        None if output.json => Output::json(&drawn.iter().map(pool).collect::<Vec<_>>())?,
+        None => Output::lines(text::lines(&drawn, output))?,
+    }
+    Ok(Status::Fine)
+}
+
+static NONE: BTreeSet<IpAddr> = BTreeSet::new();
+
+fn title(placed: &PlacedPool) -> String {
+    let networks: Vec<&str> = placed.networks.iter().map(|it| it.as_str()).collect();
+    let networks = networks.join(", ");
+    match placed.name() {
+        Some(name) => format!("pool {name} of {networks}: {}", placed.pool.ranges),
+        None => format!("{networks}: {}", placed.pool.ranges),
+    }
+}
+
+/// The leaked addresses, by directory.
+fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeMap<&'a Path, BTreeSet<IpAddr>> {
+    let evidences = Evidences::new(None, PENDING, &node.environment);
+    let mut leaked: BTreeMap<&Path, BTreeSet<IpAddr>> = BTreeMap::new();
+    for it in attached(holdings) {
+        if it.record.is_none() || !evidences.of(&it).iter().any(Evidence::is_proof) {
+            continue;
+        }
+        for holding in &it.holdings {
+            if let (Some(directory), Some(ip)) = (holding.directory, holding.ip) {
+                leaked.entry(&directory.path).or_default().insert(ip);
+            }
+        }
+    }
+    leaked
+}
+
+fn holder(it: &Holding<'_>) -> Option<(IpAddr, String)> {
+    let names = it.names().short();
+    let container = it.container.map_or_else(|| it.state.as_str(), short);
+    let text = match it.ifname {
+        _ if !names.is_empty() => format!("{names} ({container})"),
+        Some(ifname) => format!("{container} {ifname}"),
+        None => container.to_owned(),
+    };
+    Some((it.ip?, text))
+}
+
+fn pool(it: &Drawn<'_>) -> Pool {
+    let mut addresses: Vec<Row> = Vec::new();
+    let gateways = it.known.ranges.ranges().iter().map(|range| range.gateway());
+    let mut ips: BTreeSet<IpAddr> = gateways.collect();
+    for (_, grid) in it.known.grids() {
+        if let Grid::Addresses(cells) = grid {
+            let shown = |cell: &Cell| !matches!(cell, Cell::Free | Cell::Outside);
+            ips.extend(
+                cells
+                    .iter()
+                    .filter(|(_, cell)| shown(cell))
+                    .map(|(ip, _)| *ip),
+            );
+        }
+    }
+    ips.extend(it.known.taken);
+    for ip in ips {
+        addresses.push(Row {
+            address: ip,
+            state: it.known.cell(ip).name(),
+            holder: it.holders.get(&ip).cloned(),
+        });
+    }
+    let ranges = it.known.ranges.ranges().iter();
+    Pool {
+        title: it.title.clone(),
+        subnets: ranges.map(|range| range.subnet().to_string()).collect(),
+        addresses,
+    }
+}

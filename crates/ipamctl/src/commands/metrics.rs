@@ -1,0 +1,189 @@
+//! `ipamctl metrics`: Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use cni::NetworkName;
+
+use crate::commands::Status;
+use crate::commands::pools::rows;
+use crate::holding::HoldingState;
+use crate::inventory::{Extent, Inventory};
+use crate::node::Node;
+use crate::output::Output;
+
+/// The metrics as text.
+#[derive(Default)]
+struct Metrics(String);
+
+pub(crate) fn run(node: &Node, output: Output) -> Result<Status> {
+    let inventory = Inventory::read(node, Extent::All);
+    inventory.warn();
+    let mut metrics = Metrics::default();
+    pools(&inventory, &mut metrics);
+    records(&inventory, &mut metrics);
+    reclaim(&inventory, &mut metrics);
+    let problems = node.problems.len() + inventory.problems.len() + inventory.pools.problems.len();
+    metrics.family("ipam_problems", "Files and folders that could not be read.");
+    metrics.sample("ipam_problems", &[], problems);
+    if output.json {
+        anyhow::bail!("metrics have a format of their own; --json is for the other commands");
+    }
+    Output::lines(metrics.0.lines())?;
+    Ok(Status::Fine)
+}
+
+fn pools(inventory: &Inventory, metrics: &mut Metrics) {
+    let rows = rows(inventory);
+    for (name, help, value) in [
+        (
+            "ipam_pool_addresses",
+            "Addresses that the pool gives without request.",
+            0,
+        ),
+        ("ipam_pool_reserved_addresses", "Reserved ones of these.", 1),
+        ("ipam_pool_free_addresses", "Free ones of these.", 2),
+        (
+            "ipam_pool_excluded_addresses",
+            "Addresses that the pool gives on request only.",
+            3,
+        ),
+    ] {
+        metrics.family(name, help);
+        for row in &rows {
+            let value = [row.size, row.reserved, row.free, row.excluded][value];
+            let networks: Vec<&str> = row.networks.iter().map(NetworkName::as_str).collect();
+            let labels = [
+                ("network", networks.join(",")),
+                ("pool", row.pool.clone().unwrap_or_default()),
+                ("ranges", row.ranges.clone().unwrap_or_default()),
+                ("directory", row.directory.clone()),
+            ];
+            if let Some(value) = value {
+                metrics.sample(name, &labels, value);
+            }
+        }
+    }
+}
+
+fn records(inventory: &Inventory, metrics: &mut Metrics) {
+    let name = "ipam_attachment_records";
+    metrics.family(name, "Records of attachments, by state.");
+    let mut networks: BTreeMap<&str, Option<SystemTime>> = BTreeMap::new();
+    for record in &inventory.records {
+        let oldest = networks.entry(record.network.as_str()).or_default();
+        let Ok(content) = &record.listed.content else {
+            continue;
+        };
+        if HoldingState::of_record(&record.listed) != HoldingState::Added {
+            let since = content.since();
+            *oldest = Some(oldest.map_or(since, |it| it.min(since)));
+        }
+    }
+    let states = inventory.states();
+    for network in networks.keys() {
+        for state in [
+            HoldingState::Adding,
+            HoldingState::Added,
+            HoldingState::Deleting,
+            HoldingState::Broken,
+        ] {
+            let count = states.get(&(network, state)).copied().unwrap_or_default();
+            let labels = [
+                ("network", (*network).to_owned()),
+                ("state", state.as_str().to_owned()),
+            ];
+            metrics.sample(name, &labels, count);
+        }
+    }
+    let name = "ipam_oldest_pending_record_timestamp_seconds";
+    metrics.family(name, "Start of the oldest ADD or DEL that has not ended.");
+    for (network, oldest) in networks {
+        if let Some(oldest) = oldest {
+            metrics.sample(name, &[("network", network.to_owned())], seconds(oldest));
+        }
+    }
+}
+
+/// The last time that a network released its reservations from before a boot.
+fn reclaim(inventory: &Inventory, metrics: &mut Metrics) {
+    let mut found = Vec::new();
+    for placed in &inventory.pools.all {
+        for network in &placed.networks {
+            let last = reservations::tools::last_reclaim(&placed.directory, network.as_str());
+            if let Ok(Some(last)) = last {
+                let labels = vec![
+                    ("network", network.to_string()),
+                    ("directory", placed.directory.display().to_string()),
+                ];
+                if !found.iter().any(|(known, _)| *known == labels) {
+                    found.push((labels, last));
+                }
+            }
+        }
+    }
+    let name = "ipam_reclaim_timestamp_seconds";
+    metrics.family(name, "Last release of reservations from before a boot.");
+    for (labels, last) in &found {
+        if let Some(time) = last.time {
+            metrics.sample(name, labels, seconds(time));
+        }
+    }
+    let name = "ipam_reclaim_kept_reservations";
+    metrics.family(name, "Reservations that this release found and kept.");
+    for (labels, last) in &found {
+        metrics.sample(name, labels, last.kept);
+    }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
+
+impl Metrics {
+    /// Begins a family of gauges.
+    fn family(&mut self, name: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl std::fmt::Display) {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = match labels[..] {
+            [] => String::new(),
+            _ => format!("{{{}}}", labels.join(",")),
+        };
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}
+
+/// A label's value as the format has it.
+fn escaped(value: &str) -> String {
+    value
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_family_has_help_type_and_samples_with_escaped_labels() {
+        let mut metrics = Metrics::default();
+        metrics.family("a_b", "What it is.");
+        metrics.sample("a_b", &[("x", "1\"\\\n".to_owned())], 7);
+        metrics.sample("a_b", &[], 8);
+        assert_eq!(
+            metrics.0,
+            "# HELP a_b What it is.\n# TYPE a_b gauge\na_b{x=\"1\\\"\\\\\\n\"} 7\na_b 8\n"
+        );
+    }
+}

@@ -1,0 +1,259 @@
+//! The addresses of a pool as cells of a picture, without saying how they are drawn.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipam::{Interval, IpNet, RangeSet};
+
+use crate::usage::{Usage, slice};
+
+/// Number of cells from which a subnet is drawn by blocks of 256 addresses.
+const MOST_CELLS: u32 = 1024;
+
+/// Addresses of a block.
+const BLOCK: u32 = 256;
+
+/// Most rows of an IPv6 picture: ranges in use beyond are not drawn one by one.
+const MOST_RUNS: usize = 32;
+
+/// State of an address in a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cell {
+    /// Not in the pool: outside of its ranges, the subnet's own address, the broadcast.
+    Outside,
+    Free,
+    Reserved,
+    /// Excluded, and reserved to nobody.
+    Excluded,
+    Gateway,
+    /// Reserved, and leaked by its record.
+    Leaked,
+}
+
+impl Cell {
+    /// All, in the order of the legend.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Free,
+        Self::Reserved,
+        Self::Leaked,
+        Self::Excluded,
+        Self::Gateway,
+        Self::Outside,
+    ];
+
+    /// Its name in the legend.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Outside => "outside",
+            Self::Free => "free",
+            Self::Reserved => "reserved",
+            Self::Excluded => "excluded",
+            Self::Gateway => "gateway",
+            Self::Leaked => "leaked",
+        }
+    }
+}
+
+/// A block of 256 addresses: an IPv4 /24.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) first: IpAddr,
+    /// Addresses that are given without request; 0 outside of the pool.
+    pub(crate) size: u128,
+    pub(crate) reserved: u128,
+    pub(crate) leaked: usize,
+}
+
+/// Consecutive addresses of one state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) addresses: Interval,
+    pub(crate) cell: Cell,
+}
+
+/// A picture of one subnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Grid {
+    /// Each address is a cell, sixteen a row.
+    Addresses(Vec<(IpAddr, Cell)>),
+    /// Each /24 is a cell, sixteen a row.
+    Blocks(Vec<Block>),
+    /// The runs in use, and how many more there are.
+    Runs(Vec<Run>, usize),
+}
+
+/// What is known of a pool's addresses.
+pub(crate) struct Known<'a> {
+    pub(crate) ranges: &'a RangeSet,
+    /// Taken addresses, in ascending order.
+    pub(crate) taken: &'a [IpAddr],
+    pub(crate) leaked: &'a BTreeSet<IpAddr>,
+}
+
+impl Known<'_> {
+    /// The pictures of the pool's subnets, each once.
+    pub(crate) fn grids(&self) -> Vec<(IpNet, Grid)> {
+        let mut subnets: Vec<IpNet> = self.ranges.ranges().iter().map(|it| it.subnet()).collect();
+        let mut seen = BTreeSet::new();
+        subnets.retain(|subnet| seen.insert(*subnet));
+        let grids = subnets.into_iter();
+        grids.map(|subnet| (subnet, self.grid(subnet))).collect()
+    }
+
+    fn grid(&self, subnet: IpNet) -> Grid {
+        let IpNet::V4(v4) = subnet else {
+            return self.runs(subnet);
+        };
+        let (first, last) = (v4.network().to_bits(), v4.broadcast().to_bits());
+        if last - first < MOST_CELLS {
+            let cells = (first..=last).map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits)));
+            return Grid::Addresses(cells.map(|ip| (ip, self.cell(ip))).collect());
+        }
+        let blocks = (first..=last).step_by(BLOCK as usize);
+        Grid::Blocks(blocks.map(|start| self.block(start)).collect())
+    }
+
+    /// The state of an address.
+    pub(crate) fn cell(&self, ip: IpAddr) -> Cell {
+        let ranges = self.ranges.ranges();
+        // A gateway may lie outside of its range.
+        let is_gateway = ranges.iter().any(|it| it.gateway() == ip);
+        let range = self.ranges.range_of(ip);
+        if self.taken.binary_search(&ip).is_ok() && range.is_some() {
+            return if self.leaked.contains(&ip) {
+                Cell::Leaked
+            } else {
+                Cell::Reserved
+            };
+        }
+        match range {
+            _ if is_gateway => Cell::Gateway,
+            None => Cell::Outside,
+            Some(range) if crate::usage::is_given(range, ip) => Cell::Free,
+            Some(_) => Cell::Excluded,
+        }
+    }
+
+    fn block(&self, start: u32) -> Block {
+        let ip = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
+        let whole = Interval::new(ip(start), ip(start + (BLOCK - 1))).expect("a block is ordered");
+        let ranges = self.ranges.ranges().iter();
+        let given = ranges.flat_map(|range| range.given());
+        let parts: Vec<Interval> = given.filter_map(|it| it.intersection(whole)).collect();
+        let taken = |part: &Interval| slice(self.taken, part.first(), part.last()).len() as u128;
+        Block {
+            first: whole.first(),
+            size: parts.iter().map(|part| part.size()).sum(),
+            reserved: parts.iter().map(taken).sum(),
+            leaked: self.leaked.range(whole.first()..=whole.last()).count(),
+        }
+    }
+
+    /// The reserved addresses of an IPv6 subnet, as runs of one state.
+    fn runs(&self, subnet: IpNet) -> Grid {
+        let mut runs: Vec<Run> = Vec::new();
+        for ip in slice(self.taken, subnet.network(), subnet.broadcast()) {
+            let cell = self.cell(*ip);
+            match runs.last_mut() {
+                Some(run) if run.cell == cell && follows(run.addresses.last(), *ip) => {
+                    let first = run.addresses.first();
+                    run.addresses = Interval::new(first, *ip).expect("it is ordered");
+                }
+                _ => runs.push(Run {
+                    addresses: Interval::new(*ip, *ip).expect("one address is an interval"),
+                    cell,
+                }),
+            }
+        }
+        let more = runs.len().saturating_sub(MOST_RUNS);
+        runs.truncate(MOST_RUNS);
+        Grid::Runs(runs, more)
+    }
+
+    /// The pool's counts.
+    pub(crate) fn usage(&self) -> Usage {
+        Usage::of(self.ranges, self.taken)
+    }
+}
+
+/// True if `next` is the address after `ip`.
+fn follows(ip: IpAddr, next: IpAddr) -> bool {
+    Interval::new(ip, next).is_some_and(|it| it.size() == 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(json: &str) -> RangeSet {
+        RangeSet::read("it", &serde_json::from_str::<Vec<_>>(json).unwrap(), &[]).unwrap()
+    }
+
+    fn ips(list: &[&str]) -> Vec<IpAddr> {
+        list.iter().map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn each_address_of_a_small_subnet_is_a_cell_of_its_state() {
+        let ranges = ranges(
+            r#"[{"subnet":"10.0.0.0/28","rangeStart":"10.0.0.3","exclude":["10.0.0.8/30"]}]"#,
+        );
+        let known = Known {
+            ranges: &ranges,
+            taken: &ips(&["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.9"]),
+            leaked: &ips(&["10.0.0.4"]).into_iter().collect(),
+        };
+        let [(_, Grid::Addresses(cells))] = &known.grids()[..] else {
+            panic!("one grid of addresses");
+        };
+        let drawn: String = cells
+            .iter()
+            .map(|(_, cell)| match cell {
+                Cell::Outside => ' ',
+                Cell::Free => '.',
+                Cell::Reserved => '#',
+                Cell::Excluded => 'x',
+                Cell::Gateway => 'G',
+                Cell::Leaked => '!',
+            })
+            .collect();
+        assert_eq!(drawn, " G #!...x#xx... ");
+    }
+
+    #[test]
+    fn a_large_subnet_is_drawn_by_its_24s() {
+        let ranges = ranges(r#"[{"subnet":"10.1.0.0/16","rangeEnd":"10.1.1.9"}]"#);
+        let known = Known {
+            ranges: &ranges,
+            taken: &ips(&["10.1.0.2", "10.1.1.3", "10.1.1.4"]),
+            leaked: &ips(&["10.1.1.4"]).into_iter().collect(),
+        };
+        let [(_, Grid::Blocks(blocks))] = &known.grids()[..] else {
+            panic!("one grid of blocks");
+        };
+        assert_eq!(blocks.len(), 256);
+        let counts = |at: usize| (blocks[at].size, blocks[at].reserved, blocks[at].leaked);
+        assert_eq!(counts(0), (254, 1, 0));
+        assert_eq!(counts(1), (10, 2, 1));
+        assert_eq!(counts(2), (0, 0, 0));
+    }
+
+    #[test]
+    fn ipv6_is_drawn_by_the_runs_in_use() {
+        let ranges = ranges(r#"[{"subnet":"fd00::/64"}]"#);
+        let known = Known {
+            ranges: &ranges,
+            taken: &ips(&["fd00::2", "fd00::3", "fd00::4", "fd00::9"]),
+            leaked: &ips(&["fd00::4"]).into_iter().collect(),
+        };
+        let [(_, Grid::Runs(runs, 0))] = &known.grids()[..] else {
+            panic!("one list of runs");
+        };
+        let texts: Vec<String> = runs.iter().map(|it| it.addresses.to_string()).collect();
+        assert_eq!(
+            texts,
+            ["fd00::2-fd00::3", "fd00::4-fd00::4", "fd00::9-fd00::9"]
+        );
+        assert_eq!(runs[1].cell, Cell::Leaked);
+    }
+}
