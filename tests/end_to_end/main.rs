@@ -24,6 +24,7 @@ mod index;
 mod installing;
 mod ipam_gc;
 mod ipam_gc_behind_bridge;
+mod ipamctl;
 mod killed;
 mod leftovers;
 mod manual;

@@ -15,7 +15,7 @@ mod skip;
 pub use cgroup::Cgroup;
 pub use elf::segment_types;
 pub use node::Node;
-pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS};
+pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};

@@ -17,6 +17,10 @@ pub const PLUGINS: [&str; 6] = [
 /// The crate, and the executable, that holds all of [`PLUGINS`].
 pub const MULTI_CALL: &str = "ipam-plugins";
 
+/// The administrator's command, a crate and an executable of this name. It is no plugin,
+/// and stands in another folder.
+pub const TOOL: &str = "ipamctl";
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::Node;
 pub struct Call {
     executable: PathBuf,
     env: BTreeMap<OsString, OsString>,
+    arguments: Vec<OsString>,
     stdin: Vec<u8>,
     user: Option<u32>,
     /// A program with arguments that runs the executable.
@@ -31,10 +32,32 @@ impl Call {
         Self {
             executable,
             env: env.into_iter().collect(),
+            arguments: Vec::new(),
             stdin: Vec::new(),
             user: None,
             through: Vec::new(),
         }
+    }
+
+    /// Its executable.
+    pub fn executable(&self) -> &Path {
+        &self.executable
+    }
+
+    /// The same call of another executable.
+    #[must_use]
+    pub fn with_executable(mut self, executable: PathBuf) -> Self {
+        self.executable = executable;
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
+        let arguments = arguments.into_iter();
+        self.arguments
+            .extend(arguments.map(|it| it.as_ref().to_owned()));
+        self
     }
 
     /// Sets a variable.
@@ -95,14 +118,16 @@ impl Call {
     }
 
     fn command(&self) -> Command {
-        match self.through.split_first() {
+        let mut command = match self.through.split_first() {
             None => Command::new(&self.executable),
             Some((program, words)) => {
                 let mut command = Command::new(program);
                 command.args(words).arg(&self.executable);
                 command
             }
-        }
+        };
+        command.args(&self.arguments);
+        command
     }
 
     /// Starts it, and kills it after this time unless it has ended.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Call, PLUGINS, REFERENCE_PLUGINS, reference};
+use crate::{Call, PLUGINS, REFERENCE_PLUGINS, TOOL, reference};
 
 /// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,6 +229,39 @@ impl Sandbox {
             .env("CNI_IFNAME", "eth0")
             .env("CNI_PATH", std::env::join_paths(path).unwrap())
             .stdin(serde_json::to_vec(config).unwrap())
+    }
+
+    /// The folder of conflists that [`Self::ipamctl`] reads.
+    pub fn conf_dir(&self) -> PathBuf {
+        self.root().join("net.d")
+    }
+
+    /// Writes a conflist with this plugin as its only one.
+    pub fn write_conflist(&self, file: &str, config: &Value) {
+        let mut plugin = config.clone();
+        let keys = plugin.as_object_mut().unwrap();
+        let version = keys.remove("cniVersion");
+        let name = keys.remove("name");
+        let list = json!({"cniVersion": version, "name": name, "plugins": [plugin]});
+        self.write_conf(file, &serde_json::to_string_pretty(&list).unwrap());
+    }
+
+    /// Writes a file among the conflists.
+    pub fn write_conf(&self, file: &str, content: &str) {
+        fs::create_dir_all(self.conf_dir()).unwrap();
+        fs::write(self.conf_dir().join(file), content).unwrap();
+    }
+
+    /// A call of `ipamctl` with this sandbox's folders and these further words.
+    pub fn ipamctl(&self, words: &[&str]) -> Call {
+        let executable = Flavour::Normal.folder().join(TOOL);
+        assert_built(&executable);
+        Call::new(executable)
+            .args(["--conf-dir".into(), self.conf_dir()])
+            .args(["--data-dir".into(), self.data_dir()])
+            .args(["--state-dir".into(), self.state_dir()])
+            .args(["--cni-path".into(), self.plugins()])
+            .args(words)
     }
 
     /// The reservations of a network or pool, sorted: address and content of the file.

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{MULTI_CALL, PLUGINS, repository};
+use harness::{MULTI_CALL, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -56,7 +56,12 @@ impl Flavour {
 
     /// Builds both forms for the tests, linked dynamically.
     pub(crate) fn build(self, profile: &str) -> Result<Built> {
-        let mut command = self.command(profile, &both_forms());
+        let mut packages = both_forms();
+        // It is the same in both flavours.
+        if matches!(self, Self::Normal) {
+            packages.push(TOOL);
+        }
+        let mut command = self.command(profile, &packages);
         run(&mut command)?;
         let folder = if profile == "dev" { "debug" } else { profile };
         Built::in_folder(self.target_dir().join(folder))

@@ -3,6 +3,7 @@
 
 pub(crate) mod again;
 mod archive;
+mod command;
 mod licences;
 mod readme;
 mod system_library;
@@ -116,6 +117,7 @@ impl Release {
         let file = built.one_file.join(PLUGINS[0]);
         let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
         archive.executable(&PLUGINS.map(|plugin| format!("bin/{plugin}")), content);
+        command::add(&mut archive)?;
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         archive.text("README.md", readme::text(self, flavour)?);
         licences::gather(&mut archive, flavour, &self.target)?;

@@ -1,10 +1,10 @@
-//! Licence texts of all that is linked into the plugins, and an overview of them.
+//! Licence texts of all that is linked into the plugins and into ipamctl, and an overview of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::MULTI_CALL;
+use harness::{MULTI_CALL, TOOL};
 
 use super::archive::Archive;
 use super::system_library;
@@ -39,14 +39,23 @@ pub(super) struct Part {
 pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -> Result<()> {
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
-    for package in packages::linked(MULTI_CALL, flavour.features(), target)? {
+    let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
+    for package in packages::linked(TOOL, &[], target)? {
+        if !linked
+            .iter()
+            .any(|it| it.to_string() == package.to_string())
+        {
+            linked.push(package);
+        }
+    }
+    for package in linked {
         parts.push(Part {
             name: package.to_string(),
             licence: package.licence.clone().unwrap_or_default(),
             texts: texts_in(&package.folder)?,
         });
     }
-    let mut overview = "# What is linked into the plugins\n\n\
+    let mut overview = "# What is linked into the plugins and into ipamctl\n\n\
         | part | licence | texts |\n|---|---|---|\n"
         .to_owned();
     for part in &parts {

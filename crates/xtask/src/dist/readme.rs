@@ -37,6 +37,8 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
          CNI plugins that compose a container's address, version {version}{commit}: static \
          executables for any Linux on {architecture}; {logs}.\n\n\
          - `bin`: the plugins, hard links to one file\n\
+         - `sbin/ipamctl`: the administrator's command; its man pages and completions are in `share`\n\
+         - `lib/systemd/system`: timers that run `ipamctl gc`, one for each runtime\n\
          - `LICENSE`: theirs\n\
          - `LICENSES`: those of all that is linked in\n\n\
          ## Installing\n{installing}\n",

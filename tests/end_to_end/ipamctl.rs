@@ -1,0 +1,54 @@
+//! `ipamctl` on directories and records that the plugins and host-local have made.
+
+mod check;
+mod collection;
+mod explain;
+mod listing;
+mod release;
+mod units;
+
+use harness::{Output, Sandbox};
+use serde_json::{Value, json};
+
+/// A container ID as a runtime makes it, which begins with these digits.
+fn id(start: &str) -> String {
+    format!("{start:0<64}")
+}
+
+/// The network of these tests, with a conflist.
+fn network(sandbox: &Sandbox) -> Value {
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24", "exclude": ["10.77.0.64/28"]}]]});
+    let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ranges);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    config
+}
+
+/// Adds a container that has this namespace.
+#[track_caller]
+fn add(sandbox: &Sandbox, config: &Value, container: &str, netns: &str) {
+    let call = sandbox.call("ipam-delegated", "ADD", config);
+    let args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-1";
+    call.container(container)
+        .env("CNI_NETNS", netns)
+        .env("CNI_ARGS", args)
+        .run()
+        .result();
+}
+
+/// Runs `ipamctl` with `--json`; returns what it prints.
+#[track_caller]
+fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
+    let output = sandbox.ipamctl(words).args(["--json"]).run();
+    serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
+}
+
+/// A namespace that is there.
+const THERE: &str = "/proc/self/ns/net";
+
+/// A namespace that isn't.
+const GONE: &str = "/run/netns/ipamctl-test-gone";
+
+/// The exit status.
+fn status(output: &Output) -> Option<i32> {
+    output.status.code()
+}

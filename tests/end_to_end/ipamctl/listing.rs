@@ -1,0 +1,323 @@
+//! `pools`, `ls`, `show`, `map` and `metrics`: they change nothing and show what is there.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use harness::{Sandbox, needs};
+use serde_json::{Value, json};
+
+use super::{GONE, THERE, add, id, json_of, network, status};
+
+#[test]
+fn pools_counts_what_is_reserved_free_and_excluded() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    for i in 1..=3 {
+        add(&sandbox, &config, &id(&format!("a{i}")), THERE);
+    }
+    let pools = json_of(&sandbox, &["pools"]);
+    let pool = &pools[0];
+    for (key, value) in [
+        ("size", 237),
+        ("reserved", 3),
+        ("free", 234),
+        ("excluded", 16),
+    ] {
+        assert_eq!(pool[key], value, "{key}");
+    }
+    assert_eq!(pool["networks"], json!(["testnet"]));
+    let text = sandbox.ipamctl(&["pools"]).run();
+    assert!(text.stdout.contains("10.77.0.1-10.77.0.254"), "{text:?}");
+}
+
+#[test]
+fn ls_names_holder_pod_and_state() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let rows = json_of(&sandbox, &["ls", "--network", "testnet"]);
+    let row = &rows[0];
+    assert_eq!(row["address"], "10.77.0.2");
+    assert_eq!(row["containerID"], id("a1"));
+    assert_eq!(
+        (&row["ifname"], &row["state"]),
+        (&json!("eth0"), &json!("added"))
+    );
+    assert_eq!(row["names"]["K8S_POD_NAME"], "web-1");
+    let text = sandbox.ipamctl(&["ls"]).run().stdout;
+    assert!(
+        text.contains("shop/web-1") && text.contains(" ago"),
+        "{text}"
+    );
+    assert!(
+        text.contains(&id("a1")[..12]) && !text.contains(&id("a1")),
+        "{text}"
+    );
+    let whole = sandbox.ipamctl(&["ls", "--no-trunc"]).run().stdout;
+    assert!(whole.contains(&id("a1")), "{whole}");
+    // Not a terminal, so no colour.
+    assert!(!text.contains('\x1b'));
+    let none = sandbox.ipamctl(&["ls", "--network", "nowhere"]).run();
+    assert_eq!(status(&none), Some(2), "{none:?}");
+}
+
+#[test]
+fn directories_of_host_local_are_shown_without_a_conflist_and_without_a_record() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.data_dir().join("old");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("10.1.0.2"), "c1\r\neth0").unwrap();
+    fs::write(folder.join("10.1.0.3"), "c2").unwrap();
+    fs::write(folder.join("lock"), "").unwrap();
+    let rows = json_of(&sandbox, &["ls"]);
+    let states: Vec<&Value> = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["state"])
+        .collect();
+    assert_eq!(states, ["reserved", "reserved"]);
+    assert_eq!(rows[1]["ifname"], Value::Null);
+    assert_eq!(json_of(&sandbox, &["pools"])[0]["reserved"], 2);
+    let shown = json_of(&sandbox, &["show", "10.1.0.2"]);
+    assert_eq!(shown[0]["containerID"], "c1");
+}
+
+#[test]
+fn the_pool_of_the_reference_host_local_is_shown_with_its_ranges() {
+    needs!("host-local");
+    let sandbox = Sandbox::default().with_reference("host-local");
+    let ipam =
+        json!({"type": "host-local", "dataDir": sandbox.data_dir(), "subnet": "10.2.0.0/28"});
+    let config = json!({"cniVersion": "1.0.0", "name": "plain", "type": "bridge", "ipam": ipam});
+    sandbox.write_conflist("plain.conflist", &config);
+    sandbox.call("host-local", "ADD", &config).run().result();
+    let pools = json_of(&sandbox, &["pools"]);
+    assert_eq!(
+        (&pools[0]["size"], &pools[0]["reserved"]),
+        (&json!(13), &json!(1))
+    );
+}
+
+#[test]
+fn show_finds_a_container_by_a_unique_beginning_and_draws_its_chain() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    add(&sandbox, &config, &id("a2"), THERE);
+    let shown = json_of(&sandbox, &["show", "a1"]);
+    let it = &shown[0];
+    assert_eq!(it["netnsGone"], true);
+    assert_eq!(it["delegates"][0]["name"], "ipam-ds-ranges");
+    assert_eq!(it["delegates"][1]["given"], it["delegates"][0]["answered"]);
+    assert_eq!(
+        it["delegates"][1]["answered"]["ips"][0]["address"],
+        "10.77.0.2/24"
+    );
+    let text = sandbox.ipamctl(&["show", "10.77.0.3"]).run().stdout;
+    assert!(
+        text.contains("bridge ── ipam-delegated ─┬─ ipam-ds-ranges"),
+        "{text}"
+    );
+    let ambiguous = sandbox.ipamctl(&["show", "a"]).run();
+    assert_eq!(status(&ambiguous), Some(2));
+    // Both are named whole.
+    assert!(ambiguous.stderr.contains(&id("a1")) && ambiguous.stderr.contains(&id("a2")));
+}
+
+#[test]
+fn an_address_in_two_networks_must_be_named_with_its_network() {
+    let sandbox = Sandbox::default();
+    for network in ["one", "two"] {
+        let folder = sandbox.data_dir().join(network);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("10.1.0.2"), format!("c-{network}\r\neth0")).unwrap();
+    }
+    let both = sandbox.ipamctl(&["show", "10.1.0.2"]).run();
+    assert!(both.stderr.contains("NETWORK ADDRESS"), "{both:?}");
+    let two = json_of(&sandbox, &["show", "two", "10.1.0.2"]);
+    assert_eq!(two[0]["containerID"], "c-two");
+}
+
+#[test]
+fn a_map_has_sixteen_rows_for_a_24_and_a_title_for_each_cell() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    add(&sandbox, &config, &id("a2"), GONE);
+    let text = sandbox.ipamctl(&["map", "testnet"]).run().stdout;
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("10.77.0."))
+        .collect();
+    assert_eq!(rows.len(), 16, "{text}");
+    assert_eq!(rows[0], "10.77.0.0          G █ ! · · · · · · · · · · · ·");
+    assert!(rows[4].ends_with(&" ×".repeat(16)), "{text}");
+    let svg = sandbox
+        .ipamctl(&["map", "testnet", "--svg", "-"])
+        .run()
+        .stdout;
+    for part in [
+        "prefers-color-scheme: dark",
+        "10.77.0.1: gateway",
+        "10.77.0.2: reserved, shop/web-1 (a10000000000)",
+        "10.77.0.3: leaked",
+        "10.77.0.64: excluded",
+    ] {
+        assert!(svg.contains(part), "{part}");
+    }
+    assert_eq!(svg.matches("<title>").count(), 256 + 1);
+}
+
+#[test]
+fn nothing_is_made_or_changed_by_looking() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    let before = everything(sandbox.root());
+    for words in [
+        &["pools"][..],
+        &["ls"],
+        &["show", "a1"],
+        &["map", "testnet"],
+        &["leaks"],
+        &["metrics"],
+        &["check"],
+    ] {
+        sandbox.ipamctl(words).run();
+    }
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    sandbox.ipamctl(&["explain", file.to_str().unwrap()]).run();
+    assert_eq!(everything(sandbox.root()), before);
+}
+
+/// Every file below a folder, with its size and the time of its last change.
+fn everything(folder: &Path) -> Vec<(String, u64, i64)> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        all.push((
+            path.display().to_string(),
+            metadata.len(),
+            metadata.mtime_nsec(),
+        ));
+        if metadata.is_dir() {
+            all.extend(everything(&path));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_broken_conflist_is_named_and_the_others_go_on() {
+    let sandbox = Sandbox::default();
+    network(&sandbox);
+    sandbox.write_conf("05-broken.conflist", "{");
+    let output = sandbox.ipamctl(&["pools"]).run();
+    assert!(output.stderr.contains("05-broken.conflist"), "{output:?}");
+    assert!(output.stdout.contains("testnet"), "{output:?}");
+    assert_eq!(status(&output), Some(0));
+}
+
+#[test]
+fn without_a_conflist_there_is_nothing_and_that_is_said() {
+    let sandbox = Sandbox::default();
+    let output = sandbox.ipamctl(&["pools"]).run();
+    assert!(
+        output.stdout.is_empty() && !output.stderr.is_empty(),
+        "{output:?}"
+    );
+    let output = sandbox.ipamctl(&["check"]).run();
+    assert_eq!(status(&output), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_record_of_a_newer_version_is_shown_as_such() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let record = sandbox
+        .state_dir()
+        .join("testnet")
+        .join(format!("{}:eth0.json", id("a1")));
+    let content = fs::read_to_string(&record).unwrap();
+    fs::write(&record, content.replacen("\"format\":2", "\"format\":9", 1)).unwrap();
+    assert_eq!(json_of(&sandbox, &["ls"])[0]["state"], "broken-record");
+    let shown = json_of(&sandbox, &["show", "a1"]);
+    assert!(
+        shown[0]["recordProblem"].as_str().unwrap().contains('9'),
+        "{shown}"
+    );
+}
+
+#[test]
+fn foreign_files_are_passed_over() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    for folder in [sandbox.data_dir(), sandbox.state_dir()] {
+        for i in 0..20_000 {
+            fs::write(folder.join("testnet").join(format!("foreign-{i}")), "x").unwrap();
+        }
+    }
+    assert_eq!(json_of(&sandbox, &["ls"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let open = |path: &Path| {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    open(sandbox.root());
+    // Not in a home directory, which another user may not enter.
+    let copy = sandbox.root().join("ipamctl");
+    fs::copy(sandbox.ipamctl(&[]).executable(), &copy).unwrap();
+    let output = sandbox
+        .ipamctl(&["ls"])
+        .with_executable(copy)
+        .as_user(65_534)
+        .run();
+    let path = sandbox.state_dir().display().to_string();
+    assert!(
+        output.stderr.contains(&path) && output.stderr.contains("root"),
+        "{output:?}"
+    );
+    // What may be read is shown.
+    assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
+}
+
+#[test]
+fn metrics_name_pools_and_records() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let output = sandbox.ipamctl(&["metrics"]).run();
+    let text = &output.stdout;
+    let has = |line: &str| text.lines().any(|it| it.starts_with(line));
+    assert!(
+        has("ipam_pool_addresses{network=\"testnet\",pool=\"\",ranges="),
+        "{text}"
+    );
+    assert!(
+        has("ipam_attachment_records{network=\"testnet\",state=\"added\"} 1"),
+        "{text}"
+    );
+    needs!("/usr/bin/promtool");
+    let mut promtool = std::process::Command::new("/usr/bin/promtool");
+    let file = sandbox.root().join("metrics");
+    fs::write(&file, text).unwrap();
+    let said = promtool
+        .args(["check", "metrics"])
+        .stdin(fs::File::open(file).unwrap())
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{said:?}");
+}
