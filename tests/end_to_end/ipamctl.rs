@@ -4,6 +4,7 @@ mod check;
 mod collection;
 mod explain;
 mod listing;
+mod manual;
 mod release;
 mod units;
 

@@ -35,7 +35,7 @@ pub(crate) struct Directory {
     pub(crate) name: NetworkName,
     /// The addresses that can't be given to another, lowest first.
     pub(crate) taken: Vec<IpAddr>,
-    /// Its addresses, lowest first; empty where only [`Extent::Pools`] is read.
+    /// Its addresses, lowest first; empty unless [`Extent::All`] is read.
     pub(crate) listed: Vec<ListedAddress>,
 }
 
@@ -51,6 +51,8 @@ pub(crate) struct NetworkRecord {
 pub(crate) enum Extent {
     /// Reservations, and records only where nothing else says what the pools are.
     Pools,
+    /// Records, and which addresses are taken.
+    Map,
     /// Reservations and records.
     All,
 }
@@ -88,8 +90,8 @@ impl Inventory {
                 }
             };
             for name in networks {
-                let is_wanted =
-                    extent == Extent::All || node.network(name.as_str()).is_some_and(needs_records);
+                let is_wanted = extent != Extent::Pools
+                    || node.network(name.as_str()).is_some_and(needs_records);
                 if is_wanted {
                     it.read_records(&state_dir, &name);
                 }
@@ -119,7 +121,7 @@ impl Inventory {
         for name in names {
             let path = data_dir.join(name.as_str());
             // The networks of a directory that nobody configures are in its files.
-            let is_counted = extent == Extent::Pools && self.is_configured(&path);
+            let is_counted = extent != Extent::All && self.is_configured(&path);
             let read = if is_counted {
                 reservations::tools::taken(&path).map(|taken| (taken, Vec::new()))
             } else {

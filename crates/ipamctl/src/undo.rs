@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released};
 use cni::{Environment, NetworkConfig, Object};
+use reservations::State;
 
 use crate::attached::Attached;
 use crate::node::Node;
@@ -17,7 +18,8 @@ use crate::node::Node;
 ///
 /// # Errors
 ///
-/// The chain's; and if there is neither a conflist nor a record.
+/// The chain's; if there is neither a conflist nor a record; and if an address is still
+/// reserved afterwards.
 pub(crate) fn undo(
     node: &Node,
     attached: &Attached<'_>,
@@ -28,13 +30,40 @@ pub(crate) fn undo(
     let environment = environment(node);
     let plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
     let chain = Chain::for_del(&config, &environment, plugins)?;
-    chain.release(&attachment, refuse).map_err(|error| {
+    let released = chain.release(&attachment, refuse).map_err(|error| {
         let error = anyhow::Error::from(error);
         if attached.record.is_some() {
             return error;
         }
         error.context("without a record; --file-only removes the reservations alone")
-    })
+    })?;
+    if released == Released::Done {
+        must_be_gone(attached)?;
+    }
+    Ok(released)
+}
+
+/// Verifies that the chain has released what it was to release: today's conflist may lead
+/// to another directory.
+fn must_be_gone(it: &Attached<'_>) -> Result<()> {
+    let placed = it
+        .holdings
+        .iter()
+        .filter_map(|it| Some((it.directory?, it.ip?)));
+    for (directory, ip) in placed {
+        let path = directory.path.join(ip.to_string());
+        let left = reservations::tools::address(&directory.path, ip);
+        let left = left.with_context(|| path.display().to_string())?;
+        let is_its = |state: &State| matches!(state, State::Reserved(holder) if holder.container_id == it.container);
+        ensure!(
+            !left.is_some_and(|left| is_its(&left.state)),
+            "{}: DEL has succeeded, and {} is still there: the chain does not keep its \
+             addresses in this directory; --file-only removes the file",
+            it.describe(),
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 /// The configuration of the network today; without one, that of the ADD. Its `stateDir` is

@@ -58,7 +58,8 @@ fn without_record_and_list_nothing_is_known_and_that_is_said() {
 
 #[test]
 fn an_add_that_was_killed_long_ago_is_a_leak() {
-    let sandbox = Sandbox::default().with_script("ipam-ds-slow", "sleep 30");
+    let sandbox =
+        Sandbox::default().with_script("ipam-ds-slow", "[ $CNI_COMMAND != ADD ] || sleep 30");
     let delegates = ["ipam-ds-slow", "ipam-da-host-local"];
     let config = sandbox.config("1.0.0", &delegates, &json!({}));
     let call = sandbox

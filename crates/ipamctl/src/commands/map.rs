@@ -51,7 +51,14 @@ struct Pool {
 }
 
 pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<Status> {
-    let inventory = Inventory::read(node, Extent::All);
+    // The holders stand in titles and in JSON alone.
+    let has_holders = output.json || arguments.svg.is_some();
+    let extent = if has_holders {
+        Extent::All
+    } else {
+        Extent::Map
+    };
+    let inventory = Inventory::read(node, extent);
     inventory.warn();
     let name = arguments.network.as_str();
     let pools: Vec<&PlacedPool> = inventory
@@ -66,9 +73,11 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
     );
     let holdings = inventory.holdings();
     let leaked = leaked(node, holdings.clone());
+    let leaked: Vec<BTreeSet<IpAddr>> = pools.iter().map(|it| of_pool(&leaked, it)).collect();
     let drawn: Vec<Drawn<'_>> = pools
         .iter()
-        .map(|placed| {
+        .zip(&leaked)
+        .map(|(placed, leaked)| {
             let its =
                 |it: &&Holding<'_>| it.directory.is_some_and(|it| it.path == placed.directory);
             Drawn {
@@ -76,7 +85,7 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
                 known: Known {
                     ranges: &placed.pool.ranges,
                     taken: inventory.taken(&placed.directory),
-                    leaked: leaked.get(placed.directory.as_path()).unwrap_or(&NONE),
+                    leaked,
                 },
                 holders: holdings.iter().filter(its).filter_map(holder).collect(),
             }
@@ -97,8 +106,6 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
     Ok(Status::Fine)
 }
 
-static NONE: BTreeSet<IpAddr> = BTreeSet::new();
-
 fn title(placed: &PlacedPool) -> String {
     let networks: Vec<&str> = placed.networks.iter().map(|it| it.as_str()).collect();
     let networks = networks.join(", ");
@@ -108,21 +115,25 @@ fn title(placed: &PlacedPool) -> String {
     }
 }
 
-/// The leaked addresses, by directory.
-fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeMap<&'a Path, BTreeSet<IpAddr>> {
+/// The leaked addresses by their records, each with its network.
+fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeSet<(&'a str, IpAddr)> {
     let evidences = Evidences::new(None, PENDING, &node.environment);
-    let mut leaked: BTreeMap<&Path, BTreeSet<IpAddr>> = BTreeMap::new();
+    let mut leaked = BTreeSet::new();
     for it in attached(holdings) {
-        if it.record.is_none() || !evidences.of(&it).iter().any(Evidence::is_proof) {
-            continue;
-        }
-        for holding in &it.holdings {
-            if let (Some(directory), Some(ip)) = (holding.directory, holding.ip) {
-                leaked.entry(&directory.path).or_default().insert(ip);
-            }
+        if it.record.is_some() && evidences.of(&it).iter().any(Evidence::is_proof) {
+            leaked.extend(it.addresses().map(|ip| (it.network, ip)));
         }
     }
     leaked
+}
+
+/// The leaked addresses of a pool.
+fn of_pool(leaked: &BTreeSet<(&str, IpAddr)>, placed: &PlacedPool) -> BTreeSet<IpAddr> {
+    let uses = |network: &str| placed.networks.iter().any(|it| it.as_str() == network);
+    let its = leaked
+        .iter()
+        .filter(|(network, ip)| uses(network) && placed.pool.ranges.contains(*ip));
+    its.map(|(_, ip)| *ip).collect()
 }
 
 fn holder(it: &Holding<'_>) -> Option<(IpAddr, String)> {

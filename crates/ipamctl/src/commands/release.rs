@@ -8,7 +8,7 @@ use reservations::{DataDir, Settings, State};
 use serde::Serialize;
 
 use crate::arguments::{ReleaseArguments, Target};
-use crate::attached::{Attached, attached, named};
+use crate::attached::{attached, named};
 use crate::commands::Status;
 use crate::holding::Holding;
 use crate::inventory::{Extent, Inventory};
@@ -54,7 +54,6 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
             Released::Done => {}
             Released::Refused(reason) => bail!("{}: {reason}", it.describe()),
         }
-        must_be_gone(it)?;
         rows.push(Row {
             network: Some(it.network.to_owned()),
             container: Some(it.container.to_owned()),
@@ -68,29 +67,6 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
         });
     }
     Ok(rows)
-}
-
-/// Verifies that the chain has released what it was to release: today's conflist may lead
-/// to another directory.
-fn must_be_gone(it: &Attached<'_>) -> Result<()> {
-    let placed = it
-        .holdings
-        .iter()
-        .filter_map(|it| Some((it.directory?, it.ip?)));
-    for (directory, ip) in placed {
-        let path = directory.path.join(ip.to_string());
-        let left = reservations::tools::address(&directory.path, ip);
-        let left = left.with_context(|| path.display().to_string())?;
-        let is_its = |state: &State| matches!(state, State::Reserved(holder) if holder.container_id == it.container);
-        ensure!(
-            !left.is_some_and(|left| is_its(&left.state)),
-            "{}: DEL has succeeded, and {} is still there: the chain does not keep its \
-             addresses in this directory; --file-only removes the file",
-            it.describe(),
-            path.display()
-        );
-    }
-    Ok(())
 }
 
 /// Removes the files of the reservations that the target names.
