@@ -4,6 +4,8 @@
 //! [`host::Host`] alone.
 
 pub(crate) mod collection;
+#[cfg(test)]
+mod corpus;
 pub(crate) mod delegates;
 pub(crate) mod folders;
 pub(crate) mod host;

@@ -1,0 +1,73 @@
+//! Conflists of other projects go through the checks: none crashes them, and the sane ones
+//! have no finding. `testdata/conflists/SOURCES.md` lists them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cni::Environment;
+
+use crate::check::host::{Folder, Host, Plugin};
+use crate::check::{findings, unusable};
+use crate::conf_dir::Found;
+
+/// A machine that has every plugin, and nothing else.
+fn host() -> Host<'static> {
+    Host {
+        routes: Vec::new(),
+        has_podman: false,
+        has_docker: false,
+        plugin: Box::new(|_, _| Plugin::Present),
+        folder: Box::new(|_| Folder::default()),
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/conflists")
+}
+
+/// The rows of the list: file, and the keys of its findings.
+fn listed() -> Vec<(String, String)> {
+    let list = fs::read_to_string(folder().join("SOURCES.md")).unwrap();
+    let rows = list.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        (cells[1].trim_matches('`').to_owned(), cells[4].to_owned())
+    })
+    .collect()
+}
+
+/// The keys of the findings of one file, each once.
+fn found(file: &Path) -> String {
+    let mut read = Found::default();
+    read.add(file);
+    let mut all: Vec<_> = read.problems.iter().map(unusable).collect();
+    let environment = Environment::default().with("CNI_PATH", "/nowhere");
+    all.extend(findings(&read.conflists, |_| true, &host(), &environment));
+    let mut keys: Vec<String> = all
+        .iter()
+        .map(|it| match it.key.as_str() {
+            "" => format!("unusable: {}", it.problem),
+            key => key.to_owned(),
+        })
+        .collect();
+    keys.dedup();
+    keys.join(", ")
+}
+
+#[test]
+fn the_conflists_of_other_projects_have_the_findings_that_are_listed() {
+    let listed = listed();
+    assert!(listed.len() >= 100, "{}", listed.len());
+    let files = fs::read_dir(folder()).unwrap().count();
+    assert_eq!(files, listed.len() + 1, "a file is not listed");
+    let mut wrong = Vec::new();
+    for (file, expected) in &listed {
+        let keys = found(&folder().join(file));
+        if keys != *expected {
+            wrong.push(format!("{file}: {keys}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let sane = listed.iter().filter(|(_, keys)| keys.is_empty()).count();
+    assert!(sane * 10 >= listed.len() * 8, "{sane}");
+}
