@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, ORCHESTRATOR, PLUGINS, Release, dist, needs, one_inode, repository, segment_types,
+    Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode, repository,
+    segment_types,
 };
 use tempfile::TempDir;
 
@@ -56,6 +57,38 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
         let types = segment_types(&elf);
         assert!(types.contains(&1), "nothing to load: {types:?}");
         assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+    }
+}
+
+#[test]
+fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
+    needs!("dist");
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        let names: BTreeSet<String> = fs::read_dir(top.join("bin"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        assert_eq!(names, PLUGINS.map(str::to_owned).into());
+        let tool = top.join("sbin").join(TOOL);
+        let types = segment_types(&fs::read(&tool).unwrap());
+        assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
+        let help = output(Command::new(&tool).arg("--help")).unwrap();
+        assert!(help.contains("gc"), "{help}");
+        for file in [
+            "share/man/man8/ipamctl.8",
+            "share/man/man8/ipamctl-gc.8",
+            "share/bash-completion/completions/ipamctl",
+            "share/zsh/site-functions/_ipamctl",
+            "share/fish/vendor_completions.d/ipamctl.fish",
+            "lib/systemd/system/ipamctl-gc-podman.timer",
+            "lib/systemd/system/ipamctl-gc-crio.service",
+        ] {
+            assert!(fs::metadata(top.join(file)).unwrap().len() > 100, "{file}");
+        }
+        // What only the tool links is not in the plugins.
+        let plugins = executable(&top);
+        assert!(!contains(&plugins, "clap") && contains(&fs::read(tool).unwrap(), "clap"));
     }
 }
 

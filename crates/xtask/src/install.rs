@@ -1,15 +1,16 @@
-//! `cargo xtask install`: puts a release build of every plugin into a folder.
+//! `cargo xtask install`: puts a release build of every plugin into a folder, and
+//! `ipamctl` into another.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, PLUGINS};
+use harness::{MULTI_CALL, PLUGINS, TOOL};
 
 use crate::build::Flavour;
 
-pub(crate) fn run(dir: &Path, verbose_flavour: bool) -> Result<()> {
+pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()> {
     let flavour = if verbose_flavour {
         Flavour::Verbose
     } else {
@@ -29,5 +30,21 @@ pub(crate) fn run(dir: &Path, verbose_flavour: bool) -> Result<()> {
         fs::rename(&link, &to).with_context(|| format!("{}", to.display()))?;
         println!("{}", to.display());
     }
+    match sbin {
+        Some(sbin) => install_tool(sbin),
+        None => Ok(()),
+    }
+}
+
+/// Puts `ipamctl` into this folder, in one step.
+fn install_tool(sbin: &Path) -> Result<()> {
+    let built = Flavour::Normal.build_static(&[TOOL])?;
+    fs::create_dir_all(sbin).with_context(|| format!("{}", sbin.display()))?;
+    let new = tempfile::Builder::new().prefix(".ipam-").tempdir_in(sbin)?;
+    let (file, to) = (new.path().join(TOOL), sbin.join(TOOL));
+    fs::copy(built.separate.join(TOOL), &file)?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&file, &to).with_context(|| format!("{}", to.display()))?;
+    println!("{}", to.display());
     Ok(())
 }

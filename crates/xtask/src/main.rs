@@ -53,6 +53,9 @@ enum Task {
     Install {
         /// The folder, such as /opt/cni/bin; made if it isn't there.
         dir: PathBuf,
+        /// Put ipamctl into this folder, too, such as /usr/local/sbin.
+        #[arg(long, value_name = "DIR")]
+        sbin: Option<PathBuf>,
         /// The flavour that logs at debug level to /var/log/cni.
         #[arg(long)]
         verbose_flavour: bool,
@@ -75,8 +78,9 @@ fn main() -> ExitCode {
         Task::Differential(arguments) => differential::run(&arguments),
         Task::Install {
             dir,
+            sbin,
             verbose_flavour,
-        } => install::run(&dir, verbose_flavour),
+        } => install::run(&dir, sbin.as_deref(), verbose_flavour),
         Task::Dist(dist) => dist::run(&dist),
         Task::RunWatchedChain(arguments) => return demo::run_watched_chain(&arguments),
     };
