@@ -2,9 +2,7 @@
 
 use std::io;
 
-use cni::{
-    Attachment, Cancellation, Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig,
-};
+use cni::{Attachment, Cancellation, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
 
 use crate::context::Context;
 use crate::event::Observer;

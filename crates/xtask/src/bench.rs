@@ -7,6 +7,7 @@ mod drawing;
 mod figures;
 mod fill;
 mod folders;
+mod ipamctl;
 mod memory;
 mod process;
 mod samples;
@@ -64,6 +65,8 @@ enum What {
     /// ADD with large catalogues of rules, with exclusions and with sticky keys, without a
     /// peer.
     Selectors,
+    /// Commands of ipamctl on a full /16, and the waits of ADDs while it runs.
+    Ipamctl,
 }
 
 fn default_peer() -> PathBuf {
@@ -75,9 +78,6 @@ fn default_folder() -> PathBuf {
 }
 
 pub(crate) fn run(bench: &Bench) -> Result<()> {
-    if let Some(What::Selectors) = bench.what {
-        return selectors::run();
-    }
     ensure!(
         bench.peer.exists(),
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
@@ -91,7 +91,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     };
     match bench.what {
         Some(What::Allocator) => allocator::run(&bench.peer, &storage),
-        Some(What::Selectors) | None => chains(bench, &storage),
+        Some(What::Selectors) => selectors::run(),
+        Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
+        None => chains(bench, &storage),
     }
 }
 

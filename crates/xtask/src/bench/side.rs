@@ -64,6 +64,11 @@ impl Side {
         Ok(it)
     }
 
+    /// The configuration.
+    pub(crate) fn config(&self) -> &Value {
+        &self.config
+    }
+
     /// The folder of reservations.
     pub(crate) fn network(&self) -> PathBuf {
         self.folders[0].path().join("networks/bench")
