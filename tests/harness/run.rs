@@ -44,6 +44,12 @@ impl Call {
         &self.executable
     }
 
+    /// Its executable and its arguments.
+    pub fn words(&self) -> impl Iterator<Item = &OsStr> {
+        let arguments = self.arguments.iter().map(OsString::as_os_str);
+        std::iter::once(self.executable.as_os_str()).chain(arguments)
+    }
+
     /// The same call of another executable.
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -14,7 +15,7 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "ipamctl",
-    version,
+    version = version(),
     after_help = "Exit status: 0; 1 if something was found (leaks, a wrong conflist); 2 for wrong usage, and if something could not be done."
 )]
 pub struct Arguments {
@@ -25,6 +26,13 @@ pub struct Arguments {
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// The version with the commit, which the build of a release hands over.
+fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
+    VERSION.get_or_init(|| format!("{} ({commit})", env!("CARGO_PKG_VERSION")))
 }
 
 /// Folders to look in.

@@ -13,6 +13,7 @@ mod inventory;
 mod names;
 mod network;
 mod node;
+mod one_address;
 mod output;
 mod picture;
 mod pools;

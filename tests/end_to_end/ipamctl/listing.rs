@@ -127,6 +127,27 @@ fn show_finds_a_container_by_a_unique_beginning_and_draws_its_chain() {
 }
 
 #[test]
+fn show_by_address_says_as_much_as_show_by_id() {
+    let sandbox = Sandbox::default();
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}], [{"subnet": "fd00:77::/64"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    for name in ["a1", "a2"] {
+        add(&sandbox, &config, &id(name), THERE);
+    }
+    let by_id = json_of(&sandbox, &["show", "a1"]);
+    assert_eq!(by_id[0]["addresses"].as_array().unwrap().len(), 2);
+    for ip in ["10.77.0.2", "fd00:77::2"] {
+        assert_eq!(json_of(&sandbox, &["show", ip]), by_id, "{ip}");
+    }
+    // Without its record, too, but for what the record says.
+    std::fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    let shown = json_of(&sandbox, &["show", "10.77.0.2"]);
+    assert_eq!(shown[0]["addresses"], by_id[0]["addresses"]);
+}
+
+#[test]
 fn an_address_in_two_networks_must_be_named_with_its_network() {
     let sandbox = Sandbox::default();
     for network in ["one", "two"] {

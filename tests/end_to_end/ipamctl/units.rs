@@ -1,9 +1,14 @@
-//! The commands of the systemd units, run with runtimes that answer as the real ones do.
+//! The commands of the systemd units: with programs that answer as the runtimes do, and
+//! with podman and containerd where they are installed.
 
 use std::fs;
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
 
-use harness::{Sandbox, repository};
+use harness::{Sandbox, is_root, repository, skip};
 
 use super::{THERE, add, id, network};
 
@@ -21,47 +26,60 @@ fn command(unit: &str) -> String {
         .replace("%%", "%")
 }
 
-/// Runs a unit's command on a node with the containers `a1` and `a2`, whose runtime
-/// answers by these scripts; returns the addresses that stay.
-fn left_by(unit: &str, programs: &[(&str, &str)]) -> (bool, Vec<String>) {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    for name in ["a1", "a2"] {
-        add(&sandbox, &config, &id(name), THERE);
+/// A node with two containers, and a folder of programs.
+struct Machine {
+    sandbox: Sandbox,
+    folder: PathBuf,
+}
+
+impl Machine {
+    fn with_containers(containers: [&str; 2]) -> Self {
+        let sandbox = Sandbox::default();
+        let config = network(&sandbox);
+        for container in containers {
+            add(&sandbox, &config, container, THERE);
+        }
+        let folder = sandbox.root().join("bin");
+        fs::create_dir(&folder).unwrap();
+        let it = Self { sandbox, folder };
+        let call = it.sandbox.ipamctl(&[]);
+        let words: Vec<String> = call
+            .words()
+            .map(|word| word.to_str().unwrap().to_owned())
+            .collect();
+        it.write("ipamctl", &format!("{} \"$@\"", words.join(" ")));
+        it
     }
-    let folder = sandbox.root().join("bin");
-    fs::create_dir(&folder).unwrap();
-    let write = |name: &str, body: &str| {
-        use std::os::unix::fs::PermissionsExt;
-        let path = folder.join(name);
+
+    /// Writes a program in shell.
+    fn write(&self, name: &str, body: &str) {
+        let path = self.folder.join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    for (name, body) in programs {
-        write(name, body);
     }
-    let words: Vec<String> = [
-        sandbox.ipamctl(&[]).executable().display().to_string(),
-        "--conf-dir".into(),
-        sandbox.conf_dir().display().to_string(),
-        "--data-dir".into(),
-        sandbox.data_dir().display().to_string(),
-        "--state-dir".into(),
-        sandbox.state_dir().display().to_string(),
-        "--cni-path".into(),
-        sandbox.plugins().display().to_string(),
-        "\"$@\"".into(),
-    ]
-    .into();
-    write("ipamctl", &words.join(" "));
-    let tool = folder.join("ipamctl").display().to_string();
-    let command = command(unit).replace("/usr/local/sbin/ipamctl", &tool);
-    let status = Command::new("/bin/sh")
-        .args(["-c", &command])
-        .env("PATH", format!("{}:/usr/bin:/bin", folder.display()))
-        .env("IPAMCTL_OPTIONS", "--older-than 0s")
-        .status();
-    (status.unwrap().success(), sandbox.reserved("testnet"))
+
+    /// Runs a unit's command; returns whether it succeeds, and the addresses that stay.
+    fn run(&self, unit: &str) -> (bool, Vec<String>) {
+        let tool = self.folder.join("ipamctl").display().to_string();
+        let command = command(unit).replace("/usr/local/sbin/ipamctl", &tool);
+        let path = format!("{}:/usr/sbin:/usr/bin:/bin", self.folder.display());
+        let mut sh = Command::new("/bin/sh");
+        sh.args(["-c", &command])
+            .env("PATH", path)
+            .env("IPAMCTL_OPTIONS", "--older-than 0s");
+        let success = sh.status().unwrap().success();
+        (success, self.sandbox.reserved("testnet"))
+    }
+}
+
+/// Runs a unit's command on a node with the containers `a1` and `a2`, whose runtime
+/// answers by these scripts.
+fn left_by(unit: &str, programs: &[(&str, &str)]) -> (bool, Vec<String>) {
+    let machine = Machine::with_containers([&id("a1"), &id("a2")]);
+    for (name, body) in programs {
+        machine.write(name, body);
+    }
+    machine.run(unit)
 }
 
 fn released() -> (bool, Vec<String>) {
@@ -128,4 +146,122 @@ fn containers_of_ctr_are_known_to_cni_with_their_namespace() {
         left_by("ipamctl-gc-containerd-ctr.service", &[("ctr", &ctr)]),
         kept(true)
     );
+}
+
+/// True if a test of a real runtime can run here; otherwise, the reason is printed.
+fn can_run(runtime: &str) -> bool {
+    let is_installed = ["/usr/bin", "/usr/local/bin"]
+        .iter()
+        .any(|folder| PathBuf::from(folder).join(runtime).exists());
+    if !is_root() || !is_installed {
+        skip(
+            &format!("the unit of ipamctl with {runtime}"),
+            &format!("it needs root and {runtime}"),
+        );
+        return false;
+    }
+    true
+}
+
+/// Runs a command; returns what it prints, without the last line feed.
+fn printed(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[test]
+fn the_unit_of_podman_keeps_what_podman_lists() {
+    if !can_run("podman") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = |name: &str| root.path().join(name).display().to_string();
+    let options = [
+        "--root",
+        &folder("root"),
+        "--runroot",
+        &folder("run"),
+        "--tmpdir",
+        &folder("tmp"),
+        "--storage-driver=vfs",
+        "--cgroup-manager=cgroupfs",
+        "--events-backend=file",
+    ];
+    let podman = |words: &[&str]| {
+        let mut podman = Command::new("podman");
+        printed(podman.args(options).args(words))
+    };
+    // An image without anything: the container is not started.
+    fs::create_dir(root.path().join("image")).unwrap();
+    let image = folder("image.tar");
+    printed(Command::new("tar").args(["-C", &folder("image"), "-cf", &image, "."]));
+    podman(&["import", "--quiet", &image, "empty:1"]);
+    let container = podman(&["create", "--network=none", "empty:1", "/nothing"]);
+    let machine = Machine::with_containers([&container, &id("a2")]);
+    let body = format!("exec /usr/bin/podman {} \"$@\"", options.join(" "));
+    machine.write("podman", &body);
+    assert_eq!(machine.run("ipamctl-gc-podman.service"), released());
+}
+
+/// A containerd that ends with the test.
+struct Containerd(Child);
+
+impl Drop for Containerd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_unit_of_containerd_keeps_what_ctr_lists() {
+    if !can_run("containerd") || !can_run("ctr") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = |name: &str| root.path().join(name).display().to_string();
+    let (socket, config) = (folder("sock"), folder("config.toml"));
+    let content = format!(
+        "version = 2\nroot = {:?}\nstate = {:?}\n\
+         disabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
+         [grpc]\naddress = {socket:?}\n[ttrpc]\naddress = {:?}\n",
+        folder("root"),
+        folder("state"),
+        folder("ttrpc"),
+    );
+    fs::write(&config, content).unwrap();
+    let log = fs::File::create(folder("log")).unwrap();
+    let mut containerd = Command::new("containerd");
+    let started = containerd.args(["--config", &config]).stderr(log).spawn();
+    let _containerd = Containerd(started.unwrap());
+    let ctr = |words: &[&str]| {
+        let mut ctr = Command::new("ctr");
+        let address = ["--address", &socket, "--namespace", "shop"];
+        ctr.args(address).args(words).output().unwrap()
+    };
+    let mut attempts = 0;
+    while !ctr(&["version"]).status.success() {
+        assert!(attempts < 1_000, "containerd doesn't answer");
+        attempts += 1;
+        sleep(Duration::from_millis(10));
+    }
+    fs::create_dir(root.path().join("image")).unwrap();
+    let image = folder("image");
+    let created = ctr(&[
+        "containers",
+        "create",
+        "--rootfs",
+        &image,
+        "web",
+        "/nothing",
+    ]);
+    assert!(created.status.success(), "{created:?}");
+    // ctr run --cni names it so to CNI.
+    let machine = Machine::with_containers(["shop-web", "shop-gone"]);
+    machine.write(
+        "ctr",
+        &format!("exec /usr/bin/ctr --address {socket} \"$@\""),
+    );
+    assert_eq!(machine.run("ipamctl-gc-containerd-ctr.service"), released());
 }

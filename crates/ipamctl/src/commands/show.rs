@@ -18,6 +18,7 @@ use crate::holding::HoldingState;
 use crate::inventory::{Extent, Inventory};
 use crate::network::CHAIN;
 use crate::node::Node;
+use crate::one_address;
 use crate::output::{Output, Style};
 use crate::pools::of_answer;
 
@@ -63,7 +64,11 @@ struct ShownDelegate<'a> {
 
 pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Result<Status> {
     let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
-    let inventory = Inventory::read(node, Extent::All);
+    let quick = match &target {
+        Target::Address(ip, _) => one_address::inventory_of(node, *ip),
+        Target::Container(_) => None,
+    };
+    let inventory = quick.unwrap_or_else(|| Inventory::read(node, Extent::All));
     inventory.warn();
     let all = attached(inventory.holdings());
     let found = named(&all, &target).map_err(anyhow::Error::msg)?;

@@ -131,7 +131,8 @@ impl Tool {
             .arg("--state-dir")
             .arg(&nowhere)
             .args(words)
-            .stdout(Stdio::null());
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command
     }
 
