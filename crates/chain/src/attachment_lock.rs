@@ -32,6 +32,9 @@ pub(crate) enum RunningCall {
     Terminated,
     /// The call goes on, and the lock is neither waited for nor taken over.
     Untouched,
+    /// The call goes on. The lock is waited for, and not taken over: this process may not
+    /// be one that recognizes the call's.
+    WaitedFor,
 }
 
 /// Opens an attachment's journal and locks it; `None` if there is none, and `create` is
@@ -104,6 +107,9 @@ fn lock(
         .spend(|most| journal.lock(most.min(PATIENCE)))?
     {
         return Ok(());
+    }
+    if running == RunningCall::WaitedFor {
+        return Err(held(attachment, &[]));
     }
     let record = match context.journals.read(journal, attachment) {
         Ok(Some(record)) => record,

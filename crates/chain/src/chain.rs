@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::event::Observer;
 use crate::plugins::Plugins;
 use crate::record::Record;
-use crate::release::Released;
+use crate::release::{Released, WhenBusy};
 use crate::settings::Settings;
 use crate::tools::AttachmentRecord;
 use crate::{Outcome, add, check, del, dry_run, failure, gc, recursion, release};
@@ -131,9 +131,10 @@ impl<'a> Chain<'a> {
     pub fn release(
         &self,
         attachment: &Attachment,
+        when_busy: WhenBusy,
         refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
     ) -> Result<Released, Error> {
-        release::release(&self.0, attachment, refuse)
+        release::release(&self.0, attachment, when_busy, refuse)
     }
 
     /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that

@@ -42,5 +42,5 @@ pub use event::{Event, Observer};
 pub use forward::forward;
 pub use outcome::{Failure, Outcome};
 pub use plugins::{Executable, Plugins};
-pub use release::Released;
+pub use release::{Released, WhenBusy};
 pub use search_path::SearchPath;

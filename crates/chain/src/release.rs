@@ -10,6 +10,15 @@ use crate::failure;
 use crate::gc;
 use crate::tools::AttachmentRecord;
 
+/// Treatment of an attachment that is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// The release is refused at once.
+    Refuse,
+    /// The lock is waited for, at most two seconds; then the release is refused.
+    Wait,
+}
+
 /// What a release has come to, if nothing failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
@@ -25,10 +34,15 @@ pub enum Released {
 pub(crate) fn release(
     context: &Context<'_>,
     attachment: &Attachment,
+    when_busy: WhenBusy,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
 ) -> Result<Released, Error> {
     // Without a record, the lock's file is made, so that an ADD waits.
-    let locked = match attachment_lock::acquire(context, attachment, true, RunningCall::Untouched) {
+    let running = match when_busy {
+        WhenBusy::Refuse => RunningCall::Untouched,
+        WhenBusy::Wait => RunningCall::WaitedFor,
+    };
+    let locked = match attachment_lock::acquire(context, attachment, true, running) {
         Err(error) if error.code == code::TRY_AGAIN_LATER => {
             return Ok(Released::Refused(error.msg));
         }

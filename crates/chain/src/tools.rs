@@ -17,7 +17,7 @@ use crate::Outcome;
 use crate::context::Context;
 use crate::delegates::{Delegates, InstalledDelegates};
 use crate::journal::attachment_of;
-use crate::leftover_processes::{CallId, making_call};
+use crate::leftover_processes::CallId;
 use crate::plugins::Plugins;
 use crate::record::Record;
 use crate::settings;
@@ -56,7 +56,6 @@ pub struct AttachmentRecord {
     /// The delegates of the ADD, in order.
     pub delegates: Vec<DelegateAnswer>,
     config: Option<Box<RawValue>>,
-    calls: Vec<CallId>,
 }
 
 /// Progress of an attachment, by its record.
@@ -110,15 +109,6 @@ impl AttachmentRecord {
     pub fn answer(&self) -> Option<&RawValue> {
         self.delegates.last()?.result.as_deref()
     }
-
-    /// Process that makes the recorded call now, if there is one.
-    pub fn process(&self, attachment: &Attachment) -> Option<i32> {
-        let mut found = self
-            .calls
-            .iter()
-            .filter_map(|id| making_call(id, attachment));
-        found.next().map(|pid| pid.as_raw_nonzero().get())
-    }
 }
 
 impl From<Record> for AttachmentRecord {
@@ -137,7 +127,6 @@ impl From<Record> for AttachmentRecord {
             (None, true) => RecordState::Added,
             (None, false) => RecordState::Adding,
         };
-        let calls = record.calls().map(|call| call.id.clone()).collect();
         let intent = record.intent;
         Self {
             state,
@@ -149,7 +138,6 @@ impl From<Record> for AttachmentRecord {
             args: intent.args,
             delegates,
             config: intent.config,
-            calls,
         }
     }
 }

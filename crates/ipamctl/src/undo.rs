@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
-use chain::{Chain, Plugins, Released};
+use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Environment, NetworkConfig, Object};
 use reservations::State;
 
@@ -23,6 +23,7 @@ use crate::node::Node;
 pub(crate) fn undo(
     node: &Node,
     attached: &Attached<'_>,
+    when_busy: WhenBusy,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
 ) -> Result<Released> {
     let attachment = attached.attachment().map_err(anyhow::Error::msg)?;
@@ -30,13 +31,15 @@ pub(crate) fn undo(
     let environment = environment(node);
     let plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
     let chain = Chain::for_del(&config, &environment, plugins)?;
-    let released = chain.release(&attachment, refuse).map_err(|error| {
-        let error = anyhow::Error::from(error);
-        if attached.record.is_some() {
-            return error;
-        }
-        error.context("without a record; --file-only removes the reservations alone")
-    })?;
+    let released = chain
+        .release(&attachment, when_busy, refuse)
+        .map_err(|error| {
+            let error = anyhow::Error::from(error);
+            if attached.record.is_some() {
+                return error;
+            }
+            error.context("without a record; --file-only removes the reservations alone")
+        })?;
     if released == Released::Done {
         must_be_gone(attached)?;
     }

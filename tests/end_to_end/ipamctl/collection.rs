@@ -82,6 +82,9 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
     let gc = sandbox.ipamctl(&["gc", "--valid", "-", "--older-than", "0s"]);
     let kept = gc.stdin("other\n").run();
     assert!(kept.stdout.contains("kept: a call works on it"), "{kept:?}");
+    let refused = sandbox.ipamctl(&["release", "a1"]).run();
+    assert_eq!(status(&refused), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("is still running"), "{refused:?}");
     running.kill();
     for process in sandbox.processes() {
         let pid = process.split(' ').next().unwrap().parse().unwrap();

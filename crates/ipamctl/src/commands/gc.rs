@@ -7,8 +7,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use chain::Released;
 use chain::tools::AttachmentRecord;
+use chain::{Released, WhenBusy};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -126,7 +126,7 @@ fn collect(node: &Node, it: &Attached<'_>, evidences: &Evidences<'_>, dry_run: b
         }
         _ => changed_since(it, evidences),
     };
-    match undo(node, it, refuse) {
+    match undo(node, it, WhenBusy::Refuse, refuse) {
         Ok(Released::Done) => row("released", None),
         Ok(Released::Refused(reason)) => row("kept", Some(reason)),
         Err(error) => row("failed", Some(format!("{error:#}"))),

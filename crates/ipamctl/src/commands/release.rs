@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
-use chain::Released;
+use chain::{Released, WhenBusy};
 use reservations::{DataDir, Settings, State};
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
     let all = attached(inventory.holdings());
     let mut rows = Vec::new();
     for it in named(&all, target).map_err(anyhow::Error::msg)? {
-        match undo(node, it, |_| None).with_context(|| it.describe())? {
+        match undo(node, it, WhenBusy::Wait, |_| None).with_context(|| it.describe())? {
             Released::Done => {}
             Released::Refused(reason) => bail!("{}: {reason}", it.describe()),
         }
