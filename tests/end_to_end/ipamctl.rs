@@ -6,6 +6,7 @@ mod explain;
 mod listing;
 mod manual;
 mod release;
+mod under_fire;
 mod units;
 
 use harness::{Output, Sandbox};

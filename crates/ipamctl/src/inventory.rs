@@ -79,7 +79,9 @@ impl Inventory {
         }
         let needs_records = |network: &Network| {
             let mut names = network.delegates.iter();
+            // Pools may stand in files that only the selector reads.
             names.any(|name| !POOLS_ARE_CONFIGURED.contains(&name.as_str()))
+                || network.ipam().get("poolsDir").is_some()
         };
         for state_dir in node.state_dirs() {
             let networks = match chain::tools::networks(&state_dir) {

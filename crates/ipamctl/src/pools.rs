@@ -30,9 +30,11 @@ impl PlacedPool {
         self.pool.name.as_ref().map(ipam::PoolName::as_str)
     }
 
-    /// True if both are the same addresses of the same directory.
+    /// True if both are the same addresses of the same directory. What they exclude may
+    /// differ: a selector excludes what it keeps for others.
     fn is(&self, other: &Self) -> bool {
-        self.directory == other.directory && self.pool.ranges == other.pool.ranges
+        self.directory == other.directory
+            && self.pool.ranges.to_string() == other.pool.ranges.to_string()
     }
 }
 
@@ -175,6 +177,19 @@ mod tests {
         assert_eq!(pools.all[0].name(), Some("web"));
         assert_eq!(pools.all[0].networks.len(), 2);
         assert!(pools.all[0].directory.ends_with("networks/web"));
+    }
+
+    #[test]
+    fn a_recorded_pool_is_the_configured_one_whatever_it_excludes() {
+        let ipam = r#"{"type":"ipam-delegated","delegates":["x"],"pools":{"web":{"subnet":"10.2.0.0/24"}}}"#;
+        let network = network("a", ipam);
+        let mut pools = Pools::default();
+        pools.add_configured(&network, &Environment::default());
+        let answer = r#"{"pools":[{"name":"web","subnet":"10.2.0.0/24","exclude":["10.2.0.9"]},{"name":"db","subnet":"10.3.0.0/24"},{"name":"lan"}]}"#;
+        pools.add_recorded(&network, &RawValue::from_string(answer.to_owned()).unwrap());
+        let names: Vec<_> = pools.all.iter().map(PlacedPool::name).collect();
+        assert_eq!(names, [Some("web"), Some("db")]);
+        assert_eq!(pools.all[0].pool.ranges.capacity(), 253);
     }
 
     #[test]
