@@ -152,6 +152,8 @@ pub(crate) fn findings(
             folders::check(network, host, &mut findings);
         }
         overlaps::check(it, &checked, host, &mut findings);
+        // Findings in a selector's own configuration, such as rules that are never
+        // reached, belong here.
         all.extend(findings.all);
     }
     all
