@@ -10,8 +10,7 @@ use ipam::Pool;
 pub(crate) struct PlacedPool {
     pub(crate) pool: Pool,
     pub(crate) directory: NetworkName,
-    /// The index in the name of the file with the address given last. A pool with a
-    /// directory of its own has one rotation, wherever it stands among a container's pools.
+    /// [`Pool::rotation_index`].
     pub(crate) rotation: usize,
 }
 
@@ -52,14 +51,10 @@ impl PlacedPool {
 ///
 /// Code 7, naming the key and the value, for an invalid pool, and for two that overlap.
 pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
-    let placed = |(index, pool): (usize, Pool)| {
-        let directory = pool.directory(config.name()).clone();
-        let is_own = directory != *config.name();
-        PlacedPool {
-            rotation: if is_own { 0 } else { index },
-            directory,
-            pool,
-        }
+    let placed = |(place, pool): (usize, Pool)| PlacedPool {
+        rotation: pool.rotation_index(config.name(), place),
+        directory: pool.directory(config.name()).clone(),
+        pool,
     };
     let pools = ipam::pools(config)?.into_iter().enumerate();
     Ok(pools.map(placed).collect())

@@ -70,6 +70,17 @@ impl Pool {
         self.object.get(key)
     }
 
+    /// The index in the name of the file with the address that was given last,
+    /// `last_reserved_ip.<index>`, of the pool at this place among those of an ADD. A pool
+    /// with a directory of its own has one rotation, wherever it stands.
+    pub fn rotation_index(&self, network: &NetworkName, place: usize) -> usize {
+        if self.directory(network) == network {
+            place
+        } else {
+            0
+        }
+    }
+
     /// The name of the directory of its reservations: the pool's own, or that of the
     /// network.
     pub fn directory<'a>(&'a self, network: &'a NetworkName) -> &'a NetworkName {

@@ -18,6 +18,9 @@ pub(crate) const HOST_LOCAL: &str = "host-local";
 /// The selector with host-local's configuration.
 pub(crate) const RANGES: &str = "ipam-ds-ranges";
 
+/// The selector by rules.
+pub(crate) const RULES: &str = "ipam-ds-rules";
+
 /// The allocator of host-local's directories.
 pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
 

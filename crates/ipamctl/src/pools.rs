@@ -1,7 +1,6 @@
 //! The pools of a network, without a container: those of its configuration, and those that
 //! its selectors are known to have chosen.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cni::{Call, Environment, NetworkConfig, NetworkName, Object, Plugin, Reply};
@@ -9,7 +8,7 @@ use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use serde_json::value::RawValue;
 
-use crate::network::{HOST_LOCAL, Network, RANGES};
+use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
 
 /// A pool, and the directory in which its reservations are kept.
 #[derive(Clone, Debug)]
@@ -60,7 +59,7 @@ impl Pools {
                 Err(reason) => wrong(reason),
             }
         }
-        match of_catalogue(&network.ipam()) {
+        match of_catalogue(network) {
             Ok(pools) => found.extend(pools.into_iter().map(|it| (it, None))),
             Err(reason) => wrong(reason),
         }
@@ -108,27 +107,20 @@ pub(crate) fn of_ranges(
     }
 }
 
-/// The pools of `ipam.pools`: an object of named pools, or an array of pools. A pool
-/// without a range is one that an allocator knows by its name.
-pub(crate) fn of_catalogue(ipam: &Object) -> Result<Vec<Pool>, String> {
-    let Some(raw) = ipam.get("pools").filter(|raw| raw.get() != "null") else {
-        return Ok(Vec::new());
+/// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
+/// array `ipam.pools`. A pool without a range is one that an allocator knows by its name.
+fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
+    let pools = if network.has_delegate(RULES) {
+        ipam_ds_rules::tools::pools(&network.config)
+    } else {
+        // Of another selector, the key may be anything.
+        let pools = network.ipam().read::<Vec<Object>>("ipam", "pools");
+        Ok(pools.ok().flatten().unwrap_or_default())
     };
-    if let Ok(list) = serde_json::from_str::<Vec<Object>>(raw.get()) {
-        let list = list.into_iter().enumerate();
-        return list
-            .filter(|(_, pool)| has_ranges(pool))
-            .map(|(i, pool)| Pool::read(&format!("ipam.pools[{i}]"), pool).map_err(|e| e.msg))
-            .collect();
-    }
-    let named: BTreeMap<String, Object> = cni::read("ipam.pools", raw).map_err(|e| e.msg)?;
-    named
-        .into_iter()
+    let pools = pools.map_err(|error| error.msg)?.into_iter().enumerate();
+    pools
         .filter(|(_, pool)| has_ranges(pool))
-        .map(|(name, mut pool)| {
-            pool.set("name", &name);
-            Pool::read(&format!("ipam.pools.{name}"), pool).map_err(|e| e.msg)
-        })
+        .map(|(i, pool)| Pool::read(&format!("ipam.pools[{i}]"), pool).map_err(|e| e.msg))
         .collect()
 }
 
@@ -168,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_named_pool_of_two_networks_is_one_pool() {
-        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"web":{"subnet":"10.2.0.0/24"},"lan":{}}}"#;
+        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"web":{"subnet":"10.2.0.0/24"},"lan":{}},"rules":[{"pools":["web"]}]}"#;
         let mut pools = Pools::default();
         for name in ["a", "b"] {
             pools.add_configured(&network(name, ipam), &Environment::default());

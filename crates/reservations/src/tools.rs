@@ -10,6 +10,7 @@ use cni::NetworkName;
 
 use crate::directory::{Directory, ReadFile, State};
 use crate::reclaim;
+use crate::sticky_keys::{StickyKeys, StickyPool};
 
 /// A file that stands for an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,6 +153,21 @@ pub struct LastReclaim {
 pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastReclaim>> {
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
     Ok(reclaim::last(&opened, network))
+}
+
+/// The address of the pool that a sticky key was given last; `None` also if there is no such
+/// directory.
+///
+/// # Errors
+///
+/// The system's.
+pub fn address_of_key(
+    directory: &Path,
+    key: &str,
+    pool: StickyPool<'_>,
+) -> io::Result<Option<IpAddr>> {
+    let directory = Directory::open(directory)?;
+    Ok(directory.and_then(|it| StickyKeys::read(&it).address_of(key, pool)))
 }
 
 /// The address that a pool of the directory gave last.

@@ -1,14 +1,16 @@
 //! `ipamctl explain`: the pools and the address that an ADD would get now. Nothing is
 //! reserved.
 
+mod question;
+
 use std::net::IpAddr;
+use std::path::Path;
 
 use anyhow::{Result, bail};
-use chain::{Chain, Outcome, Plugins};
-use cni::{Attachment, DelegateName, Environment, LinkedPlugin, NetworkConfig, Object};
-use cni_plugin::Linked;
+use cni::{DelegateName, Environment};
 use ipam::{Interval, Pool};
-use ipam_ds_ranges::IpamDsRanges;
+use ipam_ds_rules::tools::Tried;
+use reservations::StickyPool;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -19,30 +21,33 @@ use crate::conf_dir::Found;
 use crate::network::{HOST_LOCAL, Network};
 use crate::node::Node;
 use crate::output::{Output, Style};
-use crate::pools::{of_answer, of_ranges};
+use crate::pools::of_ranges;
 use crate::usage::{Usage, slice};
-
-/// Start of the names of selectors, which find and hold nothing.
-const SELECTOR: &str = "ipam-ds-";
-
-/// The container of the question, unless a fact names another.
-const CONTAINER: &str = "ipamctl-explain";
-
-/// Facts that are no keys of `CNI_ARGS`.
-const LABEL: &str = "label:";
-const ANNOTATION: &str = "annotation:";
-const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+use question::Question;
 
 /// The explanation. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
 struct Explanation {
     network: String,
     delegates: Vec<String>,
+    /// The rules that were tried, up to the one that holds.
+    rules: Vec<Rule>,
     /// What each selector has answered.
     selectors: Vec<Selector>,
     pools: Vec<ChosenPool>,
     /// The reason why the pools or the addresses are not known.
     unknown: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    rule: String,
+    holds: bool,
+    /// The reason why it doesn't: the fact, what it is, what it must be.
+    fact: Option<String>,
+    is: Option<String>,
+    must_be: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -65,6 +70,35 @@ struct ChosenPool {
     gateway: Option<IpAddr>,
     /// The reason why it would get none.
     refusal: Option<String>,
+}
+
+impl Rule {
+    fn of(tried: Tried) -> Self {
+        let (fact, is, must_be) = match tried.unmet {
+            None => (None, None, None),
+            Some(it) => (Some(it.fact), it.is, Some(it.must_be)),
+        };
+        Self {
+            rule: tried.rule,
+            holds: fact.is_none(),
+            fact,
+            is,
+            must_be,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { rule, is, .. } = self;
+        match (&self.fact, &self.must_be) {
+            (Some(fact), Some(must_be)) => {
+                let is = is
+                    .as_ref()
+                    .map_or("missing".to_owned(), |is| format!("{is:?}"));
+                format!("{rule}: doesn't hold: {fact} is {is}, and must be {must_be}")
+            }
+            _ => format!("{rule}: holds"),
+        }
+    }
 }
 
 pub(crate) fn run(
@@ -104,6 +138,7 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
     let mut explanation = Explanation {
         network: network.name.to_string(),
         delegates: network.delegates.iter().map(ToString::to_string).collect(),
+        rules: Vec::new(),
         selectors: Vec::new(),
         pools: Vec::new(),
         unknown: None,
@@ -115,8 +150,7 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
     {
         of_ranges(&question.config, &question.environment).map_err(anyhow::Error::msg)?
     } else {
-        // The explanation of the rules belongs here: which were tried, and why each but
-        // the last doesn't hold.
+        explanation.rules = question.rules(network);
         question.select(network, arguments.no_exec, &mut explanation)?
     };
     let allocator = network.delegates.last().map(DelegateName::as_str);
@@ -128,116 +162,6 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
         explanation.pools.push(chosen(network, index, pool)?);
     }
     Ok(explanation)
-}
-
-/// The call that an ADD would be.
-struct Question {
-    config: NetworkConfig,
-    environment: Environment,
-    attachment: Attachment,
-}
-
-impl Question {
-    fn read(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Self> {
-        let (mut container, mut ifname) = (CONTAINER.to_owned(), "eth0".to_owned());
-        let mut args = vec!["IgnoreUnknown=1".to_owned()];
-        let (mut labels, mut annotations) = (Object::new(), Object::new());
-        for (key, value) in &arguments.facts {
-            if let Some(key) = key.strip_prefix(LABEL) {
-                labels.set(key, value);
-            } else if let Some(key) = key.strip_prefix(ANNOTATION) {
-                annotations.set(key, value);
-            } else {
-                match key.as_str() {
-                    "containerID" => container.clone_from(value),
-                    "ifname" => ifname.clone_from(value),
-                    _ => args.push(format!("{key}={value}")),
-                }
-            }
-        }
-        let mut config: Object = cni::read("configuration", &network.config.to_raw())?;
-        if labels.keys().next().is_some() {
-            nested(&mut config, &["args", "cni", "labels"], &labels);
-        }
-        if annotations.keys().next().is_some() {
-            nested(&mut config, &["runtimeConfig", ANNOTATIONS], &annotations);
-        }
-        let bad = |key: &str, error: cni::InvalidName| anyhow::anyhow!("{key}: {error}");
-        let attachment = Attachment {
-            container_id: container.parse().map_err(|e| bad("containerID", e))?,
-            ifname: ifname.parse().map_err(|e| bad("ifname", e))?,
-        };
-        let environment = node
-            .environment
-            .clone()
-            .with("CNI_CONTAINERID", container)
-            .with("CNI_IFNAME", ifname)
-            .with("CNI_NETNS", "/run/netns/ipamctl-explain")
-            .with("CNI_ARGS", args.join(";"));
-        Ok(Self {
-            config: NetworkConfig::parse(serde_json::to_vec(&config)?)?,
-            environment,
-            attachment,
-        })
-    }
-
-    /// Runs the selectors; returns the pools of the last one.
-    fn select(
-        &self,
-        network: &Network,
-        no_exec: bool,
-        explanation: &mut Explanation,
-    ) -> Result<Vec<Pool>> {
-        let ranges = Linked(&IpamDsRanges);
-        let linked: [&dyn LinkedPlugin; 1] = [&ranges];
-        let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
-        let chain = Chain::new(&self.config, &self.environment, plugins)?;
-        let is_ours = |name: &DelegateName| linked.iter().any(|it| it.name() == name.as_str());
-        let is_selector = |name: &DelegateName| name.as_str().starts_with(SELECTOR);
-        let runs = |name: &DelegateName| is_selector(name) && (!no_exec || is_ours(name));
-        let mut pools = Vec::new();
-        for (name, outcome) in chain.dry_run(&self.attachment, runs) {
-            let (answer, error) = match outcome {
-                Outcome::Result(output) => (Some(output.json().to_owned()), None),
-                Outcome::Nothing => (None, Some("it printed nothing".to_owned())),
-                Outcome::Failed(failure) => (None, Some(failure.to_error().to_string())),
-            };
-            if let Some(answer) = &answer {
-                pools = of_answer(answer).map_err(anyhow::Error::msg)?;
-            }
-            explanation.selectors.push(Selector {
-                name: name.to_string(),
-                answer,
-                error,
-            });
-        }
-        let forbidden = network
-            .delegates
-            .iter()
-            .find(|it| is_selector(it) && no_exec && !is_ours(it));
-        explanation.unknown = match (forbidden, explanation.selectors.last()) {
-            (Some(name), _) => Some(format!("{name} was not run (--no-exec)")),
-            (None, None) => Some(format!("{} is no selector", network.delegates[0])),
-            (None, Some(_)) => None,
-        };
-        Ok(pools)
-    }
-}
-
-/// Sets a key of nested objects.
-fn nested(object: &mut Object, path: &[&str], value: &Object) {
-    let Some((key, rest)) = path.split_first() else {
-        return;
-    };
-    let mut inner: Object = object.read("", key).ok().flatten().unwrap_or_default();
-    if rest.is_empty() {
-        for key in value.keys() {
-            inner.set_raw(key, value.get(key).expect("it is a key").to_owned());
-        }
-    } else {
-        nested(&mut inner, rest, value);
-    }
-    object.set(key, &inner);
 }
 
 /// The pool, and the address that it would give, by the allocator's rules.
@@ -266,7 +190,8 @@ fn chosen(network: &Network, index: usize, pool: &Pool) -> Result<ChosenPool> {
     if !network.keeps_files() {
         return Ok(it);
     }
-    let last = match reservations::tools::last_reserved(&directory, index) {
+    let rotation = pool.rotation_index(&network.name, index);
+    let last = match reservations::tools::last_reserved(&directory, rotation) {
         Err(error) if not_there(&error) => None,
         other => other?,
     };
@@ -278,9 +203,9 @@ fn chosen(network: &Network, index: usize, pool: &Pool) -> Result<ChosenPool> {
         Some(ip) => Some(ip),
         None => {
             let candidates = pool.ranges.rotation(last);
-            let free = candidates
-                .iter()
-                .find_map(|it| first_free(it.addresses, &taken));
+            let mut candidates = candidates.iter();
+            let free = remembered(pool, &directory, &taken)?
+                .or_else(|| candidates.find_map(|it| first_free(it.addresses, &taken)));
             if free.is_none() {
                 it.refusal = Some("no address is free".to_owned());
             }
@@ -290,6 +215,19 @@ fn chosen(network: &Network, index: usize, pool: &Pool) -> Result<ChosenPool> {
     it.gateway = address.and_then(|ip| Some(pool.ranges.range_of(ip)?.gateway()));
     it.address = address;
     Ok(it)
+}
+
+/// The address that the pool's sticky key had last, if it is free.
+fn remembered(pool: &Pool, directory: &Path, taken: &[IpAddr]) -> Result<Option<IpAddr>> {
+    let Some(key) = &pool.sticky else {
+        return Ok(None);
+    };
+    let of_pool = StickyPool {
+        contains: &|ip| pool.ranges.gives(ip),
+        capacity: pool.ranges.capacity(),
+    };
+    let ip = reservations::tools::address_of_key(directory, key, of_pool)?;
+    Ok(ip.filter(|ip| taken.binary_search(ip).is_err()))
 }
 
 /// The lowest address of the interval that isn't taken.
@@ -322,6 +260,7 @@ fn text(it: &Explanation, arguments: &ExplainArguments, output: Output) -> Vec<S
             facts.join(", ")
         }
     ));
+    lines.extend(it.rules.iter().map(|rule| format!("  {}", rule.text())));
     for selector in &it.selectors {
         if let Some(error) = &selector.error {
             lines.push(format!("  {} refuses: {error}", selector.name));

@@ -1,0 +1,161 @@
+//! The question of `ipamctl explain`: a call with the given facts, and the answers of the
+//! chain's selectors to it.
+
+use anyhow::Result;
+use chain::{Chain, Outcome, Plugins};
+use cni::{Attachment, Call, DelegateName, Environment, LinkedPlugin, NetworkConfig, Object};
+use cni_plugin::Linked;
+use ipam::Pool;
+use ipam_ds_ranges::IpamDsRanges;
+use ipam_ds_rules::IpamDsRules;
+use ipam_ds_static::IPAM_DS_STATIC;
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Explanation, Rule, Selector};
+use crate::arguments::ExplainArguments;
+use crate::network::{Network, RULES};
+use crate::node::Node;
+use crate::pools::of_answer;
+
+/// Start of the names of selectors, which find and hold nothing.
+const SELECTOR: &str = "ipam-ds-";
+
+/// The container of the question, unless a fact names another.
+const CONTAINER: &str = "ipamctl-explain";
+
+/// Facts that are no keys of `CNI_ARGS`.
+const LABEL: &str = "label:";
+const ANNOTATION: &str = "annotation:";
+const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+
+/// The call that an ADD would be.
+pub(super) struct Question {
+    pub(super) config: NetworkConfig,
+    pub(super) environment: Environment,
+    attachment: Attachment,
+}
+
+impl Question {
+    pub(super) fn read(
+        network: &Network,
+        node: &Node,
+        arguments: &ExplainArguments,
+    ) -> Result<Self> {
+        let (mut container, mut ifname) = (CONTAINER.to_owned(), "eth0".to_owned());
+        let mut args = vec!["IgnoreUnknown=1".to_owned()];
+        let (mut labels, mut annotations) = (Vec::new(), Object::new());
+        for (key, value) in &arguments.facts {
+            if let Some(key) = key.strip_prefix(LABEL) {
+                labels.push(json!({"key": key, "value": value}));
+            } else if let Some(key) = key.strip_prefix(ANNOTATION) {
+                annotations.set(key, value);
+            } else {
+                match key.as_str() {
+                    "containerID" => container.clone_from(value),
+                    "ifname" => ifname.clone_from(value),
+                    _ => args.push(format!("{key}={value}")),
+                }
+            }
+        }
+        let mut config: Object = cni::read("configuration", &network.config.to_raw())?;
+        if !labels.is_empty() {
+            nested(&mut config, &["args", "cni", "labels"], &labels);
+        }
+        if annotations.keys().next().is_some() {
+            nested(&mut config, &["runtimeConfig", ANNOTATIONS], &annotations);
+        }
+        // A selector's cache can't be made there: an explanation leaves nothing behind.
+        nested(&mut config, &["ipam", "cacheDir"], "/proc/none");
+        let bad = |key: &str, error: cni::InvalidName| anyhow::anyhow!("{key}: {error}");
+        let attachment = Attachment {
+            container_id: container.parse().map_err(|e| bad("containerID", e))?,
+            ifname: ifname.parse().map_err(|e| bad("ifname", e))?,
+        };
+        let environment = node
+            .environment
+            .clone()
+            .with("CNI_CONTAINERID", container)
+            .with("CNI_IFNAME", ifname)
+            .with("CNI_NETNS", "/run/netns/ipamctl-explain")
+            .with("CNI_ARGS", args.join(";"));
+        Ok(Self {
+            config: NetworkConfig::parse(serde_json::to_vec(&config)?)?,
+            environment,
+            attachment,
+        })
+    }
+
+    /// The rules of `ipam-ds-rules`, if it is in the chain. An invalid catalogue is the
+    /// selector's to refuse.
+    pub(super) fn rules(&self, network: &Network) -> Vec<Rule> {
+        if !network.has_delegate(RULES) {
+            return Vec::new();
+        }
+        let call = Call::new(self.config.clone(), &self.environment);
+        let tried = match ipam_ds_rules::tools::explain(&call) {
+            Ok(explanation) => explanation.tried,
+            Err(_) => Vec::new(),
+        };
+        tried.into_iter().map(Rule::of).collect()
+    }
+
+    /// Runs the selectors; returns the pools of the last one.
+    pub(super) fn select(
+        &self,
+        network: &Network,
+        no_exec: bool,
+        explanation: &mut Explanation,
+    ) -> Result<Vec<Pool>> {
+        let (ranges, rules, fixed) = (
+            Linked(&IpamDsRanges),
+            Linked(&IpamDsRules),
+            Linked(&IPAM_DS_STATIC),
+        );
+        let linked: [&dyn LinkedPlugin; 3] = [&ranges, &rules, &fixed];
+        let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
+        let chain = Chain::new(&self.config, &self.environment, plugins)?;
+        let is_ours = |name: &DelegateName| linked.iter().any(|it| it.name() == name.as_str());
+        let is_selector = |name: &DelegateName| name.as_str().starts_with(SELECTOR);
+        let runs = |name: &DelegateName| is_selector(name) && (!no_exec || is_ours(name));
+        let mut pools = Vec::new();
+        for (name, outcome) in chain.dry_run(&self.attachment, runs) {
+            let (answer, error) = match outcome {
+                Outcome::Result(output) => (Some(output.json().to_owned()), None),
+                Outcome::Nothing => (None, Some("it printed nothing".to_owned())),
+                Outcome::Failed(failure) => (None, Some(failure.to_error().to_string())),
+            };
+            if let Some(answer) = &answer {
+                pools = of_answer(answer).map_err(anyhow::Error::msg)?;
+            }
+            explanation.selectors.push(Selector {
+                name: name.to_string(),
+                answer,
+                error,
+            });
+        }
+        let forbidden = network
+            .delegates
+            .iter()
+            .find(|it| is_selector(it) && no_exec && !is_ours(it));
+        explanation.unknown = match (forbidden, explanation.selectors.last()) {
+            (Some(name), _) => Some(format!("{name} was not run (--no-exec)")),
+            (None, None) => Some(format!("{} is no selector", network.delegates[0])),
+            (None, Some(_)) => None,
+        };
+        Ok(pools)
+    }
+}
+
+/// Sets a key of nested objects.
+fn nested<T: Serialize + ?Sized>(object: &mut Object, path: &[&str], value: &T) {
+    match path {
+        [] => {}
+        [key] => object.set(key, value),
+        [key, rest @ ..] => {
+            let mut inner: Object = object.read("", key).ok().flatten().unwrap_or_default();
+            nested(&mut inner, rest, value);
+            object.set(key, &inner);
+        }
+    }
+}
