@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_recorded_pool_is_the_configured_one_whatever_it_excludes() {
-        let ipam = r#"{"type":"ipam-delegated","delegates":["x"],"pools":{"web":{"subnet":"10.2.0.0/24"}}}"#;
+        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules"],"pools":{"web":{"subnet":"10.2.0.0/24"}}}"#;
         let network = network("a", ipam);
         let mut pools = Pools::default();
         pools.add_configured(&network, &Environment::default());

@@ -250,3 +250,36 @@ fn no_exec_runs_no_plugin() {
     assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
     assert!(ran.exists());
 }
+
+#[test]
+fn a_catalogue_that_is_refused_is_found_with_its_file_and_rule() {
+    let sandbox = sandbox();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let unreached = json!({"rules": [{"pools": ["web"]}]});
+    fs::write(folder.join("50.json"), unreached.to_string()).unwrap();
+    let ipam = json!({
+        "pools": {"web": {"subnet": "10.77.0.0/24"}}, "rules": [{"pools": ["web"]}],
+        "poolsDir": folder,
+    });
+    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "ipam-da-host-local"], &ipam);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    let found = json_of(&sandbox, &["check"]);
+    let problem = found[0]["problem"].as_str().unwrap();
+    assert!(
+        problem
+            .ends_with("50.json: rules[0]: it is never reached, since ipam.rules[0] always holds"),
+        "{found}"
+    );
+    assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
+
+    // Another network's ranges in a pool of the catalogue.
+    fs::remove_file(folder.join("50.json")).unwrap();
+    let other = json!({"ranges": [[{"subnet": "10.77.0.128/25"}]]});
+    let mut other = sandbox.config("1.0.0", &OURS, &other);
+    other["name"] = json!("other");
+    other["bridge"] = json!("other0");
+    sandbox.write_conflist("20-other.conflist", &other);
+    let found = json_of(&sandbox, &["check"]);
+    assert!(found.to_string().contains("ipam.pools.web"), "{found}");
+}

@@ -1,5 +1,7 @@
 //! `explain`: what an ADD would get is what the next ADD gets.
 
+use std::fs;
+
 use harness::Sandbox;
 use serde_json::json;
 
@@ -61,7 +63,8 @@ echo '{"cniVersion":"1.0.0","ips":[],"pools":[{"name":"blue","subnet":"10.5.0.0/
     assert_eq!(noted.trim(), "ADD c7 IgnoreUnknown=1;K8S_POD_NAME=db-0");
     let stdin = std::fs::read_to_string(sandbox.plugins().join("stdin")).unwrap();
     let stdin: serde_json::Value = serde_json::from_str(&stdin).unwrap();
-    assert_eq!(stdin["args"]["cni"]["labels"]["tier"], "db");
+    let labels = json!([{"key": "tier", "value": "db"}]);
+    assert_eq!(stdin["args"]["cni"]["labels"], labels);
     let annotations = &stdin["runtimeConfig"]["io.kubernetes.cri.pod-annotations"];
     assert_eq!(annotations["ipam/pool"], "blue");
     // Nothing was reserved or recorded.
@@ -85,4 +88,72 @@ fn a_full_pool_is_explained_as_a_refusal() {
             .contains("would be refused: no address is free"),
         "{output:?}"
     );
+}
+
+#[test]
+fn each_rule_that_does_not_hold_says_why() {
+    let sandbox = Sandbox::default();
+    let folder = sandbox.root().join("ipam.d");
+    fs::create_dir(&folder).unwrap();
+    let rest = json!({"pools": {"rest": {"subnet": "10.2.0.0/24"}},
+                      "rules": [{"pools": ["rest"], "sticky": "${containerID}"}]});
+    fs::write(folder.join("99-rest.json"), rest.to_string()).unwrap();
+    let ipam = json!({
+        "pools": {"web": {"subnet": "10.1.0.0/24"}},
+        "rules": [
+            {"when": {"K8S_POD_NAMESPACE": ["shop", "web-*"]}, "pools": ["web"]},
+            {"when": {"label:tier": {"not": "db"}, "K8S_POD_NAME": "x"}, "pools": ["web"]},
+        ],
+        "poolsDir": folder,
+    });
+    let config = sandbox.config("1.0.0", &["ipam-ds-rules", "ipam-da-host-local"], &ipam);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    let words = [
+        "explain",
+        file.to_str().unwrap(),
+        "K8S_POD_NAMESPACE=prod",
+        "label:tier=db",
+        "containerID=c1",
+    ];
+    let explained = json_of(&sandbox, &words);
+    let rule = |at: usize| explained["rules"][at].clone();
+    assert_eq!(
+        rule(0),
+        json!({"rule": "ipam.rules[0]", "holds": false, "fact": "K8S_POD_NAMESPACE",
+               "is": "prod", "mustBe": r#"["shop", "web-*"]"#})
+    );
+    let of_name = json!({"rule": "ipam.rules[1]", "holds": false, "fact": "K8S_POD_NAME",
+                         "is": null, "mustBe": "\"x\""});
+    assert_eq!(rule(1), of_name);
+    let last = format!("{}: rules[0]", folder.join("99-rest.json").display());
+    assert_eq!(
+        (&rule(2)["rule"], &rule(2)["holds"]),
+        (&json!(last), &json!(true))
+    );
+    assert_eq!(explained["pools"][0]["address"], "10.2.0.2");
+    let said = sandbox.ipamctl(&words).run().stdout;
+    assert!(
+        said.contains(r#"ipam.rules[0]: doesn't hold: K8S_POD_NAMESPACE is "prod", and must be ["shop", "web-*"]"#),
+        "{said}"
+    );
+    // Nothing is left behind, and a sticky key's address is taken into account.
+    assert!(!sandbox.cache_dir().exists());
+    let call = |command: &str, container: &str| {
+        let call = sandbox.call("ipam-delegated", command, &config);
+        call.container(container).run()
+    };
+    call("ADD", "c1").result();
+    call("ADD", "c2").result();
+    call("DEL", "c1").nothing();
+    assert_eq!(json_of(&sandbox, &words)["pools"][0]["address"], "10.2.0.2");
+    // The pools of the catalogue are listed, whether or not they are in use.
+    let pools = json_of(&sandbox, &["pools"]);
+    let names: Vec<&str> = pools
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|pool| pool["pool"].as_str())
+        .collect();
+    assert_eq!(names, ["rest", "web"]);
 }

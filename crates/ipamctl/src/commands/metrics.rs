@@ -1,11 +1,11 @@
-//! `ipamctl metrics`: Prometheus' text format.
+//! `ipamctl metrics`: Prometheus' text format, and the same samples as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
 use cni::NetworkName;
+use serde::{Serialize, Serializer};
 
 use crate::commands::Status;
 use crate::commands::pools::rows;
@@ -14,11 +14,27 @@ use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
 use crate::output::Output;
 
-/// The metrics as text.
+/// The metrics.
 #[derive(Default)]
-struct Metrics(String);
+struct Metrics(Vec<Family>);
 
-pub(crate) fn run(node: &Node, output: Output) -> Result<Status> {
+/// The samples of one name. The keys are documented, and don't change their meaning.
+#[derive(Serialize)]
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    samples: Vec<Sample>,
+}
+
+#[derive(Serialize)]
+struct Sample {
+    #[serde(serialize_with = "as_object")]
+    labels: Vec<(&'static str, String)>,
+    /// Without a fraction; as text, since it may exceed 2^53.
+    value: String,
+}
+
+pub(crate) fn run(node: &Node, output: Output) -> anyhow::Result<Status> {
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let mut metrics = Metrics::default();
@@ -27,11 +43,12 @@ pub(crate) fn run(node: &Node, output: Output) -> Result<Status> {
     reclaim(&inventory, &mut metrics);
     let problems = node.problems.len() + inventory.problems.len() + inventory.pools.problems.len();
     metrics.family("ipam_problems", "Files and folders that could not be read.");
-    metrics.sample("ipam_problems", &[], problems);
+    metrics.sample(&[], &problems);
     if output.json {
-        anyhow::bail!("metrics have a format of their own; --json is for the other commands");
+        Output::json(&metrics.0)?;
+    } else {
+        Output::lines(metrics.text().lines())?;
     }
-    Output::lines(metrics.0.lines())?;
     Ok(Status::Fine)
 }
 
@@ -62,7 +79,7 @@ fn pools(inventory: &Inventory, metrics: &mut Metrics) {
                 ("directory", row.directory.clone()),
             ];
             if let Some(value) = value {
-                metrics.sample(name, &labels, value);
+                metrics.sample(&labels, &value);
             }
         }
     }
@@ -95,14 +112,14 @@ fn records(inventory: &Inventory, metrics: &mut Metrics) {
                 ("network", (*network).to_owned()),
                 ("state", state.as_str().to_owned()),
             ];
-            metrics.sample(name, &labels, count);
+            metrics.sample(&labels, &count);
         }
     }
     let name = "ipam_oldest_pending_record_timestamp_seconds";
     metrics.family(name, "Start of the oldest ADD or DEL that has not ended.");
     for (network, oldest) in networks {
         if let Some(oldest) = oldest {
-            metrics.sample(name, &[("network", network.to_owned())], seconds(oldest));
+            metrics.sample(&[("network", network.to_owned())], &seconds(oldest));
         }
     }
 }
@@ -128,13 +145,13 @@ fn reclaim(inventory: &Inventory, metrics: &mut Metrics) {
     metrics.family(name, "Last release of reservations from before a boot.");
     for (labels, last) in &found {
         if let Some(time) = last.time {
-            metrics.sample(name, labels, seconds(time));
+            metrics.sample(labels, &seconds(time));
         }
     }
     let name = "ipam_reclaim_kept_reservations";
     metrics.family(name, "Reservations that this release found and kept.");
     for (labels, last) in &found {
-        metrics.sample(name, labels, last.kept);
+        metrics.sample(labels, &last.kept);
     }
 }
 
@@ -146,21 +163,54 @@ fn seconds(time: SystemTime) -> u64 {
 
 impl Metrics {
     /// Begins a family of gauges.
-    fn family(&mut self, name: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} gauge");
+    fn family(&mut self, name: &'static str, help: &'static str) {
+        self.0.push(Family {
+            name,
+            help,
+            samples: Vec::new(),
+        });
     }
 
-    fn sample(&mut self, name: &str, labels: &[(&str, String)], value: impl std::fmt::Display) {
-        let labels: Vec<String> = labels
-            .iter()
-            .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
-            .collect();
-        let labels = match labels[..] {
-            [] => String::new(),
-            _ => format!("{{{}}}", labels.join(",")),
-        };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
+    /// Adds a sample to the family that was begun last.
+    fn sample(&mut self, labels: &[(&'static str, String)], value: &impl ToString) {
+        if let Some(family) = self.0.last_mut() {
+            family.samples.push(Sample {
+                labels: labels.to_vec(),
+                value: value.to_string(),
+            });
+        }
     }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for Family {
+            name,
+            help,
+            samples,
+        } in &self.0
+        {
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+            for Sample { labels, value } in samples {
+                let labels: Vec<String> = labels
+                    .iter()
+                    .map(|(key, value)| format!("{key}=\"{}\"", escaped(value)))
+                    .collect();
+                let labels = match labels[..] {
+                    [] => String::new(),
+                    _ => format!("{{{}}}", labels.join(",")),
+                };
+                let _ = writeln!(text, "{name}{labels} {value}");
+            }
+        }
+        text
+    }
+}
+
+fn as_object<S: Serializer>(
+    labels: &[(&'static str, String)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(labels.iter().map(|(key, value)| (key, value)))
 }
 
 /// A label's value as the format has it.
@@ -179,10 +229,10 @@ mod tests {
     fn a_family_has_help_type_and_samples_with_escaped_labels() {
         let mut metrics = Metrics::default();
         metrics.family("a_b", "What it is.");
-        metrics.sample("a_b", &[("x", "1\"\\\n".to_owned())], 7);
-        metrics.sample("a_b", &[], 8);
+        metrics.sample(&[("x", "1\"\\\n".to_owned())], &7);
+        metrics.sample(&[], &8);
         assert_eq!(
-            metrics.0,
+            metrics.text(),
             "# HELP a_b What it is.\n# TYPE a_b gauge\na_b{x=\"1\\\"\\\\\\n\"} 7\na_b 8\n"
         );
     }
