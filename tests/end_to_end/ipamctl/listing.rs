@@ -280,7 +280,7 @@ fn foreign_files_are_passed_over() {
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), THERE);
     for folder in [sandbox.data_dir(), sandbox.state_dir()] {
-        for i in 0..20_000 {
+        for i in 0..100_000 {
             fs::write(folder.join("testnet").join(format!("foreign-{i}")), "x").unwrap();
         }
     }
