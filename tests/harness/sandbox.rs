@@ -178,9 +178,11 @@ impl Sandbox {
         self
     }
 
-    /// Writes an executable file among the plugins.
+    /// Writes an executable file among the plugins, in place of a link to one of ours.
     pub fn write_executable(&self, name: &str, content: &str) {
         let path = self.plugins().join(name);
+        // Not through the link.
+        let _ = fs::remove_file(&path);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
