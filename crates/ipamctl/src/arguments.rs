@@ -159,6 +159,9 @@ pub(crate) struct GcArguments {
     /// Leave alone whatever is younger.
     #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub(crate) older_than: Duration,
+    /// Release also what has a network namespace, and steps of builds.
+    #[arg(long)]
+    pub(crate) even_in_use: bool,
     /// Say what would be released, and release nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -217,7 +220,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// The reason, if the second of two words is no address.
+    /// The reason, if a word is empty, or the second of two is no address.
     pub(crate) fn read(words: &[String]) -> Result<Self, String> {
         match words {
             [network, address] => match address.parse() {
@@ -226,6 +229,7 @@ impl Target {
                     "{address:?} is no address; name ID, ADDRESS, or NETWORK ADDRESS"
                 )),
             },
+            [word, ..] if word.is_empty() => Err("the ID is empty".to_owned()),
             [word, ..] => Ok(match word.parse() {
                 Ok(ip) => Self::Address(ip, None),
                 Err(_) => Self::Container(word.clone()),

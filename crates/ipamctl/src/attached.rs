@@ -8,6 +8,7 @@ use chain::tools::AttachmentRecord;
 use cni::Attachment;
 
 use crate::arguments::Target;
+use crate::container_id::is_made_by_a_program;
 use crate::holding::Holding;
 use crate::inventory::NetworkRecord;
 use crate::names::Names;
@@ -122,6 +123,29 @@ pub(crate) fn named<'a>(
     }
 }
 
+/// The attachments that a target names, to be released. A beginning is accepted of an ID
+/// that a program has made: when `web-1` has been released, it is no name of `web-10`.
+///
+/// # Errors
+///
+/// As [`named`].
+pub(crate) fn named_to_release<'a>(
+    all: &'a [Attached<'a>],
+    target: &Target,
+) -> Result<Vec<&'a Attached<'a>>, String> {
+    let found = named(all, target)?;
+    if let (Target::Container(id), Some(it)) = (target, found.first()) {
+        let is_enough = it.container == id || is_made_by_a_program(it.container);
+        if !is_enough {
+            return Err(format!(
+                "no attachment of the container {id}; {} begins so, and its ID has to be whole here",
+                it.container
+            ));
+        }
+    }
+    Ok(found)
+}
+
 fn of_container<'a>(all: &'a [Attached<'a>], id: &str) -> Result<Vec<&'a Attached<'a>>, String> {
     let whole: Vec<&Attached<'_>> = all.iter().filter(|it| it.container == id).collect();
     if !whole.is_empty() {
@@ -216,5 +240,22 @@ mod tests {
         assert!(find(&["10.0.0.2"]).unwrap_err().contains("NETWORK ADDRESS"));
         assert_eq!(find(&["b", "10.0.0.2"]).unwrap(), ["8f3e02 eth0 on b"]);
         assert!(find(&["10.0.0.9"]).unwrap_err().contains("nobody holds"));
+    }
+
+    #[test]
+    fn only_a_beginning_of_an_id_that_a_program_has_made_is_enough_to_release_it() {
+        let digits = "8f".repeat(32);
+        let all = attached(vec![
+            holding("a", "web-10", "10.0.0.2"),
+            holding("a", &digits, "10.0.0.3"),
+        ]);
+        let find = |word: &str| {
+            let found = named_to_release(&all, &Target::read(&[word.to_owned()])?)?;
+            Ok::<_, String>(found[0].container.to_owned())
+        };
+        assert_eq!(find("8f8f"), Ok(digits.clone()));
+        assert_eq!(find("web-10").as_deref(), Ok("web-10"));
+        assert!(find("web-1").unwrap_err().contains("has to be whole"));
+        assert!(find("").unwrap_err().contains("empty"));
     }
 }

@@ -2,7 +2,7 @@
 //! their names, as the runtimes read them.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::conflist::Conflist;
@@ -24,6 +24,9 @@ pub(crate) struct Problem {
     pub(crate) reason: String,
 }
 
+/// The largest file that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
 impl Found {
     /// Reads these folders. A missing one is empty.
     pub(crate) fn in_folders(folders: &[PathBuf]) -> Self {
@@ -39,7 +42,7 @@ impl Found {
 
     /// Reads a file.
     pub(crate) fn add(&mut self, file: &Path) {
-        let read = fs::read(file).map_err(|error| readable(&error));
+        let read = read(file).map_err(|error| readable(&error));
         match read.and_then(|content| Conflist::parse(file, &content)) {
             Ok(conflist) => self.conflists.push(conflist),
             Err(reason) => self.problems.push(Problem {
@@ -48,6 +51,18 @@ impl Found {
             }),
         }
     }
+}
+
+/// Reads a file, unless it is none, such as a pipe, or far too large.
+pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let metadata = fs::metadata(file)?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if metadata.len() > MOST_BYTES {
+        return Err(io::Error::other("it is larger than 64 MiB"));
+    }
+    fs::read(file)
 }
 
 /// The error as people need it: one of permissions says what to do.

@@ -154,7 +154,7 @@ fn beside(
     paths.sort();
     let read = |path: PathBuf| {
         let failed = |error: String| format!("{}: {error}", path.display());
-        let content = std::fs::read(&path).map_err(|e| failed(e.to_string()))?;
+        let content = crate::conf_dir::read(&path).map_err(|e| failed(e.to_string()))?;
         let object = serde_json::from_slice(&content).map_err(|e| failed(e.to_string()))?;
         PluginEntry::read("", object, name, version).map_err(failed)
     };

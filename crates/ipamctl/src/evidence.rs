@@ -8,6 +8,7 @@ use rustix::fs::statfs;
 use rustix::io::Errno;
 
 use crate::attached::Attached;
+use crate::container_id::is_of_a_build;
 use crate::holding::HoldingState;
 use crate::valid::Valid;
 
@@ -68,6 +69,8 @@ pub(crate) struct Evidences<'a> {
     /// Age from which an ADD or a DEL that hasn't ended is evidence.
     pub(crate) older_than: Duration,
     pub(crate) now: SystemTime,
+    /// The time that ages are compared at.
+    as_of: SystemTime,
     boot: Option<String>,
 }
 
@@ -77,10 +80,13 @@ impl<'a> Evidences<'a> {
         older_than: Duration,
         environment: &Environment,
     ) -> Self {
+        let now = SystemTime::now();
         Self {
             valid,
             older_than,
-            now: SystemTime::now(),
+            now,
+            // A container that began after the list was made isn't in it.
+            as_of: valid.map_or(now, |it| now.min(it.made())),
             boot: boot_id(environment),
         }
     }
@@ -90,7 +96,9 @@ impl<'a> Evidences<'a> {
     pub(crate) fn of(&self, attached: &Attached<'_>) -> Vec<Evidence> {
         let mut found = Vec::new();
         let is_listed = self.valid.map(|it| it.contains(attached.container));
-        if is_listed == Some(false) {
+        // A container that is being made just now is in no list yet.
+        let is_old = || attached.last_change().is_some_and(|it| self.is_old(it));
+        if is_listed == Some(false) && is_old() && !is_of_a_build(attached.container) {
             found.push(Evidence::NotValid);
         }
         if let Some(content) = attached.content() {
@@ -114,7 +122,7 @@ impl<'a> Evidences<'a> {
 
     /// True if this is as long ago as `older_than`. A time in the future is not.
     pub(crate) fn is_old(&self, time: SystemTime) -> bool {
-        let age = self.now.duration_since(time);
+        let age = self.as_of.duration_since(time);
         age.is_ok_and(|age| age >= self.older_than)
     }
 }
@@ -124,14 +132,22 @@ pub(crate) fn is_gone(path: &str) -> bool {
     if !NAMESPACES.iter().any(|folder| path.starts_with(folder)) {
         return false;
     }
-    match statfs(Path::new(path)) {
-        #[expect(
-            clippy::unnecessary_cast,
-            reason = "the type is not the same everywhere"
-        )]
-        Ok(it) => it.f_type as i64 != NSFS,
-        Err(error) => matches!(error, Errno::NOENT | Errno::NOTDIR),
+    // A file that is no namespace here may be one in the runtime's mount namespace.
+    let looked = statfs(Path::new(path));
+    matches!(looked, Err(Errno::NOENT | Errno::NOTDIR))
+}
+
+/// True if there is a network namespace at this path.
+pub(crate) fn is_there(path: &str) -> bool {
+    if !NAMESPACES.iter().any(|folder| path.starts_with(folder)) {
+        return false;
     }
+    #[expect(
+        clippy::unnecessary_cast,
+        reason = "the type is not the same everywhere"
+    )]
+    let is_namespace = |it: rustix::fs::StatFs| it.f_type as i64 == NSFS;
+    statfs(Path::new(path)).is_ok_and(is_namespace)
 }
 
 #[cfg(test)]
@@ -139,9 +155,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_gone_if_its_file_is_or_is_no_namespace() {
+    fn a_namespace_is_gone_if_its_file_is() {
         assert!(is_gone("/run/netns/ipamctl-test-none"));
-        assert!(is_gone("/proc/self/status"));
+        // It may be one for the runtime.
+        assert!(!is_gone("/proc/self/status") && !is_there("/proc/self/status"));
+        assert!(is_there("/proc/self/ns/net"));
         assert!(is_gone("/proc/self/status/x"));
         assert!(!is_gone("/proc/self/ns/net"));
         assert!(!is_gone(""));

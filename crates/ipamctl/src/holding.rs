@@ -113,8 +113,11 @@ impl<'a> Holding<'a> {
     }
 
     /// The holdings of a record whose addresses are in no directory: one for each address
-    /// of its answer, or one without an address.
-    pub(crate) fn recorded(record: &'a NetworkRecord) -> Vec<Self> {
+    /// of its answer that isn't lost, or one without an address.
+    pub(crate) fn recorded(
+        record: &'a NetworkRecord,
+        is_lost: impl Fn(IpAddr) -> bool,
+    ) -> Vec<Self> {
         let content = record.listed.content.as_ref().ok();
         let answers = content.into_iter().flat_map(|it| it.delegates.iter().rev());
         let answer = answers.filter_map(|it| it.result.as_deref()).next();
@@ -122,6 +125,7 @@ impl<'a> Holding<'a> {
         let ips: Vec<IpAddr> = result
             .iter()
             .flat_map(|it| it.ips.iter().map(cni::IpConfig::ip))
+            .filter(|ip| !is_lost(*ip))
             .collect();
         let attachment = &record.listed.attachment;
         let of = |ip| Self {

@@ -1,6 +1,6 @@
 //! Pools, reservations and records of a node, read without their locks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,12 @@ use cni::NetworkName;
 use reservations::State;
 use reservations::tools::ListedAddress;
 
+use crate::commands::Status;
 use crate::conf_dir::{Problem, readable};
 use crate::holding::{Holding, HoldingState};
 use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES};
 use crate::node::Node;
+use crate::output::warn;
 use crate::pools::{PlacedPool, Pools};
 
 /// Delegates that choose no pools that their configuration doesn't say.
@@ -165,11 +167,32 @@ impl Inventory {
     /// Prints what can't be read, on stderr.
     pub(crate) fn warn(&self) {
         for Problem { path, reason } in &self.problems {
-            eprintln!("ipamctl: {}: {reason}", path.display());
+            warn(&format!("{}: {reason}", path.display()));
         }
         for (network, reason) in &self.pools.problems {
-            eprintln!("ipamctl: network {network}: {reason}");
+            warn(&format!("network {network}: {reason}"));
         }
+    }
+
+    /// The status of a command that has shown what could be read.
+    ///
+    /// # Errors
+    ///
+    /// If something could not be read: what was shown isn't everything.
+    pub(crate) fn verdict(&self, status: Status) -> anyhow::Result<Status> {
+        anyhow::ensure!(
+            self.problems.is_empty(),
+            "this is not everything: {} files or folders could not be read",
+            self.problems.len()
+        );
+        Ok(status)
+    }
+
+    /// True if the directory exists, and its reservations could not be read.
+    pub(crate) fn is_unreadable(&self, directory: &Path) -> bool {
+        self.problems
+            .iter()
+            .any(|it| directory.starts_with(&it.path))
     }
 
     /// The directory at this path, if it exists.
@@ -228,9 +251,16 @@ impl Inventory {
                 all.push(Holding::reserved(directory, listed, pool, record));
             }
         }
+        let placed: HashSet<(&str, IpAddr)> = all
+            .iter()
+            .filter_map(|it| Some((it.network?, it.ip?)))
+            .collect();
         for (record, is_placed) in self.records.iter().zip(is_placed) {
             if !is_placed {
-                all.extend(Holding::recorded(record));
+                // An address that another holds by now isn't the record's any more.
+                let network = record.network.as_str();
+                let is_lost = |ip| placed.contains(&(network, ip));
+                all.extend(Holding::recorded(record, is_lost));
             }
         }
         all

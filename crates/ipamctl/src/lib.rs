@@ -7,6 +7,7 @@ mod check;
 mod commands;
 mod conf_dir;
 mod conflist;
+mod container_id;
 mod evidence;
 mod holding;
 mod inventory;
@@ -53,7 +54,7 @@ pub fn main() -> ExitCode {
         // The reader of the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ipamctl: {error:#}");
+            output::warn(&format!("{error:#}"));
             ExitCode::from(2)
         }
     }

@@ -10,6 +10,7 @@ use crate::arguments::Places;
 use crate::conf_dir::{Found, Problem};
 use crate::conflist::Conflist;
 use crate::network::Network;
+use crate::output::warn;
 
 /// Where the runtimes look for plugins: podman's folders and containerd's.
 const CNI_PATH: &str =
@@ -96,7 +97,7 @@ impl Node {
     /// Prints what can't be used, on stderr.
     pub(crate) fn warn(&self) {
         for Problem { path, reason } in &self.problems {
-            eprintln!("ipamctl: {}: {reason}", path.display());
+            warn(&format!("{}: {reason}", path.display()));
         }
     }
 }

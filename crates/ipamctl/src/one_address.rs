@@ -85,6 +85,6 @@ fn record(node: &Node, listed: &ListedAddress) -> Option<NetworkRecord> {
 
 /// The addresses of a recorded answer.
 fn addresses(record: &NetworkRecord) -> Vec<IpAddr> {
-    let holdings = Holding::recorded(record);
+    let holdings = Holding::recorded(record, |_| false);
     holdings.iter().filter_map(|it| it.ip).collect()
 }

@@ -48,6 +48,7 @@ impl Output {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
+        let text = plain(text);
         let code = match style {
             Style::Bold => "1",
             Style::Dim => "2",
@@ -59,10 +60,16 @@ impl Output {
     }
 
     /// Prints lines.
-    pub(crate) fn lines<T: AsRef<str>>(lines: impl IntoIterator<Item = T>) -> io::Result<()> {
+    pub(crate) fn lines<T: AsRef<str>>(self, lines: impl IntoIterator<Item = T>) -> io::Result<()> {
         let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
         for line in lines {
-            out.write_all(printable(line.as_ref()).as_bytes())?;
+            let line = line.as_ref();
+            let line = if self.colour {
+                printable(line)
+            } else {
+                plain(line)
+            };
+            out.write_all(line.as_bytes())?;
             out.write_all(b"\n")?;
         }
         out.flush()
@@ -79,7 +86,7 @@ impl Output {
     /// Prints a table.
     pub(crate) fn table(self, table: &crate::table::Table) -> io::Result<()> {
         let lines = table.render(self.width).into_iter().zip(table.styles());
-        Self::lines(lines.map(|(line, style)| match style {
+        self.lines(lines.map(|(line, style)| match style {
             Some(style) => self.styled(style, &line),
             None => line,
         }))
@@ -93,11 +100,26 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     if !text.contains(is_bad) && !has_foreign_escape(text) {
         return text.into();
     }
+    plain(text)
+}
+
+/// The text without control characters, and without those that change its direction.
+pub(crate) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+    let is_bad =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if !text.contains(is_bad) {
+        return text.into();
+    }
     let text: String = text
         .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| if is_bad(c) { '\u{fffd}' } else { c })
         .collect();
     text.into()
+}
+
+/// Prints a line on stderr.
+pub(crate) fn warn(line: &str) {
+    eprintln!("ipamctl: {}", plain(line));
 }
 
 /// True if an escape is none of those that [`Output::styled`] writes.
@@ -117,6 +139,7 @@ mod tests {
         assert_eq!(printable("\x1b[31mred\x1b[0m"), "\x1b[31mred\x1b[0m");
         assert_eq!(printable("a\x07b"), "a\u{fffd}b");
         assert_eq!(printable("\x1b]0;title"), "\u{fffd}]0;title");
+        assert_eq!(plain("\x1b[31mred\u{202e}"), "\u{fffd}[31mred\u{fffd}");
     }
 
     #[test]

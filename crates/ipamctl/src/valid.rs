@@ -4,16 +4,25 @@ use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail, ensure};
 use cni::ContainerId;
 
-/// Length of the IDs that runtimes make.
-const WHOLE: usize = 64;
+use crate::container_id::{after_namespace, is_made_by_a_program};
+
+/// Fewest characters of an entry that is taken for the beginning of an ID.
+const SHORTEST: usize = 4;
 
 /// Container IDs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Valid(HashSet<String>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Valid {
+    ids: HashSet<String>,
+    /// True if the list may have no container of this node's networks.
+    none_valid: bool,
+    /// A time before which the list was not made.
+    made: SystemTime,
+}
 
 impl Valid {
     /// Reads a file with an ID a line; `-` is stdin.
@@ -24,15 +33,23 @@ impl Valid {
     /// list: the command that makes it may have failed.
     pub(crate) fn read(file: &Path, none_valid: bool) -> Result<Self> {
         let mut text = String::new();
+        // The command at the other end of a pipe was started with this one.
+        let mut made = SystemTime::now();
         if file == Path::new("-") {
             io::stdin().read_to_string(&mut text).context("stdin")?;
         } else {
-            text = fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            let read = || {
+                let text = fs::read_to_string(file)?;
+                Ok::<_, io::Error>((text, fs::metadata(file)?.modified()?))
+            };
+            let (content, modified) = read().with_context(|| file.display().to_string())?;
+            text = content;
+            made = made.min(modified);
         }
-        Self::parse(&text, none_valid)
+        Self::parse(&text, none_valid, made)
     }
 
-    fn parse(text: &str, none_valid: bool) -> Result<Self> {
+    fn parse(text: &str, none_valid: bool, made: SystemTime) -> Result<Self> {
         let mut ids = HashSet::new();
         for (i, line) in text.lines().enumerate() {
             let id = line.trim();
@@ -51,67 +68,135 @@ impl Valid {
             !ids.is_empty() || none_valid,
             "the list of valid containers is empty; if no container is there, say so with --none-valid"
         );
-        Ok(Self(ids))
+        Ok(Self {
+            ids,
+            none_valid,
+            made,
+        })
+    }
+
+    /// A time before which the list was not made.
+    pub(crate) fn made(&self) -> SystemTime {
+        self.made
     }
 
     /// True if the container is in the list.
     pub(crate) fn contains(&self, container: &str) -> bool {
-        self.0.contains(container)
+        self.ids.contains(container)
     }
 
-    /// Refuses a list of shortened IDs, by which every container would count as gone.
+    /// Refuses a list of shortened or foreign IDs, by which every container would count as
+    /// gone.
     ///
     /// # Errors
     ///
-    /// An entry that is the beginning of a whole ID which holds an address.
-    pub(crate) fn refuse_shortened<'a>(
+    /// An entry that is part of an ID which holds an address; a list of names, unless one
+    /// holds an address, or that is meant.
+    pub(crate) fn refuse_wrong_ids<'a>(
         &self,
-        holders: impl Iterator<Item = &'a str>,
+        holders: impl Iterator<Item = &'a str> + Clone,
     ) -> Result<()> {
-        for holder in holders.filter(|it| is_whole(it) && !self.contains(it)) {
-            let mut beginnings = (4..WHOLE).map(|length| &holder[..length]);
-            if let Some(short) = beginnings.find(|it| self.contains(it)) {
+        let unlisted = holders.clone().filter(|it| !self.contains(it));
+        for holder in unlisted {
+            if let Some(entry) = self.part_of(holder) {
                 bail!(
-                    "the list of valid containers has {short}, the beginning of {holder}: \
-                     it must have whole IDs (--no-trunc)"
+                    "the list of valid containers has {entry}, which is part of {holder}: \
+                     it must have whole IDs, as the runtime passes them to CNI \
+                     (--no-trunc; of ctr and nerdctl, NAMESPACE-ID)"
                 );
             }
         }
+        let has_names = !self.ids.iter().any(|it| is_made_by_a_program(it));
+        let is_foreign = has_names
+            && holders.clone().any(is_made_by_a_program)
+            && !holders.clone().any(|it| self.contains(it));
+        ensure!(
+            self.none_valid || !is_foreign,
+            "none of the {} entries in the list of valid containers holds an address here, and \
+             none is an ID of a runtime: does it have names? If it is so, say --none-valid",
+            self.ids.len()
+        );
         Ok(())
     }
-}
 
-fn is_whole(id: &str) -> bool {
-    id.len() == WHOLE && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    /// The entry that is a part of this ID, or the same in another case.
+    fn part_of(&self, holder: &str) -> Option<String> {
+        if !is_made_by_a_program(holder) {
+            return None;
+        }
+        let beginnings = (SHORTEST..holder.len()).map(|length| holder[..length].to_owned());
+        let endings = after_namespace(holder).filter(|it| it.len() >= SHORTEST);
+        let other_case = [holder.to_ascii_lowercase(), holder.to_ascii_uppercase()];
+        let mut parts = beginnings
+            .chain(endings.map(str::to_owned))
+            .chain(other_case);
+        parts.find(|it| self.contains(it))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn list(text: &str, none_valid: bool) -> Result<Valid> {
+        Valid::parse(text, none_valid, SystemTime::UNIX_EPOCH)
+    }
+
     #[test]
     fn an_empty_list_is_refused_unless_it_is_meant() {
-        let error = Valid::parse(" \n\n", false).unwrap_err();
+        let error = list(" \n\n", false).unwrap_err();
         assert!(error.to_string().contains("--none-valid"), "{error}");
-        assert_eq!(Valid::parse("", true).unwrap(), Valid::default());
+        assert!(list("", true).unwrap().ids.is_empty());
     }
 
     #[test]
     fn a_line_that_is_no_id_is_named() {
-        let error = Valid::parse("abc\nPOD ID\n", false).unwrap_err();
+        let error = list("abc\nPOD ID\n", false).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("line 2") && text.contains("POD ID"), "{text}");
-        assert!(Valid::parse(" abc \r\n", false).unwrap().contains("abc"));
+        assert!(list(" abc \r\n", false).unwrap().contains("abc"));
     }
 
     #[test]
-    fn shortened_ids_are_refused() {
-        let whole = "8f".repeat(32);
-        let list = Valid::parse(&whole[..12], false).unwrap();
-        let error = list.refuse_shortened([whole.as_str()].into_iter());
-        assert!(error.unwrap_err().to_string().contains("--no-trunc"));
+    fn ids_that_are_not_whole_are_refused() {
+        let digits = "8f".repeat(32);
+        let uuid = "7cd08c6c-86c8-0bfa-f7ca-338466447711";
+        let of_nerdctl = format!("default-{digits}");
+        for (entry, holder) in [
+            (&digits[..12], digits.as_str()),
+            (&digits[..4], digits.as_str()),
+            ("7cd08c6c", uuid),
+            (digits.as_str(), of_nerdctl.as_str()),
+            (digits.to_uppercase().as_str(), digits.as_str()),
+        ] {
+            let error = list(entry, false)
+                .unwrap()
+                .refuse_wrong_ids([holder].into_iter());
+            assert!(
+                error.unwrap_err().to_string().contains("--no-trunc"),
+                "{entry}"
+            );
+        }
         // IDs that a person has chosen may begin alike.
-        let list = Valid::parse("web", false).unwrap();
-        assert!(list.refuse_shortened(["web-1"].into_iter()).is_ok());
+        let names = list("web\nweb-2", false).unwrap();
+        assert!(
+            names
+                .refuse_wrong_ids(["web-1", "web-2"].into_iter())
+                .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_list_of_names_is_refused_unless_it_is_meant() {
+        let digits = "8f".repeat(32);
+        let (other, id) = ("9a".repeat(32), [digits.as_str()]);
+        let error = list("api", false).unwrap().refuse_wrong_ids(id.into_iter());
+        assert!(error.unwrap_err().to_string().contains("--none-valid"));
+        for (text, none_valid) in [("api", true), (other.as_str(), false)] {
+            let list = list(text, none_valid).unwrap();
+            assert!(list.refuse_wrong_ids(id.into_iter()).is_ok(), "{text}");
+        }
+        let names = ["web-1"].into_iter();
+        assert!(list("api", false).unwrap().refuse_wrong_ids(names).is_ok());
     }
 }

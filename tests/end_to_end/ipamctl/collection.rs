@@ -49,11 +49,14 @@ fn without_record_and_list_nothing_is_known_and_that_is_said() {
     );
     assert_eq!(status(&sandbox.ipamctl(&["leaks"]).run()), Some(0));
     let list = |ids: &str| {
-        let call = sandbox.ipamctl(&["leaks", "--json", "--valid", "-"]);
-        call.stdin(ids).run().stdout
+        let words = ["leaks", "--json", "--older-than", "0s", "--valid", "-"];
+        sandbox.ipamctl(&words).stdin(ids).run().stdout
     };
     assert_eq!(list("c1\n").trim(), "[]");
     assert!(list("c2\n").contains("not-valid"));
+    // A container of just now is in no list yet.
+    let young = sandbox.ipamctl(&["leaks", "--json", "--valid", "-"]);
+    assert!(!young.stdin("c2\n").run().stdout.contains("not-valid"));
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
     assert_eq!(rows[0]["evidence"], json!(["pending"]));
     assert_eq!(rows[0]["locked"], true);
     let gc = sandbox.ipamctl(&["gc", "--valid", "-", "--older-than", "0s"]);
-    let kept = gc.stdin("other\n").run();
+    let kept = gc.stdin(id("b9")).run();
     assert!(kept.stdout.contains("kept: a call works on it"), "{kept:?}");
     let refused = sandbox.ipamctl(&["release", "a1"]).run();
     assert_eq!(status(&refused), Some(2), "{refused:?}");
@@ -94,8 +97,8 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
     assert_eq!(sandbox.processes_that_stay(), [""; 0]);
     rows = json_of(&sandbox, &["leaks", "--older-than", "0s"]);
     assert_eq!(rows[0]["locked"], false);
-    let gc = sandbox.ipamctl(&["gc", "--valid", "-", "--older-than", "0s"]);
-    let output = gc.stdin("other\n").run();
+    let gc = sandbox.ipamctl(&["gc", "--valid", "-", "--older-than", "0s", "--even-in-use"]);
+    let output = gc.stdin(id("b9")).run();
     assert!(output.stdout.contains(": released"), "{output:?}");
     assert_eq!(sandbox.records("testnet"), [""; 0]);
 }
@@ -105,7 +108,7 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     for name in ["a1", "a2"] {
-        add(&sandbox, &config, &id(name), THERE);
+        add(&sandbox, &config, &id(name), GONE);
     }
     let gc = |words: &[&str]| {
         let words = [&["gc", "--valid", "-"], words].concat();
@@ -133,7 +136,7 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
 fn gc_refuses_an_empty_and_a_shortened_list() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
+    add(&sandbox, &config, &id("a1"), GONE);
     let gc = |list: &str, words: &[&str]| {
         let words = [&["gc", "--older-than", "0s", "--valid", "-"], words].concat();
         sandbox.ipamctl(&words).stdin(list).run()
@@ -173,4 +176,74 @@ fn gc_collects_a_reservation_that_has_no_record_through_todays_conflist() {
     assert!(output.stdout.contains(": released"), "{output:?}");
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
     assert_eq!(sandbox.records("testnet"), [""; 0]);
+}
+
+#[test]
+fn gc_leaves_what_is_in_use_and_in_no_list() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    // The step of a build has a namespace; host-local leaves no record that says so.
+    add(&sandbox, &config, "buildah-buildah1", THERE);
+    let folder = sandbox.data_dir().join("old");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("10.1.0.2"), "buildah-buildah2\r\neth0").unwrap();
+    let gc = |words: &[&str]| {
+        let words = [&["gc", "--older-than", "0s", "--valid", "-"], words].concat();
+        sandbox.ipamctl(&words).stdin(id("a1")).run()
+    };
+    let kept = gc(&[]).stdout;
+    assert!(
+        kept.contains("kept: its network namespace /proc/self/ns/net is there"),
+        "{kept}"
+    );
+    assert!(kept.contains("kept: it may be a step of a build"), "{kept}");
+    assert_eq!(sandbox.reserved("testnet").len(), 1);
+    gc(&["--even-in-use", "--network", "testnet"]);
+    assert_eq!(sandbox.reserved("testnet").len(), 0);
+}
+
+#[test]
+fn gc_compares_ages_with_the_time_of_the_list() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    let list = sandbox.root().join("valid");
+    fs::write(&list, id("a1")).unwrap();
+    let an_hour_ago = SystemTime::now() - Duration::from_secs(3_600);
+    let opened = fs::File::options().append(true).open(&list).unwrap();
+    opened.set_modified(an_hour_ago).unwrap();
+    add(&sandbox, &config, &id("a2"), GONE);
+    let words = [
+        "gc",
+        "--older-than",
+        "0s",
+        "--valid",
+        list.to_str().unwrap(),
+    ];
+    let output = sandbox.ipamctl(&words).run();
+    assert!(
+        output.stdout.contains("kept: it is younger than"),
+        "{output:?}"
+    );
+    assert_eq!(sandbox.reserved("testnet").len(), 1);
+}
+
+#[test]
+fn gc_goes_on_though_nobody_reads_what_it_prints() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    for i in 0..4 {
+        add(&sandbox, &config, &id(&format!("a{i}")), GONE);
+    }
+    let words = ["gc", "--older-than", "0s", "--none-valid", "--valid", "-"];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut gc = std::process::Command::new(sandbox.ipamctl(&words).executable());
+    let call = sandbox.ipamctl(&words);
+    gc.args(call.words().skip(1));
+    let status = gc
+        .stdin(std::process::Stdio::null())
+        .stdout(full)
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }

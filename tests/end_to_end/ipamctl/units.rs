@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use harness::{Sandbox, is_root, repository, skip};
 
-use super::{THERE, add, id, network};
+use super::{GONE, add, id, network};
 
 /// The shell command of a unit, as systemd gives it to the shell (systemd.service(5),
 /// "Command lines").
@@ -37,7 +37,7 @@ impl Machine {
         let sandbox = Sandbox::default();
         let config = network(&sandbox);
         for container in containers {
-            add(&sandbox, &config, container, THERE);
+            add(&sandbox, &config, container, GONE);
         }
         let folder = sandbox.root().join("bin");
         fs::create_dir(&folder).unwrap();

@@ -44,13 +44,11 @@ pub(crate) fn run(
     if output.json {
         Output::json(&all)?;
     } else {
-        Output::lines(text(&all, output))?;
+        output.lines(text(&all, output))?;
         let files = node.conflists.iter().filter(|it| wanted(it)).count();
         if all.is_empty() {
-            println!(
-                "Nothing is found in {files} conflist{}.",
-                if files == 1 { "" } else { "s" }
-            );
+            let plural = if files == 1 { "" } else { "s" };
+            output.lines([format!("Nothing is found in {files} conflist{plural}.")])?;
         }
     }
     Ok(if all.is_empty() {

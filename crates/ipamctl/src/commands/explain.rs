@@ -123,7 +123,7 @@ pub(crate) fn run(
     if output.json {
         Output::json(&explanation)?;
     } else {
-        Output::lines(text(&explanation, arguments, output))?;
+        output.lines(text(&explanation, arguments, output))?;
     }
     let is_refused = explanation.selectors.iter().any(|it| it.error.is_some())
         || explanation.pools.iter().any(|it| it.refusal.is_some());

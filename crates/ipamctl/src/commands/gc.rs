@@ -17,7 +17,8 @@ use crate::arguments::GcArguments;
 use crate::attached::{Attached, attached};
 use crate::commands::Status;
 use crate::commands::leaks::is_locked;
-use crate::evidence::Evidences;
+use crate::container_id::is_of_a_build;
+use crate::evidence::{Evidences, is_there};
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
 use crate::output::Output;
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let all = attached(inventory.holdings());
-    valid.refuse_shortened(all.iter().map(|it| it.container))?;
+    valid.refuse_wrong_ids(all.iter().map(|it| it.container))?;
     for name in &arguments.network {
         let is_known = node.network(name).is_some() || all.iter().any(|it| it.network == name);
         anyhow::ensure!(is_known, "no network is named {name}");
@@ -65,18 +66,20 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let started = Instant::now();
     let mut bar: Option<ProgressBar> = None;
     let mut rows = Vec::with_capacity(stale.len());
+    let mut written = Ok(());
     for (done, it) in stale.iter().enumerate() {
         if started.elapsed() >= PATIENCE {
             let bar = bar.get_or_insert_with(|| progress(stale.len()));
             bar.set_position(done as u64);
         }
-        let row = collect(node, it, &evidences, arguments.dry_run);
-        if !output.json {
-            let print = || println!("{}", row.text());
-            match &bar {
+        let row = collect(node, it, &evidences, arguments);
+        if !output.json && written.is_ok() {
+            let print = || output.lines([row.text()]);
+            // A reader that has gone keeps nobody's address reserved.
+            written = match &bar {
                 Some(bar) => bar.suspend(print),
                 None => print(),
-            }
+            };
         }
         rows.push(row);
     }
@@ -92,6 +95,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
         "{failed} of {} could not be released",
         rows.len()
     );
+    written?;
     Ok(Status::Fine)
 }
 
@@ -101,7 +105,12 @@ fn progress(attachments: usize) -> ProgressBar {
     ProgressBar::new(attachments as u64).with_style(style)
 }
 
-fn collect(node: &Node, it: &Attached<'_>, evidences: &Evidences<'_>, dry_run: bool) -> Row {
+fn collect(
+    node: &Node,
+    it: &Attached<'_>,
+    evidences: &Evidences<'_>,
+    arguments: &GcArguments,
+) -> Row {
     let row = |outcome, reason: Option<String>| Row {
         network: it.network.to_owned(),
         container: it.container.to_owned(),
@@ -116,7 +125,10 @@ fn collect(node: &Node, it: &Attached<'_>, evidences: &Evidences<'_>, dry_run: b
     if is_locked(it) {
         return row("kept", Some("a call works on it".to_owned()));
     }
-    if dry_run {
+    if let Some(reason) = in_use(it).filter(|_| !arguments.even_in_use) {
+        return row("kept", Some(reason));
+    }
+    if arguments.dry_run {
         return row("would-release", None);
     }
     // Once more, while it is locked: its container may have been added again.
@@ -131,6 +143,18 @@ fn collect(node: &Node, it: &Attached<'_>, evidences: &Evidences<'_>, dry_run: b
         Ok(Released::Refused(reason)) => row("kept", Some(reason)),
         Err(error) => row("failed", Some(format!("{error:#}"))),
     }
+}
+
+/// The reason to leave an attachment alone that something uses which no list has: the step
+/// of a build, for example.
+fn in_use(it: &Attached<'_>) -> Option<String> {
+    let netns = it.content().map(|content| content.netns.as_str());
+    if let Some(netns) = netns.filter(|it| is_there(it)) {
+        return Some(format!("its network namespace {netns} is there"));
+    }
+    // host-local leaves no record that names one.
+    let is_unknown = it.content().is_none() && is_of_a_build(it.container);
+    is_unknown.then(|| "it may be a step of a build that is running".to_owned())
 }
 
 /// The reason to leave a young attachment alone: no list may have it yet.

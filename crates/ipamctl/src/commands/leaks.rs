@@ -11,10 +11,11 @@ use crate::arguments::LeaksArguments;
 use crate::attached::{Attached, attached};
 use crate::commands::Status;
 use crate::commands::ls::short;
+use crate::container_id::is_made_by_a_program;
 use crate::evidence::{Evidence, Evidences};
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, warn};
 use crate::table::{Align, Table};
 use crate::valid::Valid;
 
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     inventory.warn();
     let all = attached(inventory.holdings());
     if let Some(valid) = &valid {
-        valid.refuse_shortened(all.iter().map(|it| it.container))?;
+        valid.refuse_wrong_ids(all.iter().map(|it| it.container))?;
     }
     let evidences = Evidences::new(valid.as_ref(), arguments.older_than, &node.environment);
     let found: Vec<(&Attached<'_>, Vec<Evidence>)> = all
@@ -60,22 +61,27 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     if output.json {
         let rows: Vec<Row> = found
             .iter()
-            .map(|(it, evidence)| row(it, evidence))
+            .map(|(it, evidence)| row(it, evidence, &all))
             .collect();
         Output::json(&rows)?;
     } else if found.is_empty() {
-        println!("No leak is known.");
+        let unless = if inventory.problems.is_empty() {
+            ""
+        } else {
+            " in what could be read"
+        };
+        output.lines([format!("No leak is known{unless}.")])?;
     } else {
-        output.table(&table(&found, &evidences))?;
+        output.table(&table(&found, &all, &evidences))?;
         let unknown = found.len() - proven;
         if unknown > 0 && valid.is_none() {
-            eprintln!(
-                "ipamctl: {unknown} of {} can't be judged without a list of the containers: --valid FILE",
+            warn(&format!(
+                "{unknown} of {} can't be judged without a list of the containers: --valid FILE",
                 all.len()
-            );
+            ));
         }
     }
-    Ok(if proven > 0 {
+    inventory.verdict(if proven > 0 {
         Status::Found
     } else {
         Status::Fine
@@ -86,7 +92,7 @@ fn is_proven(evidence: &[Evidence]) -> bool {
     evidence.iter().any(Evidence::is_proof)
 }
 
-fn row(it: &Attached<'_>, evidence: &[Evidence]) -> Row {
+fn row(it: &Attached<'_>, evidence: &[Evidence], all: &[Attached<'_>]) -> Row {
     Row {
         network: it.network.to_owned(),
         container: it.container.to_owned(),
@@ -97,7 +103,7 @@ fn row(it: &Attached<'_>, evidence: &[Evidence]) -> Row {
         evidence: evidence.iter().map(Evidence::key).collect(),
         evidence_text: evidence.iter().map(Evidence::text).collect(),
         locked: is_locked(it),
-        release: release(it),
+        release: release(it, all),
     }
 }
 
@@ -107,12 +113,30 @@ pub(crate) fn is_locked(it: &Attached<'_>) -> bool {
     file.is_some_and(|file| chain::tools::is_locked(file).unwrap_or(false))
 }
 
-/// The command that releases it.
-fn release(it: &Attached<'_>) -> String {
+/// The command that releases it, and nothing else.
+fn release(it: &Attached<'_>, all: &[Attached<'_>]) -> String {
+    let is_elsewhere = all
+        .iter()
+        .any(|other| other.container == it.container && other.network != it.network);
+    if let Some(ip) = it.addresses().next().filter(|_| is_elsewhere) {
+        return format!("ipamctl release {} {ip}", it.network);
+    }
+    let is_unique = |beginning: &str| {
+        let mut others = all.iter().filter(|other| other.container != it.container);
+        !others.any(|other| other.container.starts_with(beginning))
+    };
+    let beginning = short(it.container);
+    if is_made_by_a_program(it.container) && is_unique(beginning) {
+        return format!("ipamctl release {beginning}");
+    }
     format!("ipamctl release {}", it.container)
 }
 
-fn table(found: &[(&Attached<'_>, Vec<Evidence>)], evidences: &Evidences<'_>) -> Table {
+fn table(
+    found: &[(&Attached<'_>, Vec<Evidence>)],
+    all: &[Attached<'_>],
+    evidences: &Evidences<'_>,
+) -> Table {
     let mut table = Table::new(&[
         ("ADDRESS", Align::Left),
         ("NETWORK", Align::Left),
@@ -130,7 +154,7 @@ fn table(found: &[(&Attached<'_>, Vec<Evidence>)], evidences: &Evidences<'_>) ->
         let is_proven = is_proven(evidence);
         let by = match (is_proven, is_locked(it)) {
             (_, true) => "nothing yet: a call is running".to_owned(),
-            (true, false) => format!("ipamctl release {}", short(it.container)),
+            (true, false) => release(it, all),
             (false, false) => "ipamctl gc --valid, if its container is gone".to_owned(),
         };
         table.row(

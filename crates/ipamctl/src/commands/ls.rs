@@ -13,7 +13,7 @@ use crate::commands::Status;
 use crate::holding::{Holding, HoldingState};
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, warn};
 use crate::table::{Align, Table};
 
 /// Characters of a container ID that are shown, as by the runtimes' own commands.
@@ -70,14 +70,14 @@ pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
     if output.json {
         let rows: Vec<Row> = holdings.iter().map(Row::from).collect();
         Output::json(&rows)?;
-        return Ok(Status::Fine);
+        return inventory.verdict(Status::Fine);
     }
     if holdings.is_empty() {
-        eprintln!("ipamctl: no address is reserved");
-        return Ok(Status::Fine);
+        warn("no address is reserved");
+        return inventory.verdict(Status::Fine);
     }
     output.table(&table(&holdings, arguments.no_trunc))?;
-    Ok(Status::Fine)
+    inventory.verdict(Status::Fine)
 }
 
 fn table(holdings: &[Holding<'_>], no_trunc: bool) -> Table {

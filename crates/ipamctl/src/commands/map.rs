@@ -95,15 +95,15 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
         Some(file) => {
             let picture = svg::picture(name, &drawn);
             if file == Path::new("-") {
-                Output::lines(picture.lines())?;
+                output.lines(picture.lines())?;
             } else {
                 fs::write(file, picture).with_context(|| file.display().to_string())?;
             }
         }
         None if output.json => Output::json(&drawn.iter().map(pool).collect::<Vec<_>>())?,
-        None => Output::lines(text::lines(&drawn, output))?,
+        None => output.lines(text::lines(&drawn, output))?,
     }
-    Ok(Status::Fine)
+    inventory.verdict(Status::Fine)
 }
 
 fn title(placed: &PlacedPool) -> String {

@@ -47,7 +47,7 @@ pub(crate) fn run(node: &Node, output: Output) -> anyhow::Result<Status> {
     if output.json {
         Output::json(&metrics.0)?;
     } else {
-        Output::lines(metrics.text().lines())?;
+        output.lines(metrics.text().lines())?;
     }
     Ok(Status::Fine)
 }

@@ -10,7 +10,7 @@ use crate::arguments::PoolsArguments;
 use crate::commands::Status;
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, warn};
 use crate::table::{Align, Table};
 use crate::usage::Usage;
 
@@ -71,14 +71,14 @@ pub(crate) fn run(arguments: &PoolsArguments, node: &Node, output: Output) -> Re
     }
     if output.json {
         Output::json(&rows)?;
-        return Ok(Status::Fine);
+        return inventory.verdict(Status::Fine);
     }
     if rows.is_empty() {
-        eprintln!("ipamctl: no network's addresses are kept here, and no conflist has a pool");
-        return Ok(Status::Fine);
+        warn("no network's addresses are kept here, and no conflist has a pool");
+        return inventory.verdict(Status::Fine);
     }
     output.table(&table(&rows))?;
-    Ok(Status::Fine)
+    inventory.verdict(Status::Fine)
 }
 
 /// The pools of a node; a directory whose pools nobody configures is one, too.
@@ -89,17 +89,18 @@ pub(crate) fn rows(inventory: &Inventory) -> Vec<Row> {
         .iter()
         .map(|placed| {
             let usage = Usage::of(&placed.pool.ranges, inventory.taken(&placed.directory));
+            let is_known = !inventory.is_unreadable(&placed.directory);
             Row {
                 networks: placed.networks.clone(),
                 pool: placed.name().map(str::to_owned),
                 directory: placed.directory.display().to_string(),
                 ranges: Some(placed.pool.ranges.to_string()),
                 size: Some(usage.size),
-                reserved: Some(usage.reserved),
-                free: Some(usage.free()),
+                reserved: Some(usage.reserved).filter(|_| is_known),
+                free: Some(usage.free()).filter(|_| is_known),
                 excluded: Some(usage.excluded),
-                excluded_reserved: Some(usage.excluded_reserved),
-                used: Some(usage.ratio()),
+                excluded_reserved: Some(usage.excluded_reserved).filter(|_| is_known),
+                used: Some(usage.ratio()).filter(|_| is_known),
             }
         })
         .collect();

@@ -8,7 +8,7 @@ use reservations::{DataDir, Settings, State};
 use serde::Serialize;
 
 use crate::arguments::{ReleaseArguments, Target};
-use crate::attached::{attached, named};
+use crate::attached::{Attached, attached, named_to_release};
 use crate::commands::Status;
 use crate::holding::Holding;
 use crate::inventory::{Extent, Inventory};
@@ -33,28 +33,37 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
-    let rows = if arguments.file_only {
+    let released = if arguments.file_only {
         files(node, &inventory, &target)?
     } else {
         attachments(node, &inventory, &target)?
     };
+    // What was released is said, whatever failed beside it.
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
+    for it in released {
+        match it {
+            Ok(row) => rows.push(row),
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
     if output.json {
         Output::json(&rows)?;
     } else {
-        Output::lines(rows.iter().map(Row::text))?;
+        output.lines(rows.iter().map(Row::text))?;
     }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(Status::Fine)
 }
 
-fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Row>> {
+fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Result<Row>>> {
     let all = attached(inventory.holdings());
-    let mut rows = Vec::new();
-    for it in named(&all, target).map_err(anyhow::Error::msg)? {
+    let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
+    let release = |it: &Attached<'_>| {
         match undo(node, it, WhenBusy::Wait, |_| None).with_context(|| it.describe())? {
             Released::Done => {}
             Released::Refused(reason) => bail!("{}: {reason}", it.describe()),
         }
-        rows.push(Row {
+        Ok(Row {
             network: Some(it.network.to_owned()),
             container: Some(it.container.to_owned()),
             ifname: it.ifname.map(str::to_owned),
@@ -64,13 +73,13 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
             } else {
                 "conflist"
             },
-        });
-    }
-    Ok(rows)
+        })
+    };
+    Ok(found.into_iter().map(release).collect())
 }
 
 /// Removes the files of the reservations that the target names.
-fn files(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Row>> {
+fn files(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Result<Row>>> {
     let holdings = inventory.holdings();
     let placed: Vec<&Holding<'_>> = match target {
         // Nobody may be known to hold it: a file that can't be read.
@@ -81,7 +90,7 @@ fn files(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Row>
             .collect(),
         Target::Container(_) => {
             let all = attached(holdings.clone());
-            let found = named(&all, target).map_err(anyhow::Error::msg)?;
+            let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
             let container = found[0].container;
             holdings
                 .iter()
@@ -97,7 +106,7 @@ fn files(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Row>
         }
         _ => {}
     }
-    placed.into_iter().map(|it| remove(node, it)).collect()
+    Ok(placed.into_iter().map(|it| remove(node, it)).collect())
 }
 
 fn path(it: &Holding<'_>) -> String {

@@ -79,9 +79,9 @@ pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Res
     }
     for (i, it) in found.iter().enumerate() {
         if i > 0 {
-            println!();
+            output.lines([""])?;
         }
-        Output::lines(text(it, &shown(it, node), node, output))?;
+        output.lines(text(it, &shown(it, node), node, output))?;
     }
     Ok(Status::Fine)
 }

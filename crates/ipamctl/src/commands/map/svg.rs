@@ -8,6 +8,7 @@ use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
 use crate::commands::map::Drawn;
 use crate::commands::pools::large;
+use crate::output::plain;
 use crate::picture::{Block, Cell, Grid, Run};
 
 /// Cells of a row.
@@ -42,7 +43,7 @@ pub(super) fn picture(name: &str, drawn: &[Drawn<'_>]) -> String {
     let mut canvas = Canvas {
         document: Document::new()
             .set("role", "img")
-            .add(Title::new(format!("Addresses of {name}")))
+            .add(Title::new(plain(&format!("Addresses of {name}"))))
             .add(Style::new(STYLE)),
         y: MARGIN,
     };
@@ -133,9 +134,10 @@ impl Canvas {
     fn address(&mut self, it: &Drawn<'_>, x: usize, ip: IpAddr, cell: Cell) {
         let holder = it.holders.get(&ip).map(|holder| format!(", {holder}"));
         let title = format!("{ip}: {}{}", cell.name(), holder.unwrap_or_default());
-        let mut group = Group::new()
-            .add(Title::new(title))
-            .add(square(x, self.y, class(cell)));
+        let mut group =
+            Group::new()
+                .add(Title::new(plain(&title)))
+                .add(square(x, self.y, class(cell)));
         let letter = match cell {
             Cell::Gateway => "G",
             Cell::Leaked => "!",
@@ -157,7 +159,7 @@ impl Canvas {
     fn block(&mut self, x: usize, block: &Block) {
         if block.size == 0 {
             let title = format!("{}/24: outside", block.first);
-            let group = Group::new().add(Title::new(title));
+            let group = Group::new().add(Title::new(plain(&title)));
             return self.add(group.add(square(x, self.y, "outside")));
         }
         let leaks = match block.leaked {
@@ -171,7 +173,7 @@ impl Canvas {
         #[expect(clippy::cast_precision_loss, reason = "at most 256")]
         let full = block.reserved as f64 / block.size as f64;
         let mut group = Group::new()
-            .add(Title::new(title))
+            .add(Title::new(plain(&title)))
             .add(square(x, self.y, "free"));
         if block.reserved > 0 {
             // Something is visible of a single address.
@@ -208,10 +210,11 @@ impl Canvas {
                 large(count),
                 run.cell.name()
             );
-            let group =
-                Group::new()
-                    .add(Title::new(title))
-                    .add(square(MARGIN, self.y, class(run.cell)));
+            let group = Group::new().add(Title::new(plain(&title))).add(square(
+                MARGIN,
+                self.y,
+                class(run.cell),
+            ));
             self.add(group);
             let text = match count {
                 1 => first.to_string(),
