@@ -176,10 +176,17 @@ impl<'a> CompiledRule<'a> {
         rule_path(self.prefix, self.encoded.place.1)
     }
 
+    /// Its conditions, each with the name of its fact.
+    pub(crate) fn conditions(
+        &self,
+    ) -> impl Iterator<Item = Result<(&'a str, Condition<'a>), Error>> {
+        items(self.encoded.when)
+    }
+
     /// The first condition that doesn't hold; `None` if the rule holds.
     pub(crate) fn unmet(&self, facts: &Facts) -> Result<Option<Unmet<'a>>, Error> {
-        for condition in items(self.encoded.when) {
-            let (fact, must_be): (&'a str, Condition<'a>) = condition?;
+        for condition in self.conditions() {
+            let (fact, must_be) = condition?;
             if !must_be.holds(facts.get(fact)) {
                 return Ok(Some(Unmet { fact, must_be }));
             }

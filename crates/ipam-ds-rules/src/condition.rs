@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wildmatch::WildMatch;
 
+/// Characters of a text that make it a pattern.
+const WILDCARDS: [char; 2] = ['*', '?'];
+
 /// What a fact must be, for a rule to hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition<'a> {
@@ -63,11 +66,25 @@ impl Condition<'_> {
             Self::Not(it) => !it.holds(fact),
         }
     }
+
+    /// True if `other` holds whenever this holds. False may also mean: it is not known,
+    /// since patterns are compared with texts alone.
+    pub(crate) fn implies(&self, other: &Condition<'_>) -> bool {
+        if self == other {
+            return true;
+        }
+        match (self, other) {
+            (Self::Any(all), _) => all.iter().all(|it| it.implies(other)),
+            (Self::Missing, _) => other.holds(None),
+            (Self::Text(text), _) if !text.contains(WILDCARDS) => other.holds(Some(text)),
+            (_, Condition::Any(others)) => others.iter().any(|it| self.implies(it)),
+            _ => false,
+        }
+    }
 }
 
 fn matches(pattern: &str, fact: &str) -> bool {
-    let is_wildcard = |byte: u8| matches!(byte, b'*' | b'?');
-    let Some(wildcard) = pattern.bytes().position(is_wildcard) else {
+    let Some(wildcard) = pattern.find(WILDCARDS) else {
         return pattern == fact;
     };
     // Most patterns differ before their first wildcard, and needn't be compiled.
@@ -95,6 +112,7 @@ impl fmt::Display for Condition<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn condition(json: &str) -> Result<Condition<'static>, String> {
         let value = serde_json::from_str(json).unwrap();
@@ -145,6 +163,64 @@ mod tests {
                 condition.to_string().replace(", ", ",").replace(": ", ":"),
                 json
             );
+        }
+    }
+
+    #[test]
+    fn a_condition_implies_one_that_holds_for_each_of_its_facts() {
+        for (one, other) in [
+            (r#""a""#, r#""a""#),
+            (r#""a""#, r#"["b","a"]"#),
+            (r#""a""#, r#""*""#),
+            (r#"["a1","a2"]"#, r#""a?""#),
+            (r#""a*""#, r#"["b","a*"]"#),
+            (r#"["a*","b"]"#, r#"["b","c","a*"]"#),
+            (r#""a""#, r#"{"not":"b"}"#),
+            ("null", r#"{"not":"b"}"#),
+            ("null", "null"),
+            (r#"{"not":"b"}"#, r#"{"not":"b"}"#),
+        ] {
+            let [one, other] = [one, other].map(|json| condition(json).unwrap());
+            assert!(one.implies(&other), "{one} {other}");
+        }
+        for (one, other) in [
+            (r#""a""#, r#""b""#),
+            (r#"["a","c"]"#, r#""a""#),
+            (r#""a*""#, r#""a?""#),
+            (r#""*""#, r#""a""#),
+            ("null", r#""*""#),
+            (r#"["a",null]"#, r#""a""#),
+            (r#"{"not":"a"}"#, r#"{"not":"b"}"#),
+        ] {
+            let [one, other] = [one, other].map(|json| condition(json).unwrap());
+            assert!(!one.implies(&other), "{one} {other}");
+        }
+    }
+
+    fn any_condition() -> impl Strategy<Value = Condition<'static>> {
+        let leaf = prop_oneof![
+            Just(Condition::Missing),
+            "[ab*?]{0,3}".prop_map(|text| Condition::Text(text.into())),
+        ];
+        leaf.prop_recursive(2, 6, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 1..3).prop_map(Condition::Any),
+                inner.prop_map(|it| Condition::Not(Box::new(it))),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_implied_holds(
+            one in any_condition(),
+            other in any_condition(),
+            fact in proptest::option::of("[ab*?]{0,3}"),
+        ) {
+            let fact = fact.as_deref();
+            if one.implies(&other) && one.holds(fact) {
+                prop_assert!(other.holds(fact), "{one} {other} {fact:?}");
+            }
         }
     }
 

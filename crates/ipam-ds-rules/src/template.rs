@@ -37,6 +37,12 @@ impl Template<'_> {
         (!self.0.contains(OPEN)).then_some(&*self.0)
     }
 
+    /// The names of the facts that stand in it.
+    pub(crate) fn facts(&self) -> impl Iterator<Item = &str> {
+        let opened = self.0.split(OPEN).skip(1);
+        opened.filter_map(|it| Some(it.split_once(CLOSE)?.0))
+    }
+
     /// The text as it is written.
     pub(crate) fn as_written(&self) -> &str {
         &self.0
@@ -71,6 +77,8 @@ mod tests {
         assert_eq!(expand("${A}/${label:b}-${A}x").as_deref(), Ok("1/${A}-1x"));
         assert_eq!(expand("plain $ {} }").as_deref(), Ok("plain $ {} }"));
         assert_eq!(expand("${A}${MISSING}"), Err("MISSING".to_owned()));
+        let template = Template::read("${A}/${label:b}-}x".to_owned()).unwrap();
+        assert_eq!(template.facts().collect::<Vec<_>>(), ["A", "label:b"]);
     }
 
     #[test]

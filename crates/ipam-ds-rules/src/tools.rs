@@ -1,11 +1,15 @@
 //! The catalogue and its rules for tools: what a call would get, and why. No cache is read
 //! or written.
 
+use std::collections::BTreeSet;
+
 use cni::{Call, Error, NetworkConfig, Object};
 
 use crate::choice::Choice;
-use crate::compiled::Compiled;
+use crate::compiled::{Compiled, CompiledRule};
+use crate::condition::Condition;
 use crate::facts::Facts;
+use crate::template::Template;
 use crate::{cache, choice};
 
 /// A rule that was tried.
@@ -84,6 +88,75 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
     crate::all_pools(&catalogue)
 }
 
+/// A rule that no call reaches. Rules are named as in [`Tried`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreached {
+    /// The rule.
+    pub rule: String,
+    /// The first rule before it that holds whenever it does.
+    pub earlier: String,
+}
+
+/// The rules behind one with the same or weaker conditions.
+///
+/// A rule that is not listed may be unreached, too: patterns are compared with texts, not
+/// with each other, and rules one by one.
+///
+/// # Errors
+///
+/// As the plugin: an invalid catalogue, naming file, rule and key.
+pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
+    type Conditions<'a> = Vec<(&'a str, Condition<'a>)>;
+    let is_weaker = |earlier: &Conditions<'_>, later: &Conditions<'_>| {
+        earlier.iter().all(|(fact, weaker)| {
+            let mut later = later.iter();
+            later.any(|(name, it)| name == fact && it.implies(weaker))
+        })
+    };
+    let bytes = cache::uncached(&config.ipam()?)?;
+    let catalogue = Compiled::decode(&bytes)?;
+    let mut earlier = Vec::new();
+    let mut unreached = Vec::new();
+    for rule in catalogue.rules() {
+        let rule = rule?;
+        let conditions = rule
+            .conditions()
+            .collect::<Result<Conditions<'_>, Error>>()?;
+        let mut candidates = earlier.iter();
+        if let Some((path, _)) = candidates.find(|(_, it)| is_weaker(it, &conditions)) {
+            unreached.push(Unreached {
+                rule: rule.path(),
+                earlier: String::clone(path),
+            });
+        }
+        earlier.push((rule.path(), conditions));
+    }
+    Ok(unreached)
+}
+
+/// The facts that each rule asks for, in its conditions or by `${FACT}`. Rules are named
+/// as in [`Tried`].
+///
+/// # Errors
+///
+/// As the plugin: an invalid catalogue, naming file, rule and key.
+pub fn facts_of_rules(config: &NetworkConfig) -> Result<Vec<(String, BTreeSet<String>)>, Error> {
+    let bytes = cache::uncached(&config.ipam()?)?;
+    let catalogue = Compiled::decode(&bytes)?;
+    let of_rule = |rule: Result<CompiledRule<'_>, Error>| {
+        let rule = rule?;
+        let mut facts = BTreeSet::new();
+        for condition in rule.conditions() {
+            facts.insert(condition?.0.to_owned());
+        }
+        let then = rule.then()?;
+        let templates = then.pools.iter().chain(&then.ips).chain(&then.sticky);
+        facts.extend(templates.flat_map(Template::facts).map(str::to_owned));
+        Ok((rule.path(), facts))
+    };
+    catalogue.rules().map(of_rule).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +216,59 @@ mod tests {
                 r#"{"name":"web","subnet":"10.0.0.0/24"}"#
             ]
         );
+    }
+
+    fn rules(rules: &str) -> NetworkConfig {
+        let ipam = format!(r#"{{"pools":{{"p":{{}}}},"rules":[{rules}]}}"#);
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"net","ipam":{ipam}}}"#);
+        NetworkConfig::parse(json.into_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_rule_behind_one_with_weaker_conditions_is_unreached() {
+        let unreached = |when: [&str; 3]| -> Vec<String> {
+            let all = when.map(|it| format!(r#"{{"when":{it},"pools":["p"]}}"#));
+            let all = unreached(&rules(&all.join(",")));
+            let all = all.unwrap().into_iter();
+            all.map(|it| format!("{} by {}", it.rule, it.earlier))
+                .collect()
+        };
+        let second = ["ipam.rules[1] by ipam.rules[0]"];
+        for when in [
+            [r#"{"NS":"shop"}"#, r#"{"NAME":"db","NS":"shop"}"#],
+            [r#"{"NS":["shop","x"]}"#, r#"{"NS":"x"}"#],
+            [r#"{"NS":"*"}"#, r#"{"NS":"x"}"#],
+            [r#"{"NS":"x","A":"1"}"#, r#"{"A":"1","NS":"x"}"#],
+        ] {
+            assert_eq!(unreached([when[0], when[1], "null"]), second, "{when:?}");
+        }
+        for when in [
+            [r#"{"NS":"shop","NAME":"db"}"#, r#"{"NS":"shop"}"#],
+            [r#"{"NS":"shop"}"#, r#"{"NAME":"shop"}"#],
+            [r#"{"NS":"*"}"#, r#"{"NS":null}"#],
+            [r#"{"NS":"x"}"#, r#"{"NS":["shop","x"]}"#],
+        ] {
+            assert!(unreached([when[0], when[1], "null"]).is_empty(), "{when:?}");
+        }
+        let first_is_named = [r#"{"A":"*"}"#, r#"{"A":["1","2"]}"#, r#"{"A":"1"}"#];
+        assert_eq!(
+            unreached(first_is_named),
+            [
+                "ipam.rules[1] by ipam.rules[0]",
+                "ipam.rules[2] by ipam.rules[0]"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_facts_of_a_rule_are_those_of_its_conditions_and_of_its_texts() {
+        let config = rules(
+            r#"{"when":{"A":"x"},"pools":["${label:b}"],"ip":"${IP}","sticky":"${A}-${C}"},
+               {"pools":["p"]}"#,
+        );
+        let all = facts_of_rules(&config).unwrap();
+        let facts: Vec<&str> = all[0].1.iter().map(String::as_str).collect();
+        assert_eq!(facts, ["A", "C", "IP", "label:b"]);
+        assert_eq!((all[1].0.as_str(), all[1].1.len()), ("ipam.rules[1]", 0));
     }
 }
