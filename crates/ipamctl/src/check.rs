@@ -3,6 +3,7 @@
 //! Each submodule has one subject. They look at conflists, and at the machine through
 //! [`host::Host`] alone.
 
+pub(crate) mod capabilities;
 pub(crate) mod collection;
 #[cfg(test)]
 mod corpus;
@@ -11,6 +12,8 @@ pub(crate) mod folders;
 pub(crate) mod host;
 pub(crate) mod main_plugin;
 pub(crate) mod overlaps;
+pub(crate) mod rules;
+mod version;
 
 use std::path::{Path, PathBuf};
 
@@ -147,13 +150,13 @@ pub(crate) fn findings(
         }
         delegates::check(it, host, environment, &mut findings);
         main_plugin::check(it, &mut findings);
+        capabilities::check(it, host, &mut findings);
         collection::check(it, &mut findings);
         if let Some(network) = &it.network {
+            rules::check(network, &mut findings);
             folders::check(network, host, &mut findings);
         }
         overlaps::check(it, &checked, host, &mut findings);
-        // Findings in a selector's own configuration, such as rules that are never
-        // reached, belong here.
         all.extend(findings.all);
     }
     all

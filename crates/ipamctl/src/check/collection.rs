@@ -1,8 +1,12 @@
-//! GC: whether it gets to the chain.
+//! GC: whether it gets to the chain, and whether `ipam-gc` stands where it can.
 
-use cni::Command;
+use std::collections::BTreeSet;
+
+use cni::{Command, Object};
+use serde_json::Value;
 
 use crate::check::{Checked, Findings};
+use crate::conflist::PluginEntry;
 use crate::network::GC;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
@@ -18,6 +22,7 @@ const SWALLOWS_GC: [&str; 7] = [
 ];
 
 pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
+    ipam_gc(it, findings);
     let Some(network) = it.network.as_ref().filter(|it| !it.is_host_local) else {
         return;
     };
@@ -32,4 +37,68 @@ pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
             format!("{{\"type\": \"{GC}\", \"ipam\": …}} behind it, with the same ipam section; or a timer with ipamctl gc"),
         );
     }
+}
+
+/// `ipam-gc` stands behind the main plugin, and has the same `ipam` section.
+fn ipam_gc(it: &Checked<'_>, findings: &mut Findings<'_>) {
+    let plugins = &it.conflist.plugins;
+    let ours = it.network.as_ref().and_then(|it| it.main.ipam_type());
+    let is_main = |plugin: &PluginEntry| {
+        let kind = plugin.ipam_type();
+        plugin.kind != GC && kind.is_some() && (ours.is_none() || kind == ours)
+    };
+    let main = plugins.iter().position(is_main);
+    for (i, plugin) in plugins.iter().enumerate() {
+        if plugin.kind != GC {
+            continue;
+        }
+        if i == 0 || main.is_some_and(|main| i < main) {
+            findings.error(
+                &format!("plugins[{i}]"),
+                format!(
+                    "{GC} stands before the main plugin: each ADD fails, as prevResult is missing"
+                ),
+                format!("{GC} behind the main plugin"),
+            );
+        }
+        let Some(main) = main.map(|at| &plugins[at]) else {
+            continue;
+        };
+        let key = format!("plugins[{i}].ipam");
+        let instead = format!("the ipam section of {}, key by key", main.kind);
+        match (plugin.ipam(), main.ipam()) {
+            (None, _) => findings.error(
+                &key,
+                format!("{GC} has no ipam section: GC and STATUS fail"),
+                instead,
+            ),
+            (Some(its), Some(main_ipam)) => {
+                let different = different(&its, &main_ipam);
+                if !different.is_empty() {
+                    let keys: Vec<&str> = different.into_iter().collect();
+                    findings.warning(
+                        &key,
+                        format!(
+                            "{} of {GC} and of {} differ: GC and STATUS look elsewhere",
+                            keys.join(", "),
+                            main.kind
+                        ),
+                        instead,
+                    );
+                }
+            }
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// The keys whose values differ. A value `null` counts as missing.
+fn different<'a>(one: &'a Object, other: &'a Object) -> BTreeSet<&'a str> {
+    let value = |object: &Object, key: &str| -> Value {
+        let raw = object.get(key).map(|raw| serde_json::from_str(raw.get()));
+        raw.and_then(Result::ok).unwrap_or_default()
+    };
+    let keys = one.keys().chain(other.keys());
+    keys.filter(|key| value(one, key) != value(other, key))
+        .collect()
 }

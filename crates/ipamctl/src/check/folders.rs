@@ -4,6 +4,13 @@ use crate::check::Findings;
 use crate::check::host::Host;
 use crate::network::Network;
 
+/// True if only root can say whether the folders of the network can be written.
+pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {
+    let is_roots = |path| (host.folder)(path).is_roots;
+    network.keeps_files() && is_roots(&network.folders.data_dir)
+        || !network.is_host_local && is_roots(&network.state_dir)
+}
+
 pub(crate) fn check(network: &Network, host: &Host<'_>, findings: &mut Findings<'_>) {
     let data_dir = (host.folder)(&network.folders.data_dir);
     let path = network.folders.data_dir.display();

@@ -1,13 +1,19 @@
 //! The machine, as far as conflists depend on it: plugins, routes, folders, runtimes.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use chain::{Failure, SearchPath};
-use cni::{DelegateName, Environment, SpecVersion};
+use cni::{DelegateName, Environment, Object, SpecVersion};
 use ipam::IpNet;
 use rustix::fs::{Access, access, statfs};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::check::version::versions;
 
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
 const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -36,12 +42,17 @@ pub(crate) enum Plugin {
 pub(crate) struct Folder {
     /// The reason why nothing can be written there.
     pub(crate) unwritable: Option<String>,
+    /// True if this user may not write there, and root may.
+    pub(crate) is_roots: bool,
     /// True if a reboot empties it.
     pub(crate) volatile: bool,
 }
 
 /// Looks for a plugin, and asks it for its versions.
 type AskPlugin<'a> = Box<dyn Fn(&str, SpecVersion) -> Plugin + 'a>;
+
+/// Reads a file that is a JSON object.
+type ReadObject<'a> = Box<dyn Fn(&Path) -> Option<Object> + 'a>;
 
 /// A machine.
 pub(crate) struct Host<'a> {
@@ -50,6 +61,7 @@ pub(crate) struct Host<'a> {
     pub(crate) has_docker: bool,
     pub(crate) plugin: AskPlugin<'a>,
     pub(crate) folder: Box<dyn Fn(&Path) -> Folder + 'a>,
+    pub(crate) object: ReadObject<'a>,
 }
 
 impl<'a> Host<'a> {
@@ -69,12 +81,24 @@ impl<'a> Host<'a> {
                 .into_iter()
                 .any(|folder| folder.join(program).exists())
         };
+        // Each plugin is asked once, however many networks have it.
+        let asked = RefCell::new(HashMap::new());
+        let ask = move |name: &str, version: SpecVersion| {
+            let key = (name.to_owned(), version.as_str());
+            if let Some(known) = asked.borrow().get(&key) {
+                return Plugin::clone(known);
+            }
+            let answer = plugin(name, version, environment, executes);
+            asked.borrow_mut().insert(key, answer.clone());
+            answer
+        };
         Self {
             routes,
             has_podman: has("podman"),
             has_docker: has("dockerd"),
-            plugin: Box::new(move |name, version| plugin(name, version, environment, executes)),
+            plugin: Box::new(ask),
             folder: Box::new(folder),
+            object: Box::new(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()),
         }
     }
 }
@@ -89,9 +113,10 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
         Err(error) => Plugin::Missing(error.msg),
         Ok(Err(failure @ Failure::NotFound { .. })) => Plugin::Missing(failure.to_error().msg),
         Ok(_) if !executes => Plugin::Present,
-        Ok(_) => match chain::tools::versions(&name, version, environment) {
+        Ok(Err(failure)) => Plugin::Failing(failure.to_error().msg),
+        Ok(Ok(executable)) => match versions(&executable, version, environment) {
             Ok(versions) => Plugin::Versions(versions),
-            Err(reason) => Plugin::Failing(reason),
+            Err(reason) => Plugin::Failing(format!("{name}: {reason}")),
         },
     }
 }
@@ -100,9 +125,14 @@ fn folder(path: &Path) -> Folder {
     let Some(existing) = path.ancestors().find(|it| it.exists()) else {
         return Folder::default();
     };
+    let mut is_roots = false;
     let unwritable = match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
         _ if !existing.is_dir() => Some(format!("{} is no folder", existing.display())),
         Ok(()) => None,
+        Err(Errno::ACCESS) if !geteuid().is_root() => {
+            is_roots = true;
+            None
+        }
         Err(error) => Some(format!("{}: {error}", existing.display())),
     };
     #[expect(
@@ -112,6 +142,7 @@ fn folder(path: &Path) -> Folder {
     let volatile = statfs(existing).is_ok_and(|it| VOLATILE.contains(&(it.f_type as i64)));
     Folder {
         unwritable,
+        is_roots,
         volatile,
     }
 }

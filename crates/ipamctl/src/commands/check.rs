@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use crate::arguments::{CheckArguments, Places};
 use crate::check::host::Host;
-use crate::check::{Finding, Severity, findings, unusable};
+use crate::check::{Finding, Severity, findings, folders, unusable};
 use crate::commands::Status;
 use crate::conf_dir::Found;
 use crate::conflist::Conflist;
@@ -25,9 +25,19 @@ pub(crate) fn run(
     if let Some(file) = only {
         ensure!(file.is_file(), "{}: there is no such file", file.display());
         let is_it = |path: &PathBuf| same_file(path, file);
+        let is_installed = found.conflists.iter().any(|it| is_it(&it.file))
+            || found.problems.iter().any(|it| is_it(&it.path));
         found.conflists.retain(|it| !is_it(&it.file));
         found.problems.retain(|it| !is_it(&it.path));
+        let others = found.conflists.len();
         found.add(file);
+        // A new file replaces the installed one of its network.
+        if let Some(new) = found.conflists.get(others).filter(|_| !is_installed) {
+            let name = new.name.clone();
+            found
+                .conflists
+                .retain(|it| it.name != name || it.file == *file);
+        }
     }
     let is_wanted = |path: &PathBuf| only.is_none_or(|file| file == path);
     let problems = found.problems.iter().filter(|it| is_wanted(&it.path));
@@ -41,6 +51,12 @@ pub(crate) fn run(
     let host = Host::this(&node.environment, !arguments.no_exec);
     let wanted = |conflist: &Conflist| is_wanted(&conflist.file);
     all.extend(findings(&node.conflists, wanted, &host, &node.environment));
+    let mut networks = node.networks.iter().filter(|it| is_wanted(&it.file));
+    if networks.any(|it| folders::are_roots(it, &host)) {
+        eprintln!(
+            "ipamctl: only root can say whether the folders can be written; run ipamctl as root"
+        );
+    }
     if output.json {
         Output::json(&all)?;
     } else {
