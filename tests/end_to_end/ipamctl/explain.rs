@@ -1,10 +1,12 @@
 //! `explain`: what an ADD would get is what the next ADD gets.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
-use harness::Sandbox;
+use harness::{Sandbox, needs};
 use serde_json::json;
 
+use super::check::as_nobody;
 use super::{THERE, add, id, json_of, network, status};
 
 #[test]
@@ -156,4 +158,87 @@ fn each_rule_that_does_not_hold_says_why() {
         .filter_map(|pool| pool["pool"].as_str())
         .collect();
     assert_eq!(names, ["rest", "web"]);
+}
+
+#[test]
+fn a_delegate_that_is_not_run_leaves_the_address_unknown() {
+    let sandbox = Sandbox::default().with_script("my-filter", "touch \"$0.ran\"");
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    for delegates in [
+        ["ipam-ds-ranges", "my-filter", "ipam-da-host-local"],
+        ["ipam-ds-ranges", "ipam-da-host-local", "my-filter"],
+    ] {
+        let config = sandbox.config("1.0.0", &delegates, &ranges);
+        sandbox.write_conflist("10-testnet.conflist", &config);
+        let explained = json_of(&sandbox, &["explain", file.to_str().unwrap()]);
+        assert_eq!(
+            explained["unknown"],
+            "my-filter was not run: it is no selector"
+        );
+        assert_eq!(explained["pools"][0]["address"], json!(null));
+    }
+    assert!(!sandbox.plugins().join("my-filter.ran").exists());
+}
+
+#[test]
+fn a_second_add_of_an_attachment_is_explained_as_a_refusal() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    let (container, other) = (id("a1"), id("b2"));
+    add(&sandbox, &config, &container, THERE);
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    let explain = |container: &str| {
+        let fact = format!("containerID={container}");
+        json_of(&sandbox, &["explain", file.to_str().unwrap(), &fact])
+    };
+    let assert_refused = |by: &str| {
+        let explained = explain(&container);
+        let refusal = explained["refusal"].as_str().unwrap();
+        assert!(
+            refusal.contains(by) && refusal.contains("110"),
+            "{explained}"
+        );
+        assert_eq!(explained["pools"][0]["address"], json!(null));
+        let again = sandbox.call("ipam-delegated", "ADD", &config);
+        assert_eq!(again.container(&container).run().code(), 110);
+    };
+    assert_refused("recorded in");
+    assert_eq!(explain(&other)["pools"][0]["address"], "10.77.0.3");
+    // Without a record, by its reservation.
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    assert_refused("10.77.0.2");
+}
+
+#[test]
+fn a_full_pool_leaves_no_address_in_the_others() {
+    let sandbox = Sandbox::default();
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}], [{"subnet": "10.78.0.0/30"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    let output = sandbox.ipamctl(&["explain", file.to_str().unwrap()]).run();
+    assert_eq!(status(&output), Some(1));
+    assert!(!output.stdout.contains("would get"), "{output:?}");
+    assert!(output.stdout.contains("would be refused"), "{output:?}");
+}
+
+#[test]
+fn a_folder_that_only_root_may_read_is_named() {
+    needs!("root");
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), THERE);
+    let directory = sandbox.data_dir().join("testnet");
+    fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+    let file = sandbox.conf_dir().join("10-testnet.conflist");
+    let output = as_nobody(&sandbox, &["explain", file.to_str().unwrap()]);
+    assert_eq!(status(&output), Some(2), "{output:?}");
+    let path = directory.display().to_string();
+    assert!(
+        output.stderr.contains(&path) && output.stderr.contains("as root"),
+        "{output:?}"
+    );
 }

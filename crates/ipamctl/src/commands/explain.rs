@@ -1,16 +1,15 @@
 //! `ipamctl explain`: the pools and the address that an ADD would get now. Nothing is
 //! reserved.
 
+mod allocation;
+mod earlier_add;
 mod question;
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use anyhow::{Result, bail};
 use cni::{DelegateName, Environment};
-use ipam::{Interval, Pool};
 use ipam_ds_rules::tools::Tried;
-use reservations::StickyPool;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -18,12 +17,15 @@ use crate::arguments::{ExplainArguments, Places};
 use crate::commands::Status;
 use crate::commands::pools::large;
 use crate::conf_dir::Found;
-use crate::network::{HOST_LOCAL, Network};
+use crate::network::{ALLOCATOR, HOST_LOCAL, Network};
 use crate::node::Node;
 use crate::output::{Output, Style};
 use crate::pools::of_ranges;
-use crate::usage::{Usage, slice};
+use earlier_add::Earlier;
 use question::Question;
+
+/// The fact that names the container.
+const CONTAINER_ID: &str = "containerID";
 
 /// The explanation. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
@@ -35,6 +37,8 @@ struct Explanation {
     /// What each selector has answered.
     selectors: Vec<Selector>,
     pools: Vec<ChosenPool>,
+    /// The reason why an ADD would be refused, whatever the pools have.
+    refusal: Option<String>,
     /// The reason why the pools or the addresses are not known.
     unknown: Option<String>,
 }
@@ -125,7 +129,8 @@ pub(crate) fn run(
     } else {
         output.lines(text(&explanation, arguments, output))?;
     }
-    let is_refused = explanation.selectors.iter().any(|it| it.error.is_some())
+    let is_refused = explanation.refusal.is_some()
+        || explanation.selectors.iter().any(|it| it.error.is_some())
         || explanation.pools.iter().any(|it| it.refusal.is_some());
     Ok(if is_refused {
         Status::Found
@@ -141,6 +146,7 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
         rules: Vec::new(),
         selectors: Vec::new(),
         pools: Vec::new(),
+        refusal: None,
         unknown: None,
     };
     let question = Question::read(network, node, arguments)?;
@@ -153,93 +159,45 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
         explanation.rules = question.rules(network);
         question.select(network, arguments.no_exec, &mut explanation)?
     };
-    let allocator = network.delegates.last().map(DelegateName::as_str);
-    if explanation.unknown.is_none() && !network.keeps_files() {
-        let name = allocator.unwrap_or("the allocator");
-        explanation.unknown = Some(format!("{name} chooses the address"));
+    let is_failed = explanation.selectors.iter().any(|it| it.error.is_some());
+    if explanation.unknown.is_none() && !is_failed {
+        explanation.unknown = unknown(network, explanation.selectors.len());
     }
+    if arguments.facts.iter().any(|(key, _)| key == CONTAINER_ID) {
+        match earlier_add::of(network, &question, &pools)? {
+            None => {}
+            Some(Earlier::Refused(reason)) => explanation.refusal = Some(reason),
+            Some(Earlier::Undone(reason)) => {
+                explanation.unknown.get_or_insert(reason);
+            }
+        }
+    }
+    let is_sized = explanation.refusal.is_some() || explanation.unknown.is_some() || is_failed;
     for (index, pool) in pools.iter().enumerate() {
-        explanation.pools.push(chosen(network, index, pool)?);
+        let pool = allocation::chosen(network, index, pool, is_sized)?;
+        explanation.pools.push(pool);
+    }
+    // An ADD gets an address from each pool, or none.
+    if explanation.pools.iter().any(|it| it.refusal.is_some()) {
+        for pool in &mut explanation.pools {
+            (pool.address, pool.gateway) = (None, None);
+        }
     }
     Ok(explanation)
 }
 
-/// The pool, and the address that it would give, by the allocator's rules.
-fn chosen(network: &Network, index: usize, pool: &Pool) -> Result<ChosenPool> {
-    let directory = network
-        .folders
-        .data_dir
-        .join(pool.directory(&network.name).as_str());
-    let not_there = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
-    let taken = match reservations::tools::taken(&directory) {
-        Err(error) if not_there(&error) => Vec::new(),
-        other => other?,
-    };
-    let usage = Usage::of(&pool.ranges, &taken);
-    let mut it = ChosenPool {
-        pool: pool.name.as_ref().map(ToString::to_string),
-        ranges: pool.ranges.to_string(),
-        size: usage.size.to_string(),
-        reserved: usage.reserved.to_string(),
-        free: usage.free().to_string(),
-        sticky: pool.sticky.clone(),
-        address: None,
-        gateway: None,
-        refusal: None,
-    };
-    if !network.keeps_files() {
-        return Ok(it);
-    }
-    let rotation = pool.rotation_index(&network.name, index);
-    let last = match reservations::tools::last_reserved(&directory, rotation) {
-        Err(error) if not_there(&error) => None,
-        other => other?,
-    };
-    let address = match pool.requested {
-        Some(ip) if taken.binary_search(&ip).is_ok() => {
-            it.refusal = Some(format!("{ip}, which is requested, is reserved"));
-            None
-        }
-        Some(ip) => Some(ip),
-        None => {
-            let candidates = pool.ranges.rotation(last);
-            let mut candidates = candidates.iter();
-            let free = remembered(pool, &directory, &taken)?
-                .or_else(|| candidates.find_map(|it| first_free(it.addresses, &taken)));
-            if free.is_none() {
-                it.refusal = Some("no address is free".to_owned());
-            }
-            free
-        }
-    };
-    it.gateway = address.and_then(|ip| Some(pool.ranges.range_of(ip)?.gateway()));
-    it.address = address;
-    Ok(it)
-}
-
-/// The address that the pool's sticky key had last, if it is free.
-fn remembered(pool: &Pool, directory: &Path, taken: &[IpAddr]) -> Result<Option<IpAddr>> {
-    let Some(key) = &pool.sticky else {
-        return Ok(None);
-    };
-    let of_pool = StickyPool {
-        contains: &|ip| pool.ranges.gives(ip),
-        capacity: pool.ranges.capacity(),
-    };
-    let ip = reservations::tools::address_of_key(directory, key, of_pool)?;
-    Ok(ip.filter(|ip| taken.binary_search(ip).is_err()))
-}
-
-/// The lowest address of the interval that isn't taken.
-fn first_free(interval: Interval, taken: &[IpAddr]) -> Option<IpAddr> {
-    let mut candidates = interval.iter();
-    for ip in slice(taken, interval.first(), interval.last()) {
-        let candidate = candidates.next()?;
-        if candidate != *ip {
-            return Some(candidate);
-        }
-    }
-    candidates.next()
+/// The reason why the address is not known, after this number of delegates has answered.
+fn unknown(network: &Network, answered: usize) -> Option<String> {
+    let delegates = &network.delegates;
+    let gives = |name: &DelegateName| [ALLOCATOR, HOST_LOCAL].contains(&name.as_str());
+    let last = delegates.len().saturating_sub(1);
+    let mut not_run = delegates.iter().enumerate().skip(answered);
+    let (at, name) = not_run.find(|(_, name)| !gives(name))?;
+    Some(if at == last && !network.keeps_files() {
+        format!("{name} chooses the address")
+    } else {
+        format!("{name} was not run: it is no selector")
+    })
 }
 
 fn text(it: &Explanation, arguments: &ExplainArguments, output: Output) -> Vec<String> {
@@ -292,6 +250,9 @@ fn text(it: &Explanation, arguments: &ExplainArguments, output: Output) -> Vec<S
             (None, Some(refusal)) => lines.push(format!("    an ADD would be refused: {refusal}")),
             (None, None) => {}
         }
+    }
+    if let Some(refusal) = &it.refusal {
+        lines.push(format!("  an ADD would be refused: {refusal}"));
     }
     if let Some(unknown) = &it.unknown {
         lines.push(format!("  not known: {unknown}"));

@@ -12,7 +12,7 @@ use ipam_ds_static::IPAM_DS_STATIC;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Explanation, Rule, Selector};
+use super::{CONTAINER_ID, Explanation, Rule, Selector};
 use crate::arguments::ExplainArguments;
 use crate::network::{Network, RULES};
 use crate::node::Node;
@@ -33,7 +33,7 @@ const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 pub(super) struct Question {
     pub(super) config: NetworkConfig,
     pub(super) environment: Environment,
-    attachment: Attachment,
+    pub(super) attachment: Attachment,
 }
 
 impl Question {
@@ -52,7 +52,7 @@ impl Question {
                 annotations.set(key, value);
             } else {
                 match key.as_str() {
-                    "containerID" => container.clone_from(value),
+                    CONTAINER_ID => container.clone_from(value),
                     "ifname" => ifname.clone_from(value),
                     _ => args.push(format!("{key}={value}")),
                 }
@@ -69,7 +69,7 @@ impl Question {
         nested(&mut config, &["ipam", "cacheDir"], "/proc/none");
         let bad = |key: &str, error: cni::InvalidName| anyhow::anyhow!("{key}: {error}");
         let attachment = Attachment {
-            container_id: container.parse().map_err(|e| bad("containerID", e))?,
+            container_id: container.parse().map_err(|e| bad(CONTAINER_ID, e))?,
             ifname: ifname.parse().map_err(|e| bad("ifname", e))?,
         };
         let environment = node
@@ -134,14 +134,15 @@ impl Question {
                 error,
             });
         }
-        let forbidden = network
-            .delegates
-            .iter()
-            .find(|it| is_selector(it) && no_exec && !is_ours(it));
-        explanation.unknown = match (forbidden, explanation.selectors.last()) {
-            (Some(name), _) => Some(format!("{name} was not run (--no-exec)")),
-            (None, None) => Some(format!("{} is no selector", network.delegates[0])),
-            (None, Some(_)) => None,
+        let forbidden = |it: &DelegateName| is_selector(it) && no_exec && !is_ours(it);
+        let is_failed = explanation.selectors.iter().any(|it| it.error.is_some());
+        let behind = network.delegates.get(explanation.selectors.len());
+        explanation.unknown = match (behind, explanation.selectors.is_empty()) {
+            // The failure is the answer.
+            _ if is_failed => None,
+            (Some(name), _) if forbidden(name) => Some(format!("{name} was not run (--no-exec)")),
+            (Some(name), true) => Some(format!("{name} is no selector")),
+            _ => None,
         };
         Ok(pools)
     }

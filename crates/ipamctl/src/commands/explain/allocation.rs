@@ -1,0 +1,107 @@
+//! The address that an allocator of host-local's directories would give from a pool now.
+
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use ipam::{Interval, Pool};
+use reservations::StickyPool;
+
+use super::ChosenPool;
+use crate::conf_dir::readable;
+use crate::network::Network;
+use crate::usage::{Usage, slice};
+
+/// The pool, and the address that it would give, by the allocator's rules.
+/// With `is_sized`, its size alone.
+pub(super) fn chosen(
+    network: &Network,
+    index: usize,
+    pool: &Pool,
+    is_sized: bool,
+) -> Result<ChosenPool> {
+    let directory = network
+        .folders
+        .data_dir
+        .join(pool.directory(&network.name).as_str());
+    let taken = reservations::tools::taken(&directory);
+    let taken = there(&directory, taken)?.unwrap_or_default();
+    let usage = Usage::of(&pool.ranges, &taken);
+    let mut it = ChosenPool {
+        pool: pool.name.as_ref().map(ToString::to_string),
+        ranges: pool.ranges.to_string(),
+        size: usage.size.to_string(),
+        reserved: usage.reserved.to_string(),
+        free: usage.free().to_string(),
+        sticky: pool.sticky.clone(),
+        address: None,
+        gateway: None,
+        refusal: None,
+    };
+    if is_sized || !network.keeps_files() {
+        return Ok(it);
+    }
+    let rotation = pool.rotation_index(&network.name, index);
+    let last = reservations::tools::last_reserved(&directory, rotation);
+    let last = there(&directory, last)?.flatten();
+    let address = match pool.requested {
+        Some(ip) if taken.binary_search(&ip).is_ok() => {
+            it.refusal = Some(format!("{ip}, which is requested, is reserved"));
+            None
+        }
+        Some(ip) => Some(ip),
+        None => {
+            let candidates = pool.ranges.rotation(last);
+            let mut candidates = candidates.iter();
+            let free = remembered(pool, &directory, &taken)?
+                .or_else(|| candidates.find_map(|it| first_free(it.addresses, &taken)));
+            if free.is_none() {
+                it.refusal = Some("no address is free".to_owned());
+            }
+            free
+        }
+    };
+    it.gateway = address.and_then(|ip| Some(pool.ranges.range_of(ip)?.gateway()));
+    it.address = address;
+    Ok(it)
+}
+
+/// The address that the pool's sticky key had last, if it is free.
+fn remembered(pool: &Pool, directory: &Path, taken: &[IpAddr]) -> Result<Option<IpAddr>> {
+    let Some(key) = &pool.sticky else {
+        return Ok(None);
+    };
+    let of_pool = StickyPool {
+        contains: &|ip| pool.ranges.gives(ip),
+        capacity: pool.ranges.capacity(),
+    };
+    let ip = reservations::tools::address_of_key(directory, key, of_pool);
+    let ip = there(directory, ip)?.flatten();
+    Ok(ip.filter(|ip| taken.binary_search(ip).is_err()))
+}
+
+/// The lowest address of the interval that isn't taken.
+fn first_free(interval: Interval, taken: &[IpAddr]) -> Option<IpAddr> {
+    let mut candidates = interval.iter();
+    for ip in slice(taken, interval.first(), interval.last()) {
+        let candidate = candidates.next()?;
+        if candidate != *ip {
+            return Some(candidate);
+        }
+    }
+    candidates.next()
+}
+
+/// What was read there; `None` if it doesn't exist.
+///
+/// # Errors
+///
+/// Any other of the system's, with the path.
+pub(super) fn there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(anyhow!("{}: {}", path.display(), readable(&error))),
+    }
+}
