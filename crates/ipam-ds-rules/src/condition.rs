@@ -67,6 +67,15 @@ impl Condition<'_> {
         }
     }
 
+    /// The text without wildcards that it is, or that is the first of its array.
+    pub(crate) fn literal(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => (!text.contains(WILDCARDS)).then_some(text),
+            Self::Any(all) => all.first()?.literal(),
+            Self::Missing | Self::Not(_) => None,
+        }
+    }
+
     /// True if `other` holds whenever this holds. False may also mean: it is not known,
     /// since patterns are compared with texts alone.
     pub(crate) fn implies(&self, other: &Condition<'_>) -> bool {

@@ -8,6 +8,7 @@ mod condition;
 mod earlier_pools;
 mod facts;
 mod files;
+mod hidden;
 mod pool;
 mod rule;
 mod source;

@@ -7,10 +7,9 @@ use cni::{Call, Error, NetworkConfig, Object};
 
 use crate::choice::Choice;
 use crate::compiled::{Compiled, CompiledRule};
-use crate::condition::Condition;
 use crate::facts::Facts;
 use crate::template::Template;
-use crate::{cache, choice};
+use crate::{cache, choice, hidden};
 
 /// A rule that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,32 +105,21 @@ pub struct Unreached {
 ///
 /// As the plugin: an invalid catalogue, naming file, rule and key.
 pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
-    type Conditions<'a> = Vec<(&'a str, Condition<'a>)>;
-    let is_weaker = |earlier: &Conditions<'_>, later: &Conditions<'_>| {
-        earlier.iter().all(|(fact, weaker)| {
-            let mut later = later.iter();
-            later.any(|(name, it)| name == fact && it.implies(weaker))
-        })
-    };
     let bytes = cache::uncached(&config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
-    let mut earlier = Vec::new();
-    let mut unreached = Vec::new();
+    let mut names = Vec::new();
+    let mut rules = Vec::new();
     for rule in catalogue.rules() {
         let rule = rule?;
-        let conditions = rule
-            .conditions()
-            .collect::<Result<Conditions<'_>, Error>>()?;
-        let mut candidates = earlier.iter();
-        if let Some((path, _)) = candidates.find(|(_, it)| is_weaker(it, &conditions)) {
-            unreached.push(Unreached {
-                rule: rule.path(),
-                earlier: String::clone(path),
-            });
-        }
-        earlier.push((rule.path(), conditions));
+        names.push(rule.path());
+        rules.push(rule.conditions().collect::<Result<_, Error>>()?);
     }
-    Ok(unreached)
+    let hidden = hidden::hidden(&rules).into_iter();
+    let unreached = hidden.map(|(rule, earlier)| Unreached {
+        rule: names[rule].clone(),
+        earlier: names[earlier].clone(),
+    });
+    Ok(unreached.collect())
 }
 
 /// The facts that each rule asks for, in its conditions or by `${FACT}`. Rules are named
