@@ -92,11 +92,8 @@ impl Valid {
     ///
     /// An entry that is part of an ID which holds an address; a list of names, unless one
     /// holds an address, or that is meant.
-    pub(crate) fn refuse_wrong_ids<'a>(
-        &self,
-        holders: impl Iterator<Item = &'a str> + Clone,
-    ) -> Result<()> {
-        let unlisted = holders.clone().filter(|it| !self.contains(it));
+    pub(crate) fn refuse_wrong_ids(&self, holders: &[&str]) -> Result<()> {
+        let unlisted = holders.iter().filter(|it| !self.contains(it));
         for holder in unlisted {
             if let Some(entry) = self.part_of(holder) {
                 bail!(
@@ -108,8 +105,8 @@ impl Valid {
         }
         let has_names = !self.ids.iter().any(|it| is_made_by_a_program(it));
         let is_foreign = has_names
-            && holders.clone().any(is_made_by_a_program)
-            && !holders.clone().any(|it| self.contains(it));
+            && holders.iter().any(|it| is_made_by_a_program(it))
+            && !holders.iter().any(|it| self.contains(it));
         ensure!(
             self.none_valid || !is_foreign,
             "none of the {} entries in the list of valid containers holds an address here, and \
@@ -169,9 +166,7 @@ mod tests {
             (digits.as_str(), of_nerdctl.as_str()),
             (digits.to_uppercase().as_str(), digits.as_str()),
         ] {
-            let error = list(entry, false)
-                .unwrap()
-                .refuse_wrong_ids([holder].into_iter());
+            let error = list(entry, false).unwrap().refuse_wrong_ids(&[holder]);
             assert!(
                 error.unwrap_err().to_string().contains("--no-trunc"),
                 "{entry}"
@@ -179,24 +174,24 @@ mod tests {
         }
         // IDs that a person has chosen may begin alike.
         let names = list("web\nweb-2", false).unwrap();
-        assert!(
-            names
-                .refuse_wrong_ids(["web-1", "web-2"].into_iter())
-                .is_ok()
-        );
+        assert!(names.refuse_wrong_ids(&["web-1", "web-2"]).is_ok());
     }
 
     #[test]
     fn a_list_of_names_is_refused_unless_it_is_meant() {
         let digits = "8f".repeat(32);
         let (other, id) = ("9a".repeat(32), [digits.as_str()]);
-        let error = list("api", false).unwrap().refuse_wrong_ids(id.into_iter());
+        let error = list("api", false).unwrap().refuse_wrong_ids(&id);
         assert!(error.unwrap_err().to_string().contains("--none-valid"));
         for (text, none_valid) in [("api", true), (other.as_str(), false)] {
             let list = list(text, none_valid).unwrap();
-            assert!(list.refuse_wrong_ids(id.into_iter()).is_ok(), "{text}");
+            assert!(list.refuse_wrong_ids(&id).is_ok(), "{text}");
         }
-        let names = ["web-1"].into_iter();
-        assert!(list("api", false).unwrap().refuse_wrong_ids(names).is_ok());
+        assert!(
+            list("api", false)
+                .unwrap()
+                .refuse_wrong_ids(&["web-1"])
+                .is_ok()
+        );
     }
 }

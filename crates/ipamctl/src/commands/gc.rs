@@ -48,7 +48,8 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let all = attached(inventory.holdings());
-    valid.refuse_wrong_ids(all.iter().map(|it| it.container))?;
+    let holders: Vec<&str> = all.iter().map(|it| it.container).collect();
+    valid.refuse_wrong_ids(&holders)?;
     for name in &arguments.network {
         let is_known = node.network(name).is_some() || all.iter().any(|it| it.network == name);
         anyhow::ensure!(is_known, "no network is named {name}");

@@ -46,7 +46,8 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     inventory.warn();
     let all = attached(inventory.holdings());
     if let Some(valid) = &valid {
-        valid.refuse_wrong_ids(all.iter().map(|it| it.container))?;
+        let holders: Vec<&str> = all.iter().map(|it| it.container).collect();
+        valid.refuse_wrong_ids(&holders)?;
     }
     let evidences = Evidences::new(valid.as_ref(), arguments.older_than, &node.environment);
     let found: Vec<(&Attached<'_>, Vec<Evidence>)> = all
