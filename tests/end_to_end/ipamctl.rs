@@ -1,6 +1,7 @@
 //! `ipamctl` on directories and records that the plugins and host-local have made.
 
 mod check;
+mod check_lists;
 mod collection;
 mod explain;
 mod listing;

@@ -156,7 +156,11 @@ pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<Pa
     settings::state_dir(environment, &config.ipam()?)
 }
 
-/// The versions of the specification that an installed plugin says it supports.
+/// The longest that a plugin may take to say its versions: it only has to print a constant.
+const MOST_FOR_VERSIONS: &str = "5s";
+
+/// The versions of the specification that an installed plugin says it supports. One that
+/// takes longer than five seconds is terminated with all that it has started.
 ///
 /// # Errors
 ///
@@ -167,7 +171,7 @@ pub fn versions(
     environment: &Environment,
 ) -> Result<Vec<String>, String> {
     let config = format!(
-        r#"{{"cniVersion":"{version}","name":"version","ipam":{{"delegates":["{name}"]}}}}"#
+        r#"{{"cniVersion":"{version}","name":"version","ipam":{{"delegates":["{name}"],"delegateTimeout":"{MOST_FOR_VERSIONS}"}}}}"#
     );
     let config = NetworkConfig::parse(config.into_bytes()).map_err(|error| error.msg)?;
     let settings = settings::Settings::read(&config, environment).map_err(|error| error.msg)?;

@@ -13,7 +13,6 @@ pub(crate) mod host;
 pub(crate) mod main_plugin;
 pub(crate) mod overlaps;
 pub(crate) mod rules;
-mod version;
 
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use harness::{Sandbox, needs};
 use serde_json::json;
 
-use super::check::as_nobody;
+use super::check_lists::as_nobody;
 use super::{THERE, add, id, json_of, network, status};
 
 #[test]

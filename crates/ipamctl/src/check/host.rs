@@ -13,8 +13,6 @@ use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::check::version::versions;
-
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
 const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
@@ -113,8 +111,7 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
         Err(error) => Plugin::Missing(error.msg),
         Ok(Err(failure @ Failure::NotFound { .. })) => Plugin::Missing(failure.to_error().msg),
         Ok(_) if !executes => Plugin::Present,
-        Ok(Err(failure)) => Plugin::Failing(failure.to_error().msg),
-        Ok(Ok(executable)) => match versions(&executable, version, environment) {
+        Ok(_) => match chain::tools::versions(&name, version, environment) {
             Ok(versions) => Plugin::Versions(versions),
             Err(reason) => Plugin::Failing(format!("{name}: {reason}")),
         },
