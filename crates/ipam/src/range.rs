@@ -117,6 +117,12 @@ impl Range {
         &self.given
     }
 
+    /// True if the address is given without request.
+    pub fn gives(&self, ip: IpAddr) -> bool {
+        let at = self.given.partition_point(|part| part.last() < ip);
+        self.given.get(at).is_some_and(|part| part.contains(ip))
+    }
+
     /// Number of addresses that are given without request.
     pub fn capacity(&self) -> u128 {
         self.given

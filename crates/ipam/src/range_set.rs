@@ -87,8 +87,8 @@ impl RangeSet {
 
     /// True if the address is given without request.
     pub fn gives(&self, ip: IpAddr) -> bool {
-        self.range_of(ip)
-            .is_some_and(|range| range.given().iter().any(|part| part.contains(ip)))
+        let ip = self.in_family(ip);
+        self.range_of(ip).is_some_and(|range| range.gives(ip))
     }
 
     /// Number of addresses that are excluded.

@@ -129,7 +129,7 @@ impl Known<'_> {
         match range {
             _ if is_gateway => Cell::Gateway,
             None => Cell::Outside,
-            Some(range) if crate::usage::is_given(range, ip) => Cell::Free,
+            Some(range) if range.gives(ip) => Cell::Free,
             Some(_) => Cell::Excluded,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipam::{Range, RangeSet};
+use ipam::RangeSet;
 
 /// Counts of a pool's addresses. IPv6 pools have more than 64 bits can count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,15 +23,13 @@ impl Usage {
     pub(crate) fn of(ranges: &RangeSet, taken: &[IpAddr]) -> Self {
         let mut usage = Self {
             size: ranges.capacity(),
+            excluded: ranges.excluded(),
             ..Self::default()
         };
         for range in ranges.ranges() {
-            for excluded in range.excluded() {
-                usage.excluded = usage.excluded.saturating_add(excluded.size());
-            }
             let (first, last) = (range.addresses().first(), range.addresses().last());
             for ip in slice(taken, first, last) {
-                if is_given(range, *ip) {
+                if range.gives(*ip) {
                     usage.reserved += 1;
                 } else if *ip != range.gateway() {
                     usage.excluded_reserved += 1;
@@ -54,13 +52,6 @@ impl Usage {
         }
         self.reserved as f64 / self.size as f64
     }
-}
-
-/// True if the address is given without request.
-pub(crate) fn is_given(range: &Range, ip: IpAddr) -> bool {
-    let given = range.given();
-    let at = given.partition_point(|part| part.last() < ip);
-    given.get(at).is_some_and(|part| part.contains(ip))
 }
 
 /// The addresses from `first` to `last` out of a list in ascending order.
