@@ -125,7 +125,7 @@ impl<'a> Allocation<'a> {
             let key = placed.pool.sticky.as_ref();
             if let Some(key) = key.filter(|_| placed.pool.ranges.gives(ip.ip())) {
                 let store = store(&mut self.stores, &placed.directory);
-                sticky(&placed.pool, |pool| store.remember_key(key, ip.ip(), pool));
+                with_sticky_pool(&placed.pool, |pool| store.remember_key(key, ip.ip(), pool));
             }
         }
         Ok(given.into_iter().map(|(_, ip)| ip).collect())
@@ -201,7 +201,7 @@ impl<'a> Allocation<'a> {
             return Ok(None);
         };
         let store = store(&mut self.stores, &placed.directory);
-        let ip = sticky(pool, |pool| store.address_of_key(key, pool));
+        let ip = with_sticky_pool(pool, |pool| store.address_of_key(key, pool));
         let Some((ip, range)) = ip.and_then(|ip| Some((ip, pool.ranges.range_of(ip)?))) else {
             return Ok(None);
         };
@@ -242,7 +242,7 @@ impl<'a> Allocation<'a> {
 
 /// Calls `f` with the pool, as far as sticky keys are concerned: they have no excluded
 /// address.
-fn sticky<T>(pool: &Pool, f: impl FnOnce(StickyPool<'_>) -> T) -> T {
+pub fn with_sticky_pool<T>(pool: &Pool, f: impl FnOnce(StickyPool<'_>) -> T) -> T {
     f(StickyPool {
         contains: &|ip| pool.ranges.gives(ip),
         capacity: pool.ranges.capacity(),

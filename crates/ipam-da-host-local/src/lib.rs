@@ -8,6 +8,7 @@ mod release;
 mod status;
 mod storage;
 
+pub use add::with_sticky_pool;
 pub use storage::Folders;
 
 use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};

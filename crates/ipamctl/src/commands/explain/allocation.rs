@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow};
 use ipam::{Interval, Pool};
-use reservations::StickyPool;
+use ipam_da_host_local::with_sticky_pool;
 
 use super::ChosenPool;
 use crate::conf_dir::readable;
@@ -72,11 +72,9 @@ fn remembered(pool: &Pool, directory: &Path, taken: &[IpAddr]) -> Result<Option<
     let Some(key) = &pool.sticky else {
         return Ok(None);
     };
-    let of_pool = StickyPool {
-        contains: &|ip| pool.ranges.gives(ip),
-        capacity: pool.ranges.capacity(),
-    };
-    let ip = reservations::tools::address_of_key(directory, key, of_pool);
+    let ip = with_sticky_pool(pool, |of_pool| {
+        reservations::tools::address_of_key(directory, key, of_pool)
+    });
     let ip = there(directory, ip)?.flatten();
     Ok(ip.filter(|ip| taken.binary_search(ip).is_err()))
 }
