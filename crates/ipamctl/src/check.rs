@@ -149,7 +149,7 @@ pub(crate) fn findings(
         }
         delegates::check(it, host, environment, &mut findings);
         main_plugin::check(it, &mut findings);
-        capabilities::check(it, host, &mut findings);
+        capabilities::check(it, &mut findings);
         collection::check(it, &mut findings);
         if let Some(network) = &it.network {
             rules::check(network, &mut findings);

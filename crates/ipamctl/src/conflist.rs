@@ -10,6 +10,8 @@ use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
 pub(crate) struct Conflist {
     /// The file.
     pub(crate) file: PathBuf,
+    /// Its content.
+    pub(crate) object: Object,
     /// The network.
     pub(crate) name: NetworkName,
     /// The version of the calls: the highest of `cniVersion` and `cniVersions` that we
@@ -43,48 +45,23 @@ impl Conflist {
     /// The reason why no runtime could use it, naming key and value.
     pub(crate) fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
         let object: Object = serde_json::from_slice(content).map_err(|e| e.to_string())?;
-        let is_list = file.extension().is_some_and(|it| it == "conflist");
-        if is_list || object.get("plugins").is_some() && object.get("type").is_none() {
-            return Self::of_list(file, &object);
-        }
+        let is_list = file.extension().is_some_and(|it| it == "conflist")
+            || object.get("plugins").is_some() && object.get("type").is_none();
         let name = name(&object)?;
         let version = version(&object)?;
-        let plugins = vec![PluginEntry::read("", object, &name, version.used)?];
+        let plugins = if is_list {
+            listed(file, &object, &name, version.used)?
+        } else {
+            vec![PluginEntry::read("", object.clone(), &name, version.used)?]
+        };
         Ok(Self {
             file: file.to_owned(),
             name,
             version: version.used,
             unsupported_version: version.unsupported,
             plugins,
-            disable_gc: false,
-        })
-    }
-
-    fn of_list(file: &Path, object: &Object) -> Result<Self, String> {
-        let name = name(object)?;
-        let version = version(object)?;
-        let entries: Vec<Object> = object
-            .read("", "plugins")
-            .map_err(|e| e.msg)?
-            .unwrap_or_default();
-        let mut plugins = Vec::with_capacity(entries.len());
-        for (i, entry) in entries.into_iter().enumerate() {
-            let path = format!("plugins[{i}].");
-            plugins.push(PluginEntry::read(&path, entry, &name, version.used)?);
-        }
-        if !flag(object, "loadOnlyInlinedPlugins")? {
-            plugins.extend(beside(file, &name, version.used)?);
-        }
-        if plugins.is_empty() {
-            return Err("plugins is missing or empty: a network needs a plugin".to_owned());
-        }
-        Ok(Self {
-            file: file.to_owned(),
-            name,
-            version: version.used,
-            unsupported_version: version.unsupported,
-            plugins,
-            disable_gc: flag(object, "disableGC")?,
+            disable_gc: is_list && flag(&object, "disableGC")?,
+            object,
         })
     }
 }
@@ -137,6 +114,28 @@ impl PluginEntry {
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.object.read("", key).ok().flatten()
     }
+}
+
+/// The plugins of a list, and the ones in the folder of its name.
+fn listed(
+    file: &Path,
+    list: &Object,
+    name: &NetworkName,
+    version: SpecVersion,
+) -> Result<Vec<PluginEntry>, String> {
+    let entries: Option<Vec<Object>> = list.read("", "plugins").map_err(|e| e.msg)?;
+    let mut plugins = Vec::new();
+    for (i, entry) in entries.unwrap_or_default().into_iter().enumerate() {
+        let path = format!("plugins[{i}].");
+        plugins.push(PluginEntry::read(&path, entry, name, version)?);
+    }
+    if !flag(list, "loadOnlyInlinedPlugins")? {
+        plugins.extend(beside(file, name, version)?);
+    }
+    if plugins.is_empty() {
+        return Err("plugins is missing or empty: a network needs a plugin".to_owned());
+    }
+    Ok(plugins)
 }
 
 /// The plugins of `<folder>/<network>/*.conf`, which libcni appends since version 1.3.

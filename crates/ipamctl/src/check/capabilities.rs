@@ -2,7 +2,6 @@
 
 use cni::Object;
 
-use crate::check::host::Host;
 use crate::check::{Checked, Findings};
 use crate::conflist::PluginEntry;
 use crate::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
@@ -16,9 +15,9 @@ const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 /// Start of the names of facts that are annotations.
 const ANNOTATION: &str = "annotation:";
 
-pub(crate) fn check(it: &Checked<'_>, host: &Host<'_>, findings: &mut Findings<'_>) {
+pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
     let Some(network) = &it.network else { return };
-    let list = (host.object)(&it.conflist.file).unwrap_or_default();
+    let list = &it.conflist.object;
     if list.get("plugins").is_some() && list.get("capabilities").is_some() {
         findings.error(
             "capabilities",

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use chain::{Failure, SearchPath};
-use cni::{DelegateName, Environment, Object, SpecVersion};
+use cni::{DelegateName, Environment, SpecVersion};
 use ipam::IpNet;
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
@@ -49,9 +49,6 @@ pub(crate) struct Folder {
 /// Looks for a plugin, and asks it for its versions.
 type AskPlugin<'a> = Box<dyn Fn(&str, SpecVersion) -> Plugin + 'a>;
 
-/// Reads a file that is a JSON object.
-type ReadObject<'a> = Box<dyn Fn(&Path) -> Option<Object> + 'a>;
-
 /// A machine.
 pub(crate) struct Host<'a> {
     pub(crate) routes: Vec<Route>,
@@ -59,7 +56,6 @@ pub(crate) struct Host<'a> {
     pub(crate) has_docker: bool,
     pub(crate) plugin: AskPlugin<'a>,
     pub(crate) folder: Box<dyn Fn(&Path) -> Folder + 'a>,
-    pub(crate) object: ReadObject<'a>,
 }
 
 impl<'a> Host<'a> {
@@ -96,7 +92,6 @@ impl<'a> Host<'a> {
             has_docker: has("dockerd"),
             plugin: Box::new(ask),
             folder: Box::new(folder),
-            object: Box::new(|path| serde_json::from_slice(&fs::read(path).ok()?).ok()),
         }
     }
 }
