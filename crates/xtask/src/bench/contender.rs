@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use harness::{ORCHESTRATOR, PLUGINS};
 
-use crate::build::{Flavour, both_forms};
+use crate::build::{Built, Flavour, both_forms};
 use crate::cargo;
 
 /// The delegates of our chain.
@@ -81,7 +81,7 @@ pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     for name in PLUGINS {
         install(&built.separate.join(name), &separate)?;
     }
-    let orchestrator = one_file(folder)?.join(ORCHESTRATOR);
+    let orchestrator = install_one_file(&built, folder)?.join(ORCHESTRATOR);
     let empty = install(&empty, folder)?;
     let installed_peer = install(peer, &folder.join("peer"))?;
     Ok(vec![
@@ -99,7 +99,10 @@ pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
 /// Builds the one executable, and installs it under the names of all plugins in this
 /// folder; returns the folder.
 pub(crate) fn one_file(folder: &Path) -> Result<PathBuf> {
-    let built = Flavour::Normal.build_static(&both_forms())?;
+    install_one_file(&Flavour::Normal.build_static(&both_forms())?, folder)
+}
+
+fn install_one_file(built: &Built, folder: &Path) -> Result<PathBuf> {
     let folder = folder.join("one-file");
     let orchestrator = install(&built.one_file.join(ORCHESTRATOR), &folder)?;
     for name in PLUGINS.iter().filter(|name| **name != ORCHESTRATOR) {
