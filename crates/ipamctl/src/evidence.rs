@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use cni::{Environment, boot_id};
-use rustix::fs::statfs;
+use rustix::fs::{StatFs, statfs};
 use rustix::io::Errno;
 
 use crate::attached::Attached;
@@ -129,25 +129,24 @@ impl<'a> Evidences<'a> {
 
 /// True if there is no network namespace at this path any more.
 pub(crate) fn is_gone(path: &str) -> bool {
-    if !NAMESPACES.iter().any(|folder| path.starts_with(folder)) {
-        return false;
-    }
     // A file that is no namespace here may be one in the runtime's mount namespace.
-    let looked = statfs(Path::new(path));
-    matches!(looked, Err(Errno::NOENT | Errno::NOTDIR))
+    matches!(look(path), Some(Err(Errno::NOENT | Errno::NOTDIR)))
 }
 
 /// True if there is a network namespace at this path.
 pub(crate) fn is_there(path: &str) -> bool {
-    if !NAMESPACES.iter().any(|folder| path.starts_with(folder)) {
-        return false;
-    }
     #[expect(
         clippy::unnecessary_cast,
         reason = "the type is not the same everywhere"
     )]
-    let is_namespace = |it: rustix::fs::StatFs| it.f_type as i64 == NSFS;
-    statfs(Path::new(path)).is_ok_and(is_namespace)
+    let is_namespace = |it: StatFs| it.f_type as i64 == NSFS;
+    look(path).is_some_and(|looked| looked.is_ok_and(is_namespace))
+}
+
+/// The file system at this path; `None` if the path is not looked at.
+fn look(path: &str) -> Option<Result<StatFs, Errno>> {
+    let is_looked_at = NAMESPACES.iter().any(|folder| path.starts_with(folder));
+    is_looked_at.then(|| statfs(Path::new(path)))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use reservations::tools::ListedAddress;
 use crate::commands::Status;
 use crate::conf_dir::{Problem, readable};
 use crate::holding::{Holding, HoldingState};
-use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES};
+use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::{PlacedPool, Pools};
@@ -23,7 +23,7 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
     ALLOCATOR,
     HOST_LOCAL,
     RANGES,
-    "ipam-ds-rules",
+    RULES,
     "ipam-ds-static",
     "static",
     "dhcp",

@@ -12,7 +12,7 @@ use crate::commands::Status;
 use crate::conf_dir::Found;
 use crate::conflist::Conflist;
 use crate::node::Node;
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, warn};
 
 pub(crate) fn run(
     arguments: &CheckArguments,
@@ -53,9 +53,7 @@ pub(crate) fn run(
     all.extend(findings(&node.conflists, wanted, &host, &node.environment));
     let mut networks = node.networks.iter().filter(|it| is_wanted(&it.file));
     if networks.any(|it| folders::are_roots(it, &host)) {
-        eprintln!(
-            "ipamctl: only root can say whether the folders can be written; run ipamctl as root"
-        );
+        warn("only root can say whether the folders can be written; run ipamctl as root");
     }
     if output.json {
         Output::json(&all)?;
