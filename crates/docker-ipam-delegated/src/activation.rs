@@ -1,0 +1,10 @@
+//! The handshake: which drivers the daemon has.
+
+use serde_json::json;
+
+use crate::answer::Answer;
+
+/// `Plugin.Activate`.
+pub(crate) fn manifest() -> Answer {
+    Answer::plain(json!({"Implements": ["IpamDriver"]}).to_string())
+}

@@ -1,0 +1,92 @@
+//! The command line of the daemon.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::default_pools::{DEFAULTS, DefaultPool};
+
+/// Answers Docker's IPAM and network drivers with chains of CNI plugins.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "docker-ipam-delegated", version)]
+pub(crate) struct CommandLine {
+    /// The socket on which Docker calls. Its name is the driver's.
+    ///
+    /// If systemd hands over a socket, that one is used.
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/run/docker/plugins/ipam-delegated.sock"
+    )]
+    pub(crate) socket: PathBuf,
+    /// The folder of the CNI network configurations that networks can name.
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub(crate) conf_dir: PathBuf,
+    /// The folders of the plugins, separated by colons.
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "/opt/cni/bin:/usr/lib/cni:/usr/libexec/cni"
+    )]
+    pub(crate) cni_path: String,
+    /// The folder of what the daemon remembers.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/cni/docker-ipam-delegated"
+    )]
+    pub(crate) state_dir: PathBuf,
+    /// The folder of the reservations of networks that name no configuration.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
+    pub(crate) data_dir: PathBuf,
+    /// A subnet, and the prefix length of the pools in it, for networks that ask for no
+    /// subnet. The first that overlaps neither another pool nor a route of the host is
+    /// taken.
+    #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values_t = DEFAULTS.map(str::to_owned), value_parser = valid)]
+    default_pools: Vec<String>,
+    /// The lowest level that is logged: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub(crate) log: tracing::Level,
+}
+
+impl CommandLine {
+    /// The default pools, in order.
+    pub(crate) fn default_pools(&self) -> Vec<DefaultPool> {
+        let pools = self.default_pools.iter();
+        pools.filter_map(|it| it.parse().ok()).collect()
+    }
+}
+
+fn valid(text: &str) -> Result<String, String> {
+    text.parse().map(|_: DefaultPool| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<CommandLine, String> {
+        let arguments = ["docker-ipam-delegated"].iter().chain(arguments);
+        CommandLine::try_parse_from(arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn default_pools_are_replaced_by_those_that_are_given() {
+        assert_eq!(parse(&[]).unwrap().default_pools().len(), 2);
+        let given = [
+            "--default-pool",
+            "10.1.0.0/16,24",
+            "--default-pool",
+            "fd00::/48,64",
+        ];
+        let given = parse(&given).unwrap().default_pools();
+        let expected = ["10.1.0.0/16,24", "fd00::/48,64"].map(|it| it.parse().unwrap());
+        assert_eq!(given, expected);
+    }
+
+    #[test]
+    fn a_wrong_default_pool_is_refused_by_its_value() {
+        let error = parse(&["--default-pool", "10.1.0.0/16"]).unwrap_err();
+        assert!(error.contains("\"10.1.0.0/16\" is no BASE,SIZE"), "{error}");
+    }
+}

@@ -1,0 +1,125 @@
+//! One connection: one call, and its answer.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::answer::Answer;
+use crate::calls;
+use crate::delivery::{AnswerBody, OnItsWay, Watched};
+use crate::ipam_driver::IpamDriver;
+use crate::journal::Call;
+use crate::refusal::{Refusal, impossible};
+use crate::wire;
+
+/// The largest body.
+const LARGEST: usize = 1 << 20;
+
+/// The longest that a request may take to come in.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The media type that Docker asks for.
+const MEDIA_TYPE: HeaderValue =
+    HeaderValue::from_static("application/vnd.docker.plugins.v1.2+json");
+
+/// What all connections share.
+pub(crate) struct Server {
+    /// Answers calls.
+    pub(crate) ipam: Arc<IpamDriver>,
+    /// Calls that may run at once. More of them would wait for the same locks.
+    pub(crate) at_once: Arc<Semaphore>,
+}
+
+/// Serves a connection. A refused peer gets the reason.
+pub(crate) async fn serve(server: Arc<Server>, socket: UnixStream, refused: Option<Refusal>) {
+    let on_its_way = OnItsWay::default();
+    let service = service_fn(|request| {
+        let (server, on_its_way, refused) =
+            (Arc::clone(&server), on_its_way.clone(), refused.clone());
+        async move {
+            let answer = match refused {
+                Some(refusal) => Err(refusal),
+                None => answer(server, request).await,
+            };
+            Ok::<_, Infallible>(response(answer, &on_its_way))
+        }
+    });
+    let socket = Watched {
+        socket,
+        on_its_way: on_its_way.clone(),
+    };
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        // A peer that has written all it has to say still reads.
+        .half_close(true)
+        // A connection that is kept could be closed just when Docker calls again.
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(socket), service)
+        .await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "the connection has failed");
+    }
+}
+
+fn response(answer: Result<Answer, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
+    let (status, answer) = match answer {
+        Ok(answer) => (200, answer),
+        Err(refusal) => {
+            let body = wire::failure(&refusal.to_string()).to_string();
+            (refusal.status(), Answer::plain(body))
+        }
+    };
+    let mut response = Response::new(on_its_way.body(answer));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
+    response.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
+    response
+}
+
+async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    if request.method() != Method::POST {
+        return Err(Refusal::NotPosted);
+    }
+    let path = request.uri().path().to_owned();
+    let body = body(request.into_body()).await?;
+    let call = Call { path, body };
+    let permit = Arc::clone(&server.at_once).acquire_owned().await;
+    // Goes on to its end even if the peer goes; then the answer is dropped, which undoes it.
+    let done = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        let answer = calls::answer(&server.ipam, &call);
+        match &answer {
+            Ok(answer) => tracing::debug!(call.path, call.body, ?answer),
+            Err(refusal) => tracing::warn!(call.path, call.body, %refusal),
+        }
+        answer
+    });
+    done.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a call has failed");
+        Err(impossible("the daemon has failed; see its log"))
+    })
+}
+
+async fn body(body: Incoming) -> Result<String, Refusal> {
+    let limited = Limited::new(body, LARGEST).collect();
+    let collected = timeout(PATIENCE, limited)
+        .await
+        .map_err(|_| Refusal::TooSlow)?;
+    let bytes = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+        Some(_) => Refusal::TooLarge,
+        None => Refusal::Undecodable(error.to_string()),
+    })?;
+    let text = String::from_utf8(bytes.to_bytes().into());
+    text.map_err(|error| Refusal::Undecodable(error.to_string()))
+}

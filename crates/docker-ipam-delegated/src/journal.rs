@@ -1,0 +1,269 @@
+//! File of one object: a line for each step of its life, appended in one write.
+//!
+//! A last line without a line feed was not written. The file goes when Docker has the
+//! answer to the call that ended the object.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use cni::StateFolder;
+use rustix::fs::OFlags;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A call of Docker's. Docker repeats a call whose answer it doesn't get.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// The path: `/IpamDriver.RequestPool`.
+    pub(crate) path: String,
+    /// The body, as it came.
+    pub(crate) body: String,
+}
+
+/// A step in the life of an object.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Step<T> {
+    /// This call is about to make it.
+    Begun { call: Call, object: T },
+    /// It is made, and this is the answer.
+    Made { object: T, answer: String },
+    /// Docker has the answer.
+    Answered,
+    /// This call is about to end it.
+    Ending { call: Call },
+    /// It has ended.
+    Ended,
+}
+
+/// The state that an object was left in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Left<T> {
+    /// Nobody knows how far it was made.
+    Begun(T),
+    /// It is there. If Docker may not know, the call and its answer.
+    Made(T, Option<(Call, String)>),
+    /// Nobody knows how far it was ended.
+    Ending(T, Call),
+    /// It is gone, and Docker may not know.
+    Ended(Call),
+}
+
+/// The open file of an object.
+pub(crate) struct Journal<T> {
+    folder: Arc<StateFolder>,
+    name: String,
+    file: File,
+    object: PhantomData<fn(T)>,
+}
+
+impl<T: Serialize> Journal<T> {
+    /// Makes the file of an object that a call is about to make.
+    ///
+    /// # Errors
+    ///
+    /// The system's; there is no file then.
+    pub(crate) fn begin(
+        folder: &Arc<StateFolder>,
+        name: &str,
+        call: &Call,
+        object: T,
+    ) -> io::Result<Self> {
+        let access = OFlags::WRONLY | OFlags::APPEND | OFlags::EXCL;
+        let file = folder.create_file(name, access)?;
+        let mut journal = Self::new(folder, name, file);
+        let call = call.clone();
+        match journal.append(&Step::Begun { call, object }) {
+            Ok(()) => Ok(journal),
+            Err(error) => {
+                journal.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the file of an object.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn open(folder: &Arc<StateFolder>, name: &str) -> io::Result<Self> {
+        let file = folder.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
+        Ok(Self::new(folder, name, file))
+    }
+
+    fn new(folder: &Arc<StateFolder>, name: &str, file: File) -> Self {
+        Self {
+            folder: Arc::clone(folder),
+            name: name.to_owned(),
+            file,
+            object: PhantomData,
+        }
+    }
+
+    /// The name of the file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The object is made, and this is the answer.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn made(&mut self, object: T, answer: &str) -> io::Result<()> {
+        let answer = answer.to_owned();
+        self.append(&Step::Made { object, answer })
+    }
+
+    /// Docker has the answer. If this can't be written, the answer is given once more to
+    /// the same call after a restart, and nothing else.
+    pub(crate) fn answered(&mut self) {
+        if let Err(error) = self.append(&Step::Answered) {
+            tracing::warn!(%error, file = %self.path(), "can't be written");
+        }
+    }
+
+    /// This call is about to end the object.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn ending(&mut self, call: &Call) -> io::Result<()> {
+        let call = call.clone();
+        self.append(&Step::Ending { call })
+    }
+
+    /// The object has ended. If this can't be written, it is ended again after a restart,
+    /// which does nothing.
+    pub(crate) fn ended(&mut self) {
+        if let Err(error) = self.append(&Step::Ended) {
+            tracing::warn!(%error, file = %self.path(), "can't be written");
+        }
+    }
+
+    /// Removes the file.
+    pub(crate) fn remove(&self) {
+        if let Err(error) = self.folder.remove(&self.name) {
+            tracing::warn!(%error, file = %self.path(), "can't be removed");
+        }
+    }
+
+    fn path(&self) -> String {
+        self.folder.path_of(&self.name).display().to_string()
+    }
+
+    fn append(&mut self, step: &Step<T>) -> io::Result<()> {
+        let mut line = serde_json::to_vec(step)?;
+        line.push(b'\n');
+        // A line that is cut off, by a full disk, would spoil the next one.
+        let length = self.file.metadata()?.len();
+        self.file.write_all(&line).inspect_err(|_| {
+            let _ = self.file.set_len(length);
+        })
+    }
+}
+
+/// The state that the lines of a file tell; `None` if not even the first was written.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Left<T>>, serde_json::Error> {
+    let mut left = None;
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut made_by = None;
+    for line in whole.lines() {
+        left = match (serde_json::from_str(line)?, left) {
+            (Step::Begun { call, object }, _) => {
+                made_by = Some(call);
+                Some(Left::Begun(object))
+            }
+            (Step::Made { object, answer }, _) => {
+                let unanswered = made_by.take().map(|call| (call, answer));
+                Some(Left::Made(object, unanswered))
+            }
+            (Step::Answered, Some(Left::Made(object, _))) => Some(Left::Made(object, None)),
+            (
+                Step::Ending { call },
+                Some(Left::Begun(object) | Left::Made(object, _) | Left::Ending(object, _)),
+            ) => Some(Left::Ending(object, call)),
+            (Step::Ended, Some(Left::Ending(_, call))) => Some(Left::Ended(call)),
+            (_, left) => left,
+        };
+    }
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(path: &str) -> Call {
+        Call {
+            path: path.to_owned(),
+            body: "{\"Pool\":\"\"}\n".to_owned(),
+        }
+    }
+
+    /// The file after each step of a whole life, and the state that it tells.
+    fn life() -> Vec<(String, Option<Left<u8>>)> {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
+        let mut states = Vec::new();
+        let mut look = || {
+            let text = String::from_utf8(folder.read("x").unwrap()).unwrap();
+            let left = read(&text).unwrap();
+            states.push((text, left));
+        };
+        let mut journal = Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        look();
+        journal.made(2, "{}").unwrap();
+        look();
+        journal.answered();
+        look();
+        let mut journal = Journal::<u8>::open(&folder, "x").unwrap();
+        journal.ending(&call("/End")).unwrap();
+        look();
+        journal.ended();
+        look();
+        journal.remove();
+        assert!(folder.read("x").is_err());
+        states
+    }
+
+    #[test]
+    fn each_step_is_read_back() {
+        let states: Vec<_> = life().into_iter().map(|(_, left)| left.unwrap()).collect();
+        let unanswered = Some((call("/Make"), "{}".to_owned()));
+        let expected = [
+            Left::Begun(1),
+            Left::Made(2, unanswered),
+            Left::Made(2, None),
+            Left::Ending(2, call("/End")),
+            Left::Ended(call("/End")),
+        ];
+        assert_eq!(states, expected);
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_was_not_written() {
+        let life = life();
+        for pair in life.windows(2) {
+            let [(before, state), (after, _)] = pair else {
+                unreachable!()
+            };
+            for end in before.len()..after.len() {
+                assert_eq!(read::<u8>(&after[..end]).unwrap(), *state);
+            }
+        }
+        let first = &life[0].0;
+        assert!((0..first.len()).all(|end| read::<u8>(&first[..end]).unwrap().is_none()));
+    }
+
+    #[test]
+    fn a_second_object_of_one_name_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
+        Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        assert!(Journal::begin(&folder, "x", &call("/Make"), 1).is_err());
+    }
+}

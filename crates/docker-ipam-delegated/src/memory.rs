@@ -1,0 +1,165 @@
+//! Folders of everything that is remembered: a file for each object.
+//!
+//! The format's number stands in the folder's name. One daemon at a time has the folder.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use cni::StateFolder;
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
+
+use crate::journal::{self, Left};
+
+/// The version of the format.
+const VERSION: &str = "v1";
+
+/// All folders.
+pub(crate) struct Memory {
+    /// References to pools.
+    pub(crate) pools: Folder,
+    /// Addresses.
+    pub(crate) addresses: Folder,
+    /// The lock of the whole memory.
+    _lock: File,
+}
+
+impl Memory {
+    /// Opens the memory, for this process alone.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it; it is of a later format; the system's.
+    pub(crate) fn open(state_dir: &Path) -> Result<Self> {
+        StateFolder::create(state_dir).with_context(|| format!("{}", state_dir.display()))?;
+        let root = state_dir.join("memory");
+        let path = root.join(VERSION);
+        let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
+        for entry in fs::read_dir(&root)? {
+            let name = entry?.file_name();
+            if name != VERSION {
+                bail!(
+                    "{}: this version reads {VERSION} only; use the version that made it until no network needs it, or move it away",
+                    root.join(name).display()
+                );
+            }
+        }
+        let lock = folder.create_file("lock", rustix::fs::OFlags::RDWR)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!("{}: another daemon has it", path.display());
+        }
+        Ok(Self {
+            pools: Folder::open(path.join("pools"))?,
+            addresses: Folder::open(path.join("addresses"))?,
+            _lock: lock,
+        })
+    }
+}
+
+/// The files of one kind of object.
+pub(crate) struct Folder {
+    path: PathBuf,
+    folder: Arc<StateFolder>,
+    /// What the names of new files begin with: the time of the start.
+    start: u128,
+    next: AtomicU64,
+}
+
+impl Folder {
+    fn open(path: PathBuf) -> Result<Self> {
+        let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Self {
+            path,
+            folder: Arc::new(folder),
+            start: now.map_or(0, |it| it.as_nanos()),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// A name that no file has had.
+    pub(crate) fn new_name(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("{:x}-{number:x}", self.start)
+    }
+
+    /// The folder itself.
+    pub(crate) fn folder(&self) -> &Arc<StateFolder> {
+        &self.folder
+    }
+
+    /// All objects by the names of their files, in the order in which they were made.
+    /// A file that was begun and not written is removed; one that can't be read stays,
+    /// with a warning.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<BTreeMap<String, Left<T>>> {
+        let mut objects = BTreeMap::new();
+        for entry in fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            let text = String::from_utf8_lossy(&self.folder.read(name)?).into_owned();
+            match journal::read(&text) {
+                Ok(Some(left)) => {
+                    objects.insert(name.to_owned(), left);
+                }
+                Ok(None) => self.folder.remove(name)?,
+                Err(error) => {
+                    let file = self.path.join(name);
+                    tracing::warn!(%error, file = %file.display(), "can't be read");
+                }
+            }
+        }
+        Ok(objects)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_one_process_s_at_a_time_and_of_one_version() {
+        let state = tempfile::tempdir().unwrap();
+        let error = |it: Result<Memory>| it.err().map(|it| it.to_string()).unwrap_or_default();
+        let memory = Memory::open(state.path()).unwrap();
+        assert!(error(Memory::open(state.path())).ends_with("another daemon has it"));
+        drop(memory);
+        fs::create_dir(state.path().join("memory/v2")).unwrap();
+        assert!(
+            error(Memory::open(state.path())).contains("memory/v2: this version reads v1 only")
+        );
+    }
+
+    #[test]
+    fn names_are_never_used_again() {
+        let state = tempfile::tempdir().unwrap();
+        let names = || {
+            let memory = Memory::open(state.path()).unwrap();
+            [memory.pools.new_name(), memory.pools.new_name()]
+        };
+        let mut all = [names(), names()].concat();
+        all.dedup();
+        assert_eq!(all.len(), 4);
+    }
+
+    #[test]
+    fn a_file_that_was_not_written_is_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let memory = Memory::open(state.path()).unwrap();
+        let file = state.path().join("memory/v1/pools/1-0");
+        fs::write(&file, "{\"begun\":{\"ca").unwrap();
+        assert!(memory.pools.load::<u8>().unwrap().is_empty());
+        assert!(!file.exists());
+    }
+}

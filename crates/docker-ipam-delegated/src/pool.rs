@@ -1,0 +1,111 @@
+//! A pool that Docker has asked for, and its ID.
+
+use std::net::IpAddr;
+
+use cni::{ContainerId, NetworkName};
+use ipam::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::address_space::AddressSpace;
+use crate::facts::Facts;
+use crate::text;
+
+/// A pool, with all that is needed for an address of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pool {
+    /// The address space.
+    pub(crate) space: AddressSpace,
+    /// The name of the network configuration whose chain serves it.
+    #[serde(with = "text::optional", default)]
+    pub(crate) conflist: Option<NetworkName>,
+    /// The subnet.
+    #[serde(with = "text")]
+    pub(crate) subnet: IpNet,
+    /// The sub-pool: the part that addresses are given from unless requested.
+    #[serde(with = "text::optional", default)]
+    pub(crate) range: Option<IpNet>,
+    /// The network's options.
+    pub(crate) facts: Facts,
+    /// True if the chain is told the subnet, false if its selectors choose it.
+    pub(crate) is_given: bool,
+    /// The gateway of the chain's pool.
+    pub(crate) gateway: IpAddr,
+    /// The network configuration of the chain, as JSON, without anything of one address.
+    pub(crate) config: String,
+}
+
+impl Pool {
+    /// The ID: the same for the same pool.
+    pub(crate) fn id(&self) -> String {
+        let conflist = self.conflist.as_ref().map_or("", NetworkName::as_str);
+        let mut id = format!("{}/{conflist}/{}", self.space, self.subnet);
+        if let Some(range) = self.range {
+            id += &format!("/{range}");
+        }
+        id
+    }
+
+    /// True if the two keep their reservations together, so that they may overlap.
+    pub(crate) fn is_part_of_the_same(&self, other: &Self) -> bool {
+        self.subnet == other.subnet && self.conflist == other.conflist
+    }
+}
+
+/// A reference to a pool: one `RequestPool` without its `ReleasePool`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Reference {
+    /// The pool.
+    pub(crate) pool: Pool,
+}
+
+/// An address that Docker has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Address {
+    /// The ID of its pool.
+    pub(crate) pool: String,
+    /// The address, once there is one.
+    #[serde(with = "text::optional", default)]
+    pub(crate) ip: Option<IpAddr>,
+    /// The container ID of the attachment that holds the address; `None` for the pool's
+    /// gateway, which nobody holds.
+    #[serde(with = "text::optional", default)]
+    pub(crate) container_id: Option<ContainerId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
+        Pool {
+            space: crate::address_space::LOCAL.parse().unwrap(),
+            conflist: conflist.map(|it| it.parse().unwrap()),
+            subnet: subnet.parse().unwrap(),
+            range: range.map(|it| it.parse().unwrap()),
+            facts: Facts::new(),
+            is_given: true,
+            gateway: "10.1.0.1".parse().unwrap(),
+            config: "{}".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_id_names_space_configuration_pool_and_sub_pool() {
+        let id = |pool: Pool| pool.id();
+        assert_eq!(
+            id(pool("10.1.0.0/16", None, None)),
+            "ipam-delegated-local//10.1.0.0/16"
+        );
+        assert_eq!(
+            id(pool("10.1.0.0/16", Some("10.1.5.0/24"), Some("web"))),
+            "ipam-delegated-local/web/10.1.0.0/16/10.1.5.0/24"
+        );
+    }
+
+    #[test]
+    fn a_pool_is_remembered_as_it_is() {
+        let it = pool("fd00::/64", Some("fd00::/80"), Some("web"));
+        let json = serde_json::to_string(&it).unwrap();
+        assert_eq!(serde_json::from_str::<Pool>(&json).unwrap(), it);
+    }
+}

@@ -1,0 +1,47 @@
+//! Signals that end the daemon: after the calls that are running.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// The longest that running calls are waited for; systemd would wait for 90 seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The signals.
+pub(crate) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Begins to take signals.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for a signal.
+    pub(crate) async fn received(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for the connections that are there to end.
+pub(crate) async fn finish(mut connections: JoinSet<()>) {
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(PATIENCE, all).await.is_err() {
+        tracing::warn!("calls are still running; what they did is undone at the next start");
+    }
+}
