@@ -2,6 +2,7 @@
 //! executables, network namespaces.
 
 mod cgroup;
+mod docker_daemon;
 mod elf;
 mod node;
 mod plugins;
@@ -13,6 +14,10 @@ mod sandbox;
 mod skip;
 
 pub use cgroup::Cgroup;
+pub use docker_daemon::{
+    DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
+    read_docker_answer,
+};
 pub use elf::segment_types;
 pub use node::Node;
 pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};

@@ -22,7 +22,7 @@ pub enum Flavour {
 
 impl Flavour {
     /// The folder with the executables. `cargo xtask test` builds them.
-    fn folder(self) -> PathBuf {
+    pub(crate) fn folder(self) -> PathBuf {
         let (variable, default) = match self {
             Self::Normal => ("IPAM_DELEGATED_PLUGINS", "target/debug"),
             Self::Verbose => ("IPAM_DELEGATED_VERBOSE_PLUGINS", "target/verbose/debug"),
@@ -62,7 +62,7 @@ pub fn example(name: &str) -> PathBuf {
     example
 }
 
-fn assert_built(executable: &Path) {
+pub(crate) fn assert_built(executable: &Path) {
     assert!(
         executable.exists(),
         "{} is not built; run the tests with: cargo xtask test",

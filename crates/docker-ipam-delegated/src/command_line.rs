@@ -39,6 +39,9 @@ pub(crate) struct CommandLine {
     /// The folder of the reservations of networks that name no configuration.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
     pub(crate) data_dir: PathBuf,
+    /// The folder of the index over these reservations, if not the plugins' own.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cache_dir: Option<PathBuf>,
     /// A subnet, and the prefix length of the pools in it, for networks that ask for no
     /// subnet. The first that overlaps neither another pool nor a route of the host is
     /// taken.

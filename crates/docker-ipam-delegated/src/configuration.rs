@@ -1,7 +1,7 @@
 //! Network configurations of the chains that serve Docker.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object};
 use ipam::IpNet;
@@ -20,13 +20,19 @@ const SELECTOR: &str = "ipam-ds-";
 /// `host-local`, whose configuration they read and whose files they write.
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 
+/// Folders of networks that name no network configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Folders {
+    /// The reservations.
+    pub(crate) data: PathBuf,
+    /// The chains' records.
+    pub(crate) records: PathBuf,
+    /// The index over the reservations; `None` for the allocator's default.
+    pub(crate) cache: Option<PathBuf>,
+}
+
 /// The configuration of a pool that no network configuration serves.
-pub(crate) fn of_subnet(
-    space: &AddressSpace,
-    subnet: IpNet,
-    data_dir: &Path,
-    state_dir: &Path,
-) -> Object {
+pub(crate) fn of_subnet(space: &AddressSpace, subnet: IpNet, folders: &Folders) -> Object {
     let subnet = subnet.to_string().replace(':', "_").replace('/', "-");
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
@@ -37,8 +43,9 @@ pub(crate) fn of_subnet(
         &json!({
             "type": "ipam-delegated",
             "delegates": OURS,
-            "dataDir": data_dir,
-            "stateDir": state_dir,
+            "dataDir": folders.data,
+            "stateDir": folders.records,
+            "cacheDir": folders.cache,
         }),
     );
     config
@@ -195,6 +202,14 @@ mod tests {
     use super::*;
     use crate::address_space::{GLOBAL, LOCAL};
 
+    fn folders() -> Folders {
+        Folders {
+            data: "/data".into(),
+            records: "/state/records".into(),
+            cache: None,
+        }
+    }
+
     fn conflist(ipam: &str) -> Result<String, String> {
         let list = format!(
             r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
@@ -245,8 +260,7 @@ mod tests {
     fn a_subnets_network_has_a_name_for_its_space() {
         let name = |space: &str, subnet: &str| {
             let (space, subnet) = (space.parse().unwrap(), subnet.parse().unwrap());
-            let folder = Path::new("/x");
-            let config = of_subnet(&space, subnet, folder, folder);
+            let config = of_subnet(&space, subnet, &folders());
             network_config(&config).unwrap().name().to_string()
         };
         assert_eq!(name(LOCAL, "10.201.0.0/24"), "docker-10.201.0.0-24");
@@ -263,8 +277,7 @@ mod tests {
             let config = of_subnet(
                 &LOCAL.parse().unwrap(),
                 "10.1.0.0/16".parse().unwrap(),
-                Path::new("/data"),
-                Path::new("/state"),
+                &folders(),
             );
             let pool = Pool {
                 space: LOCAL.parse().unwrap(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -112,6 +112,10 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answe
 }
 
 async fn body(body: Incoming) -> Result<String, Refusal> {
+    // What `Content-Length` says, if it is there.
+    if body.size_hint().lower() > LARGEST as u64 {
+        return Err(Refusal::TooLarge);
+    }
     let limited = Limited::new(body, LARGEST).collect();
     let collected = timeout(PATIENCE, limited)
         .await

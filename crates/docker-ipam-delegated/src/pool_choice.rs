@@ -9,6 +9,7 @@ use cni::{NetworkName, Object};
 use ipam::{Interval, IpNet, Range};
 
 use crate::chains::Chains;
+use crate::configuration::Folders;
 use crate::default_pools::{DefaultPool, addresses};
 use crate::facts::{self, Facts};
 use crate::pool::Pool;
@@ -20,10 +21,8 @@ use crate::{configuration, conflists, host_routes, narrowing};
 pub(crate) struct PoolChoice {
     /// The folder of the network configurations.
     pub(crate) conf_dir: PathBuf,
-    /// The folder of the reservations of networks that name no configuration.
-    pub(crate) data_dir: PathBuf,
-    /// The folder of the chains' records of networks that name no configuration.
-    pub(crate) records: PathBuf,
+    /// The folders of networks that name no configuration.
+    pub(crate) folders: Folders,
     /// The folder of the selectors' records while they are asked; emptied at the start.
     pub(crate) choices: PathBuf,
     /// Pools for networks that ask for none.
@@ -73,8 +72,7 @@ impl PoolChoice {
         let mut keys = Object::new();
         keys.set("subnet", &subnet.to_string());
         let gateway = Range::read("Pool", &keys)?.gateway();
-        let config =
-            configuration::of_subnet(&request.space, subnet, &self.data_dir, &self.records);
+        let config = configuration::of_subnet(&request.space, subnet, &self.folders);
         Ok(pool(request, subnet, range, gateway, true, &config))
     }
 

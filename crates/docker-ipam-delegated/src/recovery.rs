@@ -9,6 +9,7 @@ use anyhow::Result;
 
 use crate::chains::Chains;
 use crate::command_line::CommandLine;
+use crate::configuration::Folders;
 use crate::ipam_driver::{IpamDriver, remove};
 use crate::journal::{Call, Journal, Left};
 use crate::memory::Memory;
@@ -31,8 +32,11 @@ pub(crate) fn driver(arguments: &CommandLine) -> Result<Arc<IpamDriver>> {
         chains: Chains::new(&arguments.cni_path, std::env::vars_os()),
         choice: PoolChoice {
             conf_dir: arguments.conf_dir.clone(),
-            data_dir: arguments.data_dir.clone(),
-            records: arguments.state_dir.join("records"),
+            folders: Folders {
+                data: arguments.data_dir.clone(),
+                records: arguments.state_dir.join("records"),
+                cache: arguments.cache_dir.clone(),
+            },
             choices,
             default_pools: arguments.default_pools(),
             next: AtomicU64::new(0),

@@ -1,0 +1,357 @@
+//! Each call of Docker's IPAM protocol, by itself and as a real dockerd makes them.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use harness::{DockerDaemon, Sandbox, repository};
+use serde_json::{Value, json};
+
+const LOCAL: &str = "ipam-delegated-local";
+
+/// Default pools that no route of the machine is likely to overlap with.
+const POOLS: &[&str] = &[
+    "--default-pool=10.201.0.0/16,24",
+    "--default-pool=fdc7:1bd2:201::/48,64",
+];
+
+fn start(sandbox: &Sandbox) -> DockerDaemon {
+    DockerDaemon::start(sandbox, POOLS)
+}
+
+/// The answer to a request for a pool.
+fn request_pool(daemon: &DockerDaemon, pool: &str, sub_pool: &str, v6: bool) -> Value {
+    let body =
+        json!({"AddressSpace": LOCAL, "Pool": pool, "SubPool": sub_pool, "Options": {}, "V6": v6});
+    daemon.call("/IpamDriver.RequestPool", &body).body
+}
+
+fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
+    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let body = json!({"PoolID": pool, "Address": ip, "Options": options});
+    daemon.call("/IpamDriver.RequestAddress", &body).body
+}
+
+/// The addresses that Docker has were never given twice, and nothing is left of them.
+fn assert_empty(sandbox: &Sandbox) {
+    assert_eq!(sandbox.docker_memory("pools"), [""; 0]);
+    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+    for network in fs::read_dir(sandbox.data_dir()).into_iter().flatten() {
+        let network = network.unwrap().file_name().into_string().unwrap();
+        assert_eq!(sandbox.reserved(&network), [""; 0], "{network}");
+    }
+    let records = sandbox.docker_state().join("records");
+    assert_eq!(fs::read_dir(records).into_iter().flatten().count(), 0);
+}
+
+#[test]
+fn the_calls_of_a_real_dockerd_get_the_answers_that_it_worked_with() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let recorded = repository().join("testdata/docker/ipam-driver-20.10.24.jsonl");
+    let mut paths = BTreeSet::new();
+    for (i, line) in fs::read_to_string(recorded).unwrap().lines().enumerate() {
+        let call: Value = serde_json::from_str(line).unwrap();
+        let (path, body) = (
+            call["path"].as_str().unwrap(),
+            call["body"].as_str().unwrap(),
+        );
+        let answer = daemon.try_call(path, body).unwrap();
+        assert_eq!(
+            (answer.status, &answer.body),
+            (200, &call["answer"]),
+            "{i}: {path} {body}"
+        );
+        paths.insert(path.to_owned());
+    }
+    let expected = [
+        "/IpamDriver.GetCapabilities",
+        "/IpamDriver.GetDefaultAddressSpaces",
+        "/IpamDriver.ReleaseAddress",
+        "/IpamDriver.ReleasePool",
+        "/IpamDriver.RequestAddress",
+        "/IpamDriver.RequestPool",
+        "/Plugin.Activate",
+    ];
+    assert_eq!(paths, expected.map(str::to_owned).into());
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let status = |path: &str, body: &str| daemon.try_call(path, body).unwrap().status;
+    for path in [
+        "/",
+        "/IpamDriver.Unknown",
+        "/NetworkDriver.AllocateNetwork",
+        "/Plugin.activate",
+    ] {
+        assert_eq!(status(path, "{}"), 404, "{path}");
+    }
+    for body in [
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"AddressSpace\": 7}",
+        "{\"Options\": [1]}",
+    ] {
+        assert_eq!(status("/IpamDriver.RequestPool", body), 400, "{body}");
+    }
+    assert_eq!(status("/IpamDriver.ReleasePool", "{}"), 400);
+    assert_eq!(
+        status("/IpamDriver.RequestAddress", r#"{"Address":"10.0.0.1"}"#),
+        400
+    );
+    // No call of these has a payload.
+    assert_eq!(status("/Plugin.Activate", "{"), 200);
+    assert_eq!(status("/IpamDriver.GetCapabilities", ""), 200);
+    let message = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": "nobody's"}));
+    assert_eq!(
+        message,
+        "PoolID: \"nobody's\" is no pool that was requested and not released"
+    );
+}
+
+#[test]
+fn each_refusal_of_a_pool_names_what_is_wrong() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    daemon.pool("10.9.0.0/16", &json!({}));
+    let refused = |space: &str, pool: &str, sub_pool: &str, options: Value| {
+        let body =
+            json!({"AddressSpace": space, "Pool": pool, "SubPool": sub_pool, "Options": options});
+        daemon.err("/IpamDriver.RequestPool", &body)
+    };
+    let none = || json!({});
+    assert_eq!(
+        refused("", "10.1.0.0/16", "", none()),
+        "AddressSpace is missing"
+    );
+    assert_eq!(
+        refused(LOCAL, "", "10.1.0.0/24", none()),
+        "SubPool: 10.1.0.0/24 without a Pool that it is a part of"
+    );
+    assert_eq!(
+        refused(LOCAL, "10.1.0.0/24", "10.1.1.0/25", none()),
+        "SubPool: 10.1.1.0/25 is no part of the Pool 10.1.0.0/24"
+    );
+    assert_eq!(
+        refused(LOCAL, "10.9.4.0/24", "", none()),
+        "Pool overlaps with other one on this address space: 10.9.4.0/24 with ipam-delegated-local//10.9.0.0/16"
+    );
+    assert_eq!(
+        refused(LOCAL, "10.0.0.0/8", "", none()),
+        "Pool overlaps with other one on this address space: 10.0.0.0/8 with ipam-delegated-local//10.9.0.0/16"
+    );
+    assert!(refused(LOCAL, "10.1.0.0/31", "", none()).contains("10.1.0.0/31"));
+    assert!(refused(LOCAL, "x", "", none()).starts_with("Pool: \"x\""));
+    assert!(refused(LOCAL, "", "", json!({"conflist": "web"})).contains("has the name \"web\""));
+    assert!(refused(LOCAL, "", "", json!({"IP": "10.1.0.5"})).contains("IP=10.1.0.5"));
+    assert_eq!(
+        refused(LOCAL, "10.9.0.0/16", "", json!({"team": "shop"})),
+        "ipam-delegated-local//10.9.0.0/16: another network has this pool with other options: {}, not {\"team\": \"shop\"}"
+    );
+    // Another space may have it.
+    let body = json!({"AddressSpace": "tenant", "Pool": "10.9.4.0/24"});
+    assert_eq!(
+        daemon.ok("/IpamDriver.RequestPool", &body)["PoolID"],
+        "tenant//10.9.4.0/24"
+    );
+}
+
+#[test]
+fn identical_requests_for_a_pool_are_one_pool_until_the_last_is_released() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let first = request_pool(&daemon, "10.9.0.0/16", "10.9.5.0/24", false);
+    assert_eq!(
+        request_pool(&daemon, "10.9.0.0/16", "10.9.5.0/24", false),
+        first
+    );
+    let pool = first["PoolID"].as_str().unwrap();
+    // Another sub-pool is another pool of the same addresses.
+    let other = request_pool(&daemon, "10.9.0.0/16", "10.9.5.0/28", false);
+    let other = other["PoolID"].as_str().unwrap();
+    assert_ne!(other, pool);
+    let given: BTreeSet<String> = (0..8)
+        .map(|i| daemon.address(if i % 2 == 0 { pool } else { other }, ""))
+        .collect();
+    assert_eq!(given.len(), 8);
+    let release = |pool: &str| daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    assert_eq!(release(pool), json!({}));
+    daemon.address(pool, "10.9.200.1");
+    assert_eq!(release(pool), json!({}));
+    assert!(
+        daemon
+            .err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}))
+            .contains("no pool")
+    );
+    assert_eq!(sandbox.reserved("docker-10.9.0.0-16").len(), 4);
+    release(other);
+    // What was released already is released.
+    release(other);
+    assert_empty(&sandbox);
+}
+
+#[test]
+fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let subnet = |v6| {
+        request_pool(&daemon, "", "", v6)["Pool"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(subnet(false), "10.201.0.0/24");
+    daemon.pool("10.201.1.128/25", &json!({}));
+    assert_eq!(subnet(false), "10.201.2.0/24");
+    assert_eq!(subnet(true), "fdc7:1bd2:201::/64");
+    assert_eq!(subnet(true), "fdc7:1bd2:201:1::/64");
+    let sandbox = Sandbox::default();
+    let none = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/30,30"]);
+    request_pool(&none, "", "", false);
+    let refused = request_pool(&none, "", "", false);
+    assert!(
+        refused["Err"]
+            .as_str()
+            .unwrap()
+            .starts_with("no default IPv4 pool is free")
+    );
+    assert!(
+        request_pool(&none, "", "", true)["Err"]
+            .as_str()
+            .unwrap()
+            .contains("IPv6")
+    );
+}
+
+#[test]
+fn the_gateway_is_the_pools_and_nobody_elses() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/29", &json!({}));
+    assert_eq!(
+        request_gateway(&daemon, &pool, "")["Address"],
+        "10.9.0.1/29"
+    );
+    let refused = daemon.err(
+        "/IpamDriver.RequestAddress",
+        &json!({"PoolID": pool, "Address": "10.9.0.1"}),
+    );
+    assert!(
+        refused.contains("10.9.0.1 is the gateway of 10.9.0.0/29"),
+        "{refused}"
+    );
+    let pool = daemon.pool("10.9.1.0/29", &json!({}));
+    assert_eq!(
+        request_gateway(&daemon, &pool, "10.9.1.6")["Address"],
+        "10.9.1.6/29"
+    );
+    // With another gateway, the first address is one like all others.
+    let given: Vec<String> = (0..5).map(|_| daemon.address(&pool, "")).collect();
+    assert_eq!(
+        given,
+        ["10.9.1.1", "10.9.1.2", "10.9.1.3", "10.9.1.4", "10.9.1.5"].map(str::to_owned)
+    );
+    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    assert!(
+        refused.contains("10.9.1.0/29") && refused.contains("all 5 are reserved"),
+        "{refused}"
+    );
+    // A second network of the pool has the same gateway, or one that is nobody's.
+    assert_eq!(
+        request_gateway(&daemon, &pool, "")["Address"],
+        "10.9.1.6/29"
+    );
+    assert!(request_gateway(&daemon, &pool, "10.9.1.3")["Err"].is_string());
+    daemon.release(&pool, "10.9.1.3");
+    assert_eq!(
+        request_gateway(&daemon, &pool, "10.9.1.3")["Address"],
+        "10.9.1.3/29"
+    );
+    daemon.release(&pool, "10.9.1.6");
+    daemon.release(&pool, "10.9.1.6");
+    daemon.release(&pool, "10.9.1.6");
+}
+
+#[test]
+fn an_address_is_any_of_the_sub_pool_or_the_requested_one_of_the_pool() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = request_pool(&daemon, "10.9.0.0/16", "10.9.5.8/29", false);
+    let pool = pool["PoolID"].as_str().unwrap();
+    assert_eq!(daemon.address(pool, ""), "10.9.5.8");
+    assert_eq!(daemon.address(pool, "10.9.5.10"), "10.9.5.10");
+    assert_eq!(daemon.address(pool, "10.9.77.7"), "10.9.77.7");
+    let request = |ip: &str| {
+        daemon.err(
+            "/IpamDriver.RequestAddress",
+            &json!({"PoolID": pool, "Address": ip}),
+        )
+    };
+    assert!(request("10.9.77.7").contains("10.9.77.7"));
+    assert_eq!(
+        request("10.8.0.1"),
+        "Address: 10.8.0.1 is not in the pool 10.9.0.0/16"
+    );
+    assert_eq!(request("x"), "Address: \"x\" is no IP address");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.9");
+    assert_eq!(daemon.address(pool, ""), "10.9.5.11");
+    let v6 = daemon.pool("fd00:9::/64", &json!({}));
+    assert_eq!(daemon.address(&v6, ""), "fd00:9::2");
+    assert_eq!(daemon.address(&v6, "fd00:9::abcd"), "fd00:9::abcd");
+}
+
+#[test]
+fn an_address_is_released_by_both_paths_and_twice() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/16", &json!({}));
+    for path in ["/IpamDriver.ReleaseAddress", "/IpamDriver.RleaseAddress"] {
+        let ip = daemon.address(&pool, "");
+        let body = json!({"PoolID": pool, "Address": ip});
+        for _ in 0..2 {
+            assert_eq!(daemon.ok(path, &body), json!({}));
+        }
+        assert_eq!(sandbox.reserved("docker-10.9.0.0-16"), [""; 0]);
+    }
+    let body = json!({"PoolID": "nobody's", "Address": "10.9.0.2"});
+    assert_eq!(daemon.ok("/IpamDriver.ReleaseAddress", &body), json!({}));
+    let refused = daemon.err("/IpamDriver.ReleaseAddress", &json!({"PoolID": pool}));
+    assert_eq!(
+        refused,
+        "Address is missing: it names what is to be released"
+    );
+}
+
+#[test]
+fn pools_and_addresses_are_remembered_over_sigkill() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/29", &json!({"team": "shop"}));
+    assert_eq!(daemon.pool("10.9.0.0/29", &json!({"team": "shop"})), pool);
+    request_gateway(&daemon, &pool, "10.9.0.6");
+    daemon.address(&pool, "");
+    daemon.kill();
+    let daemon = start(&sandbox);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    assert_eq!(
+        request_gateway(&daemon, &pool, "")["Address"],
+        "10.9.0.6/29"
+    );
+    let body = json!({"AddressSpace": LOCAL, "Pool": "10.9.0.0/24"});
+    assert!(
+        daemon
+            .err("/IpamDriver.RequestPool", &body)
+            .contains("overlaps")
+    );
+    daemon.release(&pool, "10.9.0.1");
+    let release = json!({"PoolID": pool});
+    daemon.ok("/IpamDriver.ReleasePool", &release);
+    assert_eq!(sandbox.reserved("docker-10.9.0.0-29"), ["10.9.0.2"]);
+    daemon.ok("/IpamDriver.ReleasePool", &release);
+    assert_empty(&sandbox);
+}

@@ -1,0 +1,259 @@
+//! `docker-ipam-delegated` in a sandbox, called as Docker calls it.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::sandbox::{Flavour, Sandbox, assert_built};
+
+/// The daemon's executable.
+pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
+
+/// The longest that a start is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Number of the next endpoint.
+static NEXT_ENDPOINT: AtomicUsize = AtomicUsize::new(1);
+
+/// A daemon that runs. It is killed when this is dropped.
+pub struct DockerDaemon {
+    process: Child,
+    socket: PathBuf,
+}
+
+/// An answer of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DockerAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body.
+    pub body: Value,
+}
+
+impl Sandbox {
+    /// The state folder of the daemon.
+    pub fn docker_state(&self) -> PathBuf {
+        self.root().join("docker-state")
+    }
+
+    /// The folder of the network configurations that the daemon reads.
+    pub fn conf_dir(&self) -> PathBuf {
+        self.root().join("net.d")
+    }
+
+    /// The socket of the daemon.
+    pub fn docker_socket(&self) -> PathBuf {
+        self.root().join("ipam-delegated.sock")
+    }
+
+    /// The daemon's command line, with all of its folders in the sandbox.
+    pub fn docker_daemon_arguments(&self, socket: &Path) -> Vec<String> {
+        let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        vec![
+            docker_daemon_executable().display().to_string(),
+            option("socket", socket),
+            option("state-dir", &self.docker_state()),
+            option("data-dir", &self.data_dir()),
+            option("cache-dir", &self.cache_dir()),
+            option("conf-dir", &self.conf_dir()),
+            option("cni-path", &self.plugins()),
+        ]
+    }
+
+    /// The names of the daemon's files of one kind: `pools` or `addresses`.
+    pub fn docker_memory(&self, kind: &str) -> Vec<String> {
+        let folder = self.docker_state().join("memory/v1").join(kind);
+        let entries = fs::read_dir(folder).into_iter().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// The path of the daemon's executable.
+///
+/// # Panics
+///
+/// If it isn't built.
+pub fn docker_daemon_executable() -> PathBuf {
+    let path = Flavour::Normal.folder().join(DOCKER_DAEMON);
+    assert_built(&path);
+    path
+}
+
+impl DockerDaemon {
+    /// Starts the daemon with further arguments, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't.
+    pub fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        let _ = fs::create_dir(sandbox.conf_dir());
+        let socket = sandbox.docker_socket();
+        let line = sandbox.docker_daemon_arguments(&socket);
+        let process = Command::new(&line[0])
+            .args(&line[1..])
+            .args(arguments)
+            .env("IPAM_DELEGATED_STATE_DIR", sandbox.state_dir())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(sandbox.root().join("docker-log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut it = Self { process, socket };
+        let started = Instant::now();
+        while it.try_call("/Plugin.Activate", "").is_err() {
+            let ended = it.process.try_wait().unwrap();
+            let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+            assert!(ended.is_none(), "it has ended: {}", log());
+            assert!(started.elapsed() < PATIENCE, "it doesn't answer: {}", log());
+            sleep(Duration::from_millis(2));
+        }
+        it
+    }
+
+    /// Its process ID.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A call, and its answer.
+    ///
+    /// # Errors
+    ///
+    /// The daemon is gone before it has answered.
+    pub fn try_call(&self, path: &str, body: &str) -> io::Result<DockerAnswer> {
+        post(&self.socket, path, body)
+    }
+
+    /// A call, and its answer.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    #[track_caller]
+    pub fn call(&self, path: &str, body: &Value) -> DockerAnswer {
+        self.try_call(path, &body.to_string()).unwrap()
+    }
+
+    /// The body of the answer to a call that succeeds.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn ok(&self, path: &str, body: &Value) -> Value {
+        let answer = self.call(path, body);
+        let failed = answer.body.get("Err").is_some();
+        assert!(answer.status == 200 && !failed, "{path} {body}: {answer:?}");
+        answer.body
+    }
+
+    /// The message of a call that can't be done.
+    ///
+    /// # Panics
+    ///
+    /// If it can.
+    #[track_caller]
+    pub fn err(&self, path: &str, body: &Value) -> String {
+        let answer = self.call(path, body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.body["Err"], answer.body["Error"]);
+        let message = answer.body["Err"].as_str();
+        message
+            .unwrap_or_else(|| panic!("{path} {body}: {answer:?}"))
+            .to_owned()
+    }
+
+    /// Requests a pool of Docker's default space; returns its ID.
+    #[track_caller]
+    pub fn pool(&self, subnet: &str, options: &Value) -> String {
+        let body =
+            json!({"AddressSpace": "ipam-delegated-local", "Pool": subnet, "Options": options});
+        let pool = self.ok("/IpamDriver.RequestPool", &body);
+        pool["PoolID"].as_str().unwrap().to_owned()
+    }
+
+    /// Requests an address for an endpoint, which has a MAC address of its own; returns it
+    /// without its prefix length.
+    #[track_caller]
+    pub fn address(&self, pool: &str, requested: &str) -> String {
+        let number = NEXT_ENDPOINT.fetch_add(1, Ordering::Relaxed);
+        let mac = format!("02:42:00:00:{:02x}:{:02x}", number / 256, number % 256);
+        let options = json!({"com.docker.network.endpoint.macaddress": mac});
+        let body = json!({"PoolID": pool, "Address": requested, "Options": options});
+        let given = self.ok("/IpamDriver.RequestAddress", &body);
+        let (ip, _) = given["Address"].as_str().unwrap().split_once('/').unwrap();
+        ip.to_owned()
+    }
+
+    /// Releases an address.
+    #[track_caller]
+    pub fn release(&self, pool: &str, ip: &str) {
+        let body = json!({"PoolID": pool, "Address": ip});
+        assert_eq!(self.ok("/IpamDriver.ReleaseAddress", &body), json!({}));
+    }
+
+    /// Kills it, with SIGKILL.
+    pub fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Waits for its end; true if it has succeeded.
+    pub fn wait(mut self) -> bool {
+        self.process.wait().unwrap().success()
+    }
+}
+
+impl Drop for DockerDaemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The bytes of a call.
+pub fn docker_request(path: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: Go-http-client/1.1\r\nContent-Length: {}\r\n\
+         Accept: application/vnd.docker.plugins.v1.2+json\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Reads an answer to its end.
+///
+/// # Errors
+///
+/// The peer is gone before all of it has come.
+pub fn read_docker_answer(mut stream: &UnixStream) -> io::Result<DockerAnswer> {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, format!("{text:?}"));
+    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(cut)?;
+    let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    Ok(DockerAnswer {
+        status: status.ok_or_else(cut)?,
+        body: serde_json::from_str(body).map_err(|_| cut())?,
+    })
+}
+
+fn post(socket: &Path, path: &str, body: &str) -> io::Result<DockerAnswer> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(docker_request(path, body).as_bytes())?;
+    let answer = read_docker_answer(&stream);
+    let _ = stream.shutdown(Shutdown::Both);
+    answer
+}
