@@ -14,7 +14,7 @@ pub const BUSYBOX: &str = "/bin/busybox";
 const PT_INTERP: u32 = 3;
 
 /// The commands of the container.
-const COMMANDS: [&str; 5] = ["cat", "ip", "sh", "sleep", "true"];
+const COMMANDS: [&str; 6] = ["cat", "ip", "ping", "sh", "sleep", "true"];
 
 /// Folders that container runtimes mount on.
 const FOLDERS: [&str; 6] = ["bin", "dev", "etc", "proc", "sys", "tmp"];

@@ -1,0 +1,225 @@
+//! A real dockerd whose networks have their addresses from a chain.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Stdio;
+
+use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
+use serde_json::{Value, json};
+
+const CREATE: [&str; 4] = ["network", "create", "--ipam-driver", "ipam-delegated"];
+
+/// Creates a network with these options.
+#[track_caller]
+fn create(docker: &Dockerd, name: &str, options: &[&str]) {
+    docker.ok(&[&CREATE, options, &[name]].concat());
+}
+
+/// The subnets and gateways of a network, as Docker shows them.
+fn subnets(docker: &Dockerd, network: &str) -> Value {
+    let json = docker.ok(&[
+        "network",
+        "inspect",
+        "--format",
+        "{{json .IPAM.Config}}",
+        network,
+    ]);
+    serde_json::from_str(&json).unwrap()
+}
+
+/// Everything that is reserved, in all networks and pools.
+pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
+    let networks = fs::read_dir(docker.sandbox.data_dir())
+        .into_iter()
+        .flatten();
+    let names = networks.map(|it| it.unwrap().file_name().into_string().unwrap());
+    names
+        .flat_map(|name| docker.sandbox.reserved(&name))
+        .collect()
+}
+
+/// A network configuration whose chain gives addresses of this subnet.
+fn conflist(docker: &Dockerd, name: &str, subnet: &str) -> Value {
+    let sandbox = &docker.sandbox;
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+        "ranges": [[{"subnet": subnet}]],
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+        "cacheDir": sandbox.cache_dir(),
+    });
+    let plugin = json!({"type": "bridge", "ipam": ipam});
+    let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [plugin]});
+    let file = sandbox.conf_dir().join(format!("{name}.conflist"));
+    fs::write(file, list.to_string()).unwrap();
+    json!({"cniVersion": "1.0.0", "name": name, "type": "bridge", "ipam": ipam})
+}
+
+#[test]
+fn networks_have_what_they_ask_for() {
+    needs!("root", BUSYBOX, DOCKERD);
+    let Some(docker) = Dockerd::start("with_docker", &[]) else {
+        return;
+    };
+    create(&docker, "plain", &[]);
+    assert_eq!(
+        subnets(&docker, "plain"),
+        json!([{"Subnet": "10.201.0.0/24", "Gateway": "10.201.0.1"}])
+    );
+    let options = [
+        "--subnet=10.88.0.0/16",
+        "--ip-range=10.88.5.0/24",
+        "--gateway=10.88.0.254",
+        "--aux-address=router=10.88.5.1",
+        "--aux-address=printer=10.88.77.7",
+    ];
+    create(&docker, "full", &options);
+    docker.run("full", "c1", &[]);
+    docker.run("full", "c2", &["--ip=10.88.200.9"]);
+    assert_eq!(docker.address("full", "c1"), "10.88.5.2");
+    assert_eq!(docker.address("full", "c2"), "10.88.200.9");
+    for taken in ["10.88.5.1", "10.88.77.7", "10.88.5.2", "10.88.0.254"] {
+        let said = docker.err(&[
+            "run",
+            "--rm",
+            "--network=full",
+            "--ip",
+            taken,
+            "test",
+            "/bin/true",
+        ]);
+        assert!(said.contains(taken), "{said}");
+    }
+    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.200.9"]);
+    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.0.254"]);
+    // IPv6 with a subnet, and of the default pools.
+    create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
+    docker.run("six", "c6", &[]);
+    let inside = docker.ok(&["exec", "c6", "/bin/ip", "addr"]);
+    assert!(
+        inside.contains("inet 10.201.1.2/24") && inside.contains("inet6 fd00:88::2/64"),
+        "{inside}"
+    );
+    // No way out of it, and addresses as ever.
+    create(&docker, "inner", &["--internal", "--subnet=10.90.0.0/24"]);
+    docker.run("inner", "i1", &[]);
+    docker.run("inner", "i2", &[]);
+    docker.ok(&[
+        "exec",
+        "i1",
+        "/bin/ping",
+        "-c1",
+        "-W5",
+        &docker.address("inner", "i2"),
+    ]);
+    assert!(
+        !docker
+            .ok(&["exec", "i1", "/bin/ip", "route"])
+            .contains("default")
+    );
+    // Two networks of one subnet are Docker's own refusal, and leave nothing.
+    let same = [&CREATE[..], &["--subnet=10.88.0.0/17", "again"]].concat();
+    let said = docker.err(&same);
+    assert!(
+        said.contains("Pool overlaps with other one on this address space: 10.88.0.0/17"),
+        "{said}"
+    );
+    docker.ok(&["rm", "--force", "c1", "c2", "c6", "i1", "i2"]);
+    docker.ok(&["network", "rm", "plain", "full", "six", "inner"]);
+    assert_eq!(reserved(&docker), BTreeSet::new());
+    docker.wait(|it| it.sandbox.docker_memory("pools").is_empty());
+    docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
+}
+
+#[test]
+fn twenty_containers_at_once_have_an_address_each_and_reach_one_another() {
+    needs!("root", BUSYBOX, DOCKERD);
+    let Some(docker) = Dockerd::start("with_docker", &[]) else {
+        return;
+    };
+    create(&docker, "net", &["--subnet=10.88.0.0/27"]);
+    let names: Vec<String> = (0..20).map(|i| format!("c{i}")).collect();
+    let running: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let mut run = docker.command(&[
+                "run",
+                "--detach",
+                "--network=net",
+                "--name",
+                name,
+                "test",
+                "/bin/sleep",
+                "1000",
+            ]);
+            run.stdout(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    for mut run in running {
+        assert!(run.wait().unwrap().success());
+    }
+    let given: BTreeSet<String> = names
+        .iter()
+        .map(|name| docker.address("net", name))
+        .collect();
+    assert_eq!(given.len(), 20);
+    assert_eq!(reserved(&docker), given);
+    for other in &given {
+        docker.ok(&["exec", "c0", "/bin/ping", "-c1", "-W5", other]);
+    }
+    // The network is full after nine more, and Docker says which pool it is.
+    for i in 20..29 {
+        docker.run("net", &format!("c{i}"), &[]);
+    }
+    let said = docker.err(&["run", "--rm", "--network=net", "test", "/bin/true"]);
+    assert!(
+        said.contains("pool ipam-delegated-local//10.88.0.0/27")
+            && said.contains("all 29 are reserved"),
+        "{said}"
+    );
+    let freed = docker.address("net", "c7");
+    docker.ok(&["rm", "--force", "c7"]);
+    docker.run("net", "next", &[]);
+    assert_eq!(docker.address("net", "next"), freed);
+}
+
+#[test]
+fn a_docker_network_and_a_cni_network_share_a_pool() {
+    needs!("root", BUSYBOX, DOCKERD);
+    let Some(docker) = Dockerd::start("with_docker", &[]) else {
+        return;
+    };
+    let config = conflist(&docker, "shared", "10.88.0.0/24");
+    create(&docker, "net", &["--ipam-opt", "conflist=shared"]);
+    assert_eq!(
+        subnets(&docker, "net"),
+        json!([{"Subnet": "10.88.0.0/24", "Gateway": "10.88.0.1"}])
+    );
+    let mut given = BTreeSet::new();
+    for i in 0..5 {
+        let by_cni = docker
+            .sandbox
+            .call("ipam-delegated", "ADD", &config)
+            .container(&format!("cni{i}"));
+        assert!(given.insert(by_cni.run().ips().remove(0)));
+        let name = format!("c{i}");
+        docker.run("net", &name, &[]);
+        assert!(given.insert(docker.address("net", &name)));
+    }
+    assert_eq!(docker.sandbox.reserved("shared").len(), 10);
+    // The host has a route to it now. Without a check, Docker would ask for ever.
+    let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=shared", "again"]].concat());
+    assert!(
+        said.contains("overlaps with the route 10.88.0.0/24 of br-"),
+        "{said}"
+    );
+    let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=nobody", "again"]].concat());
+    assert!(said.contains("has the name \"nobody\""), "{said}");
+    let all = ["c0", "c1", "c2", "c3", "c4"];
+    docker.ok(&[&["rm", "--force"][..], &all].concat());
+    docker.ok(&["network", "rm", "net"]);
+    let left = docker.sandbox.reservations("shared");
+    assert_eq!(left.len(), 5);
+    assert!(left.iter().all(|(_, holder)| holder.starts_with("cni")));
+}

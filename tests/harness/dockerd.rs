@@ -1,0 +1,293 @@
+//! A real dockerd with `docker-ipam-delegated`, on a test node.
+//!
+//! All of its files are in a sandbox, or in folders that are private to the node, and all
+//! of its processes end with it.
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::{BUSYBOX, Cgroup, Node, Sandbox, make_rootfs, skip, skip_for};
+
+/// The executables of Debian's `docker.io`.
+pub const DOCKERD: &str = "/usr/sbin/dockerd";
+const DOCKER: &str = "/usr/bin/docker";
+
+/// The plugin's socket, in the folder where dockerd looks for it.
+const SOCKET: &str = "/run/docker/plugins/ipam-delegated.sock";
+
+/// The longest that a start is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a program whose process ID is written to a file first.
+const WITH_ID: &str = "echo $$ > \"$0\"; exec \"$@\"";
+
+/// dockerd and the daemon.
+pub struct Dockerd {
+    /// The node.
+    pub node: Node,
+    /// The folders.
+    pub sandbox: Sandbox,
+    /// Further options of dockerd.
+    options: Vec<String>,
+    /// Ended with the node.
+    started: Vec<Child>,
+    /// Removed after all others.
+    cgroup: Cgroup,
+}
+
+impl Dockerd {
+    /// Starts both, with these options of dockerd; `None`, with a report, if dockerd can't
+    /// run a container on this machine.
+    pub fn start(test: &str, options: &[&str]) -> Option<Self> {
+        let node = match Node::with_own_processes() {
+            Ok(node) => node,
+            Err(reason) => {
+                skip(test, &reason);
+                return None;
+            }
+        };
+        let sandbox = Sandbox::default();
+        let root = sandbox.root();
+        if let Err(reason) = make_rootfs(&root.join("rootfs")) {
+            skip_for(test, reason);
+            return None;
+        }
+        fs::create_dir(sandbox.conf_dir()).unwrap();
+        let cgroup = Cgroup::named(root.file_name().unwrap().to_str().unwrap());
+        let mut it = Self {
+            node,
+            sandbox,
+            options: options.iter().map(|it| (*it).to_owned()).collect(),
+            started: Vec::new(),
+            cgroup,
+        };
+        it.start_containerd();
+        it.start_daemon();
+        if let Err(said) = it.try_start_dockerd() {
+            skip(test, &format!("dockerd doesn't start here: {said}"));
+            return None;
+        }
+        let folder = it.sandbox.root().join("rootfs");
+        let import = format!("tar -C {} -c . | {DOCKER} import - test", folder.display());
+        it.node.sh(&import);
+        let probe = it.docker(&["run", "--rm", "--network=none", "test", "/bin/true"]);
+        if !probe.status.success() {
+            let said = String::from_utf8_lossy(&probe.stderr);
+            skip(
+                test,
+                &format!("dockerd can't run a container here: {}", said.trim()),
+            );
+            return None;
+        }
+        Some(it)
+    }
+
+    /// Starts containerd, on which dockerd stands.
+    pub fn start_containerd(&mut self) {
+        let line = [
+            "containerd",
+            "--address=/run/containerd-own.sock",
+            "--root=/var/lib/containerd-own",
+            "--state=/run/containerd-own",
+        ];
+        let log = self.sandbox.root().join("containerd-log");
+        let line = line.map(str::to_owned);
+        self.spawn("/run/containerd.pid", &line, log.to_str().unwrap());
+        self.wait(|it| it.node.succeeds("[ -S /run/containerd-own.sock ]"));
+    }
+
+    /// Starts the daemon.
+    pub fn start_daemon(&mut self) {
+        let line = self.sandbox.docker_daemon_arguments(SOCKET.as_ref());
+        let log = self.sandbox.root().join("docker-log");
+        self.spawn("/run/daemon.pid", &line, log.to_str().unwrap());
+        self.wait(|it| it.node.succeeds(&format!("[ -S {SOCKET} ]")));
+    }
+
+    /// Starts dockerd.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't start.
+    pub fn start_dockerd(&mut self) {
+        self.try_start_dockerd().unwrap();
+    }
+
+    fn try_start_dockerd(&mut self) -> Result<(), String> {
+        let line = [
+            DOCKERD,
+            "--data-root=/var/lib/docker",
+            "--exec-root=/run/docker-exec",
+            "--pidfile=/run/dockerd-own.pid",
+            "--host=unix:///run/docker.sock",
+            "--storage-driver=vfs",
+            // As systemd starts it. One that dockerd starts itself can't be started again
+            // here: the first process of the node doesn't collect dead ones.
+            "--containerd=/run/containerd-own.sock",
+        ];
+        let mut line: Vec<String> = line.map(str::to_owned).to_vec();
+        line.push(format!("--cgroup-parent={}", self.cgroup.path()));
+        line.extend(self.options.clone());
+        let log = self.sandbox.root().join("dockerd-log");
+        self.node.sh("rm -f /run/dockerd-own.pid");
+        self.spawn("/run/dockerd.pid", &line, log.to_str().unwrap());
+        let started = Instant::now();
+        while !self.docker(&["version"]).status.success() {
+            let is_running = self.node.succeeds("kill -0 $(cat /run/dockerd.pid)");
+            if !is_running || started.elapsed() > PATIENCE {
+                let log = fs::read_to_string(log).unwrap_or_default();
+                return Err(log.lines().last().unwrap_or_default().to_owned());
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, id_file: &str, line: &[String], log: &str) {
+        let log = fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log)
+            .unwrap();
+        let process = self
+            .node
+            .command("sh")
+            .args(["-c", WITH_ID, id_file])
+            .args(line)
+            .env("HOME", self.sandbox.root())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.started.push(process);
+        self.wait(|it| it.node.succeeds(&format!("[ -s {id_file} ]")));
+    }
+
+    /// Kills the daemon, with SIGKILL.
+    pub fn kill_daemon(&self) {
+        self.kill("/run/daemon.pid");
+    }
+
+    /// Kills dockerd, with SIGKILL.
+    pub fn kill_dockerd(&self) {
+        self.kill("/run/dockerd.pid");
+    }
+
+    fn kill(&self, id_file: &str) {
+        let script = format!(
+            "id=$(cat {id_file}); kill -9 $id; while kill -0 $id 2>/dev/null; do sleep 0.01; done; rm {id_file}"
+        );
+        self.node.sh(&script);
+    }
+
+    /// Kills everything on the node, and clears what a reboot clears.
+    pub fn crash(&self) {
+        // The holder of the node is its first process, which can't be killed from within.
+        self.node.succeeds("kill -9 -1");
+        self.node.sh(
+            "sleep 0.2; for i in $(grep -o ' /run/[^ ]*' /proc/mounts | sort -r); do umount -l $i 2>/dev/null || true; done
+            rm -rf /run/docker* /run/*.pid /run/*.sock /run/containerd*
+            for i in $(ls /sys/class/net 2>/dev/null); do [ $i = lo ] || ip link del $i 2>/dev/null || true; done",
+        );
+    }
+
+    /// Waits until this is so.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't come.
+    #[track_caller]
+    pub fn wait(&self, what: impl Fn(&Self) -> bool) {
+        let started = Instant::now();
+        while !what(self) {
+            assert!(started.elapsed() < PATIENCE, "it doesn't come");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A command of docker.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.node.command(DOCKER);
+        command
+            .args(["--host", "unix:///run/docker.sock"])
+            .args(arguments)
+            .env("HOME", self.sandbox.root())
+            .env_remove("DOCKER_HOST");
+        command
+    }
+
+    /// Runs a command of docker.
+    pub fn docker(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a command of docker prints, without the last line feed.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.docker(arguments);
+        let log = || fs::read_to_string(self.sandbox.root().join("docker-log")).unwrap_or_default();
+        assert!(
+            output.status.success(),
+            "docker {arguments:?}: {output:?}\n{}",
+            log()
+        );
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim_end()
+            .to_owned()
+    }
+
+    /// The message of a command of docker that fails.
+    ///
+    /// # Panics
+    ///
+    /// If it succeeds.
+    #[track_caller]
+    pub fn err(&self, arguments: &[&str]) -> String {
+        let output = self.docker(arguments);
+        assert!(!output.status.success(), "docker {arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).trim().to_owned()
+    }
+
+    /// Starts a container that sleeps, on a network, with further options.
+    #[track_caller]
+    pub fn run(&self, network: &str, name: &str, options: &[&str]) {
+        let head = [
+            "run",
+            "--detach",
+            "--stop-timeout=0",
+            "--network",
+            network,
+            "--name",
+            name,
+        ];
+        self.ok(&[&head, options, &["test", "/bin/sleep", "1000"]].concat());
+    }
+
+    /// The IPv4 address of a container on a network, as Docker says it.
+    #[track_caller]
+    pub fn address(&self, network: &str, name: &str) -> String {
+        let format = format!("{{{{(index .NetworkSettings.Networks {network:?}).IPAddress}}}}");
+        self.ok(&["inspect", "--format", &format, name])
+    }
+}
+
+impl Drop for Dockerd {
+    fn drop(&mut self) {
+        // Everything else ends with the node; this ends what would remove itself.
+        let _ = self.node.succeeds("kill -9 -1");
+        for process in &mut self.started {
+            let _ = process.wait();
+        }
+    }
+}
+
+/// What the tests with dockerd need.
+pub const DOCKERD_NEEDS: [&str; 3] = ["root", BUSYBOX, DOCKERD];
