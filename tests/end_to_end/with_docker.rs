@@ -101,7 +101,6 @@ fn networks_have_what_they_ask_for() {
         inside.contains("inet 10.201.1.2/24") && inside.contains("inet6 fd00:88::2/64"),
         "{inside}"
     );
-    // No way out of it, and addresses as ever.
     create(&docker, "inner", &["--internal", "--subnet=10.90.0.0/24"]);
     docker.run("inner", "i1", &[]);
     docker.run("inner", "i2", &[]);
@@ -113,11 +112,18 @@ fn networks_have_what_they_ask_for() {
         "-W5",
         &docker.address("inner", "i2"),
     ]);
-    assert!(
-        !docker
-            .ok(&["exec", "i1", "/bin/ip", "route"])
-            .contains("default")
-    );
+    // As in a network whose addresses Docker gives by itself.
+    docker.ok(&[
+        "network",
+        "create",
+        "--internal",
+        "--subnet=10.91.0.0/24",
+        "dockers",
+    ]);
+    docker.run("dockers", "d1", &[]);
+    let routes = |name| docker.ok(&["exec", name, "/bin/ip", "route"]);
+    let expected = routes("d1").replace("10.91.0.", "10.90.0.");
+    assert_eq!(routes("i1"), expected);
     // Two networks of one subnet are Docker's own refusal, and leave nothing.
     let same = [&CREATE[..], &["--subnet=10.88.0.0/17", "again"]].concat();
     let said = docker.err(&same);
@@ -125,8 +131,8 @@ fn networks_have_what_they_ask_for() {
         said.contains("Pool overlaps with other one on this address space: 10.88.0.0/17"),
         "{said}"
     );
-    docker.ok(&["rm", "--force", "c1", "c2", "c6", "i1", "i2"]);
-    docker.ok(&["network", "rm", "plain", "full", "six", "inner"]);
+    docker.ok(&["rm", "--force", "c1", "c2", "c6", "d1", "i1", "i2"]);
+    docker.ok(&["network", "rm", "plain", "full", "six", "inner", "dockers"]);
     assert_eq!(reserved(&docker), BTreeSet::new());
     docker.wait(|it| it.sandbox.docker_memory("pools").is_empty());
     docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
