@@ -4,11 +4,12 @@
 //! of its processes end with it.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::{BUSYBOX, Cgroup, Node, Sandbox, make_rootfs, skip, skip_for};
+use crate::{Cgroup, Node, Sandbox, make_rootfs, skip, skip_for};
 
 /// The executables of Debian's `docker.io`.
 pub const DOCKERD: &str = "/usr/sbin/dockerd";
@@ -128,6 +129,7 @@ impl Dockerd {
             "--containerd=/run/containerd-own.sock",
         ];
         let mut line: Vec<String> = line.map(str::to_owned).to_vec();
+        line.push(format!("--host=unix://{}", self.socket().display()));
         line.push(format!("--cgroup-parent={}", self.cgroup.path()));
         line.extend(self.options.clone());
         let log = self.sandbox.root().join("dockerd-log");
@@ -206,6 +208,11 @@ impl Dockerd {
             assert!(started.elapsed() < PATIENCE, "it doesn't come");
             sleep(Duration::from_millis(20));
         }
+    }
+
+    /// dockerd's socket, which is outside of the node's private folders.
+    pub fn socket(&self) -> PathBuf {
+        self.sandbox.root().join("docker.sock")
     }
 
     /// A command of docker.
@@ -288,6 +295,3 @@ impl Drop for Dockerd {
         }
     }
 }
-
-/// What the tests with dockerd need.
-pub const DOCKERD_NEEDS: [&str; 3] = ["root", BUSYBOX, DOCKERD];

@@ -19,7 +19,7 @@ pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
     read_docker_answer,
 };
-pub use dockerd::{DOCKERD, DOCKERD_NEEDS, Dockerd};
+pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use node::Node;
 pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};

@@ -3,6 +3,7 @@
 mod allocator;
 mod calls;
 mod contender;
+mod docker;
 mod drawing;
 mod figures;
 mod fill;
@@ -62,6 +63,9 @@ enum What {
     /// ADD and DEL of ipam-da-host-local and of host-local, with ever more
     /// addresses reserved.
     Allocator,
+    /// Docker's calls over the socket, with ever more addresses, beside a call that does
+    /// nothing, and, as root, `docker network connect` beside Docker's own allocator.
+    Docker,
     /// ADD with large catalogues of rules, with exclusions and with sticky keys, without a
     /// peer.
     Selectors,
@@ -91,6 +95,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     };
     match bench.what {
         Some(What::Allocator) => allocator::run(&bench.peer, &storage),
+        Some(What::Docker) => docker::run(),
         Some(What::Selectors) => selectors::run(),
         Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
         None => chains(bench, &storage),

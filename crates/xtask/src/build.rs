@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{MULTI_CALL, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -65,6 +65,14 @@ impl Flavour {
         run(&mut command)?;
         let folder = if profile == "dev" { "debug" } else { profile };
         Built::in_folder(self.target_dir().join(folder))
+    }
+
+    /// Builds the daemon for Docker, beside the plugins, and by itself: none of what it
+    /// links may change theirs.
+    pub(crate) fn build_docker_daemon(self, profile: &str) -> Result<()> {
+        let mut command = cargo(&["build", "--quiet", "--profile", profile]);
+        command.args(["--package", DOCKER_DAEMON]);
+        run(command.arg("--target-dir").arg(self.target_dir()))
     }
 
     /// Builds these packages as they are installed: statically linked.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{BUSYBOX, DNSMASQ, LEFT_OUT_FILE, Reason, is_root};
+use harness::{BUSYBOX, DNSMASQ, DOCKERD, LEFT_OUT_FILE, Reason, is_root};
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
@@ -15,11 +15,12 @@ use crate::service_policy::NoServices;
 use crate::target::Target;
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 13] = [
     (BUSYBOX, "busybox-static"),
     ("/usr/bin/containerd", "containerd"),
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
+    (DOCKERD, "docker.io"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
     ("/usr/bin/jq", "jq"),
@@ -69,6 +70,7 @@ fn tests(left_out: &mut Collector) -> Result<()> {
     println!("\n== building the plugins in both flavours");
     let normal = Flavour::Normal.build("dev")?.separate;
     let verbose = Flavour::Verbose.build("dev")?.separate;
+    Flavour::Normal.build_docker_daemon("dev")?;
     let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
