@@ -15,7 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{MULTI_CALL, PLUGINS, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, PLUGINS, repository};
 use sha2::{Digest, Sha256};
 
 use crate::build::{self, FLAVOURS, Flavour};
@@ -118,11 +118,26 @@ impl Release {
         let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
         archive.executable(&PLUGINS.map(|plugin| format!("bin/{plugin}")), content);
         command::add(&mut archive)?;
+        docker_daemon(&mut archive)?;
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         archive.text("README.md", readme::text(self, flavour)?);
         licences::gather(&mut archive, flavour, &self.target)?;
         Ok(archive)
     }
+}
+
+/// Adds the daemon for Docker, which is built by itself, and its units.
+fn docker_daemon(archive: &mut Archive) -> Result<()> {
+    let built = Flavour::Normal.build_static(&[DOCKER_DAEMON])?;
+    let file = built.separate.join(DOCKER_DAEMON);
+    let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
+    archive.executable(&[format!("sbin/{DOCKER_DAEMON}")], content);
+    for unit in ["service", "socket"] {
+        let name = format!("{DOCKER_DAEMON}.{unit}");
+        let units = repository().join("crates").join(DOCKER_DAEMON).join("systemd");
+        archive.text(&format!("systemd/{name}"), fs::read(units.join(name))?);
+    }
+    Ok(())
 }
 
 /// `SOURCE_DATE_EPOCH` if it is set, otherwise the commit's time.

@@ -1,10 +1,10 @@
-//! Licence texts of all that is linked into the plugins and into ipamctl, and an overview of them.
+//! Licence texts of all that is linked into the executables, and an overview of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, TOOL};
+use harness::{DOCKER_DAEMON, MULTI_CALL, TOOL};
 
 use super::archive::Archive;
 use super::system_library;
@@ -40,14 +40,11 @@ pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
     let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
-    for package in packages::linked(TOOL, &[], target)? {
-        if !linked
-            .iter()
-            .any(|it| it.to_string() == package.to_string())
-        {
-            linked.push(package);
-        }
+    for executable in [TOOL, DOCKER_DAEMON] {
+        linked.extend(packages::linked(executable, &[], target)?);
     }
+    linked.sort_by_key(ToString::to_string);
+    linked.dedup_by_key(|package| package.to_string());
     for package in linked {
         parts.push(Part {
             name: package.to_string(),
@@ -55,7 +52,7 @@ pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -
             texts: texts_in(&package.folder)?,
         });
     }
-    let mut overview = "# What is linked into the plugins and into ipamctl\n\n\
+    let mut overview = "# What is linked into the executables\n\n\
         | part | licence | texts |\n|---|---|---|\n"
         .to_owned();
     for part in &parts {
