@@ -6,5 +6,5 @@ use crate::answer::Answer;
 
 /// `Plugin.Activate`.
 pub(crate) fn manifest() -> Answer {
-    Answer::plain(json!({"Implements": ["IpamDriver"]}).to_string())
+    Answer::plain(json!({"Implements": ["IpamDriver", "NetworkDriver"]}).to_string())
 }

@@ -1,6 +1,5 @@
 //! Runs chains, with our plugins linked into this process.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::IpAddr;
 
@@ -28,18 +27,9 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
-    /// Chains whose plugins are found in this `CNI_PATH`. Of the process's environment,
-    /// they get `PATH` and the project's own variables.
-    pub(crate) fn new(cni_path: &str, process: impl Iterator<Item = (OsString, OsString)>) -> Self {
-        let is_for_plugins = |(name, _): &(OsString, OsString)| {
-            let name = name.to_string_lossy();
-            name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && name != cni::CHAIN_CALL)
-        };
-        let environment: Environment = process
-            .filter(is_for_plugins)
-            .collect::<BTreeMap<_, _>>()
-            .into_iter()
-            .collect();
+    /// Chains whose plugins are found in this `CNI_PATH`, with these variables.
+    pub(crate) fn new(cni_path: &str, variables: &[(OsString, OsString)]) -> Self {
+        let environment: Environment = variables.iter().cloned().collect();
         let environment = environment
             .with("CNI_PATH", cni_path)
             .with("CNI_NETNS", NETNS)
@@ -85,6 +75,17 @@ impl Chains {
         let environment = self.environment.clone();
         environment.with("CNI_CONTAINERID", container_id.as_str())
     }
+}
+
+/// The variables of the process that plugins get: `PATH`, and the project's own.
+pub(crate) fn for_plugins(
+    process: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let is_for_plugins = |(name, _): &(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && name != cni::CHAIN_CALL)
+    };
+    process.filter(is_for_plugins).collect()
 }
 
 /// The plugins that need no executable.

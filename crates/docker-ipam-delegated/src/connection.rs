@@ -16,9 +16,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::answer::Answer;
-use crate::calls;
+use crate::calls::{self, Drivers};
 use crate::delivery::{AnswerBody, OnItsWay, Watched};
-use crate::ipam_driver::IpamDriver;
 use crate::journal::Call;
 use crate::refusal::{Refusal, impossible};
 use crate::wire;
@@ -36,9 +35,11 @@ const MEDIA_TYPE: HeaderValue =
 /// What all connections share.
 pub(crate) struct Server {
     /// Answers calls.
-    pub(crate) ipam: Arc<IpamDriver>,
+    pub(crate) drivers: Drivers,
     /// Calls that may run at once. More of them would wait for the same locks.
     pub(crate) at_once: Arc<Semaphore>,
+    /// The same for calls of the network driver, which wait for processes.
+    pub(crate) networks_at_once: Arc<Semaphore>,
 }
 
 /// Serves a connection. A refused peer gets the reason.
@@ -94,11 +95,15 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answe
     let path = request.uri().path().to_owned();
     let body = body(request.into_body()).await?;
     let call = Call { path, body };
-    let permit = Arc::clone(&server.at_once).acquire_owned().await;
+    let at_once = match call.path.starts_with("/NetworkDriver.") {
+        true => &server.networks_at_once,
+        false => &server.at_once,
+    };
+    let permit = Arc::clone(at_once).acquire_owned().await;
     // Goes on to its end even if the peer goes; then the answer is dropped, which undoes it.
     let done = tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let answer = calls::answer(&server.ipam, &call);
+        let answer = calls::answer(&server.drivers, &call);
         match &answer {
             Ok(answer) => tracing::debug!(call.path, call.body, ?answer),
             Err(refusal) => tracing::warn!(call.path, call.body, %refusal),

@@ -10,14 +10,19 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::calls::Drivers;
 use crate::command_line::CommandLine;
 use crate::connection::{self, Server};
+use crate::memory::Memory;
 use crate::shutdown::{self, Signals};
 use crate::socket::{self, Socket};
-use crate::{recovery, unanswered};
+use crate::{network_recovery, recovery, unanswered};
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
+
+/// Calls of the network driver at once.
+const NETWORKS_AT_ONCE: usize = 32;
 
 /// Runs the daemon until it gets SIGTERM or SIGINT.
 pub fn main() -> ExitCode {
@@ -50,15 +55,22 @@ fn run(arguments: &CommandLine) -> Result<()> {
 
 async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
     let mut signals = Signals::new()?;
-    let ipam = recovery::driver(arguments)?;
+    let memory = Arc::new(Memory::open(&arguments.state_dir)?);
+    let ipam = recovery::driver(arguments, Arc::clone(&memory))?;
+    let networks = network_recovery::driver(arguments, memory)?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let server = Arc::new(Server {
-        ipam: Arc::clone(&ipam),
+        drivers: Drivers {
+            ipam: Arc::clone(&ipam),
+            networks: Arc::clone(&networks),
+        },
+        networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
         at_once: Arc::new(Semaphore::new(cores.max(2) * 4)),
     });
     tokio::spawn(async move {
         tokio::time::sleep(unanswered::PATIENCE).await;
         ipam.forget_unanswered();
+        networks.forget_unanswered();
     });
     let listener = socket.listener.try_clone().context("the socket")?;
     listener.set_nonblocking(true)?;

@@ -10,7 +10,7 @@ use crate::wire::Options;
 const CONFLIST: &str = "conflist";
 
 /// The option in which Docker passes the MAC address on (`netlabel.MacAddress`).
-const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
+pub(crate) const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
 
 /// The option in which Docker says what an address is for
 /// (`ipamapi.RequestAddressType`), and its value for a gateway (`netlabel.Gateway`).

@@ -21,7 +21,7 @@ pub(crate) const NOTHING: &str = "{}";
 /// The driver.
 pub(crate) struct IpamDriver {
     pub(crate) chains: Chains,
-    pub(crate) memory: Memory,
+    pub(crate) memory: Arc<Memory>,
     pub(crate) choice: PoolChoice,
     pub(crate) state: State,
     pub(crate) unanswered: UnansweredCalls,

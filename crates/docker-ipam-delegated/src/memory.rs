@@ -26,6 +26,10 @@ pub(crate) struct Memory {
     pub(crate) pools: Folder,
     /// Addresses.
     pub(crate) addresses: Folder,
+    /// Networks of the network driver.
+    pub(crate) networks: Folder,
+    /// Their endpoints.
+    pub(crate) endpoints: Folder,
     /// The lock of the whole memory.
     _lock: File,
 }
@@ -57,6 +61,8 @@ impl Memory {
         Ok(Self {
             pools: Folder::open(path.join("pools"))?,
             addresses: Folder::open(path.join("addresses"))?,
+            networks: Folder::open(path.join("networks"))?,
+            endpoints: Folder::open(path.join("endpoints"))?,
             _lock: lock,
         })
     }

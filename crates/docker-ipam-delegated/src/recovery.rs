@@ -1,4 +1,4 @@
-//! Start of the driver: reads what is remembered, and undoes or finishes what an earlier
+//! Start of the IPAM driver: reads what is remembered, and undoes or finishes what an earlier
 //! daemon was doing when it was killed.
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
-use crate::chains::Chains;
+use crate::chains::{Chains, for_plugins};
 use crate::command_line::CommandLine;
 use crate::configuration::Folders;
 use crate::ipam_driver::{IpamDriver, remove};
@@ -22,14 +22,13 @@ use crate::unanswered::{Unanswered, UnansweredCalls};
 ///
 /// # Errors
 ///
-/// The memory can't be opened or read.
-pub(crate) fn driver(arguments: &CommandLine) -> Result<Arc<IpamDriver>> {
-    let memory = Memory::open(&arguments.state_dir)?;
+/// The memory can't be read.
+pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc<IpamDriver>> {
     let choices = arguments.state_dir.join("choices");
     // Nothing in it holds anything.
     let _ = fs::remove_dir_all(&choices);
     let driver = IpamDriver {
-        chains: Chains::new(&arguments.cni_path, std::env::vars_os()),
+        chains: Chains::new(&arguments.cni_path, &for_plugins(std::env::vars_os())),
         choice: PoolChoice {
             conf_dir: arguments.conf_dir.clone(),
             folders: Folders {

@@ -97,7 +97,7 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
     serde_json::from_str(body).map_err(|error| Refusal::Undecodable(error.to_string()))
 }
 
-fn or_default<'de, T, D>(from: D) -> Result<T, D::Error>
+pub(crate) fn or_default<'de, T, D>(from: D) -> Result<T, D::Error>
 where
     T: Deserialize<'de> + Default,
     D: Deserializer<'de>,

@@ -134,7 +134,10 @@ fn docker_daemon(archive: &mut Archive) -> Result<()> {
     archive.executable(&[format!("sbin/{DOCKER_DAEMON}")], content);
     for unit in ["service", "socket"] {
         let name = format!("{DOCKER_DAEMON}.{unit}");
-        let units = repository().join("crates").join(DOCKER_DAEMON).join("systemd");
+        let units = repository()
+            .join("crates")
+            .join(DOCKER_DAEMON)
+            .join("systemd");
         archive.text(&format!("systemd/{name}"), fs::read(units.join(name))?);
     }
     Ok(())

@@ -1,0 +1,403 @@
+//! Docker's calls for endpoints: a namespace of its own, in which the network
+//! configuration's plugins make the interface that Docker takes into the container.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cni::Object;
+use ipam::IpNet;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use crate::answer::Answer;
+use crate::facts;
+use crate::ipam_driver::{cant_remember, json};
+use crate::journal::{Call, Journal};
+use crate::namespaces::Namespace;
+use crate::network_driver::{Endpoint, NOTHING, Network, NetworkDriver, Remembered};
+use crate::network_wire::{
+    CreateEndpoint, Interface, InterfaceName, Joined, OfEndpoint, StaticRoute,
+};
+use crate::plugin_list::{Attached, Plumbed};
+use crate::refusal::{Refusal, impossible};
+use crate::state::lock;
+use crate::wire;
+
+impl NetworkDriver {
+    /// `CreateEndpoint`.
+    ///
+    /// # Errors
+    ///
+    /// A plugin's, after all have been undone.
+    pub(crate) fn create_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: CreateEndpoint = wire::decode(&call.body)?;
+        let network = self.network(&request.network_id)?;
+        let id = request.endpoint_id;
+        if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
+            return Err(impossible(format!("EndpointID: {id:?} is no ID")));
+        }
+        if lock(&self.endpoints).contains_key(&id) {
+            return Err(impossible(format!("EndpointID: {id} is there already")));
+        }
+        let list = self.list_of(&network)?;
+        let mut endpoint = Endpoint {
+            attached: attached(&network, &id, &request.interface),
+            id: id.clone(),
+            network: network.id,
+            list: json(&list),
+            result: None,
+        };
+        let name = self.endpoint_files().new_name();
+        let mut journal = Journal::begin(
+            self.endpoint_files().folder(),
+            &name,
+            call,
+            endpoint.clone(),
+        )
+        .map_err(|error| cant_remember(&error))?;
+        let made = Namespace::of(&id)
+            .make()
+            .and_then(|()| self.plugins.add(&list, &endpoint.attached));
+        let undo = |endpoint: &Endpoint, journal: &Journal<Endpoint>, why: Refusal| {
+            match self.undo(endpoint) {
+                Ok(()) => journal.remove(),
+                Err(error) => tracing::warn!(%error, "undone at the next start"),
+            }
+            why
+        };
+        let result = made.map_err(|why| {
+            undo(
+                &endpoint,
+                &journal,
+                impossible(format!("network {}: {why}", network.conflist)),
+            )
+        })?;
+        let answer = json!({"Interface": offered(&request.interface, &Plumbed::read(&result))});
+        let answer = answer.to_string();
+        endpoint.result = Some(result.get().to_owned());
+        journal
+            .made(endpoint.clone(), &answer)
+            .map_err(|error| undo(&endpoint, &journal, cant_remember(&error)))?;
+        let it = endpoint;
+        lock(&self.endpoints).insert(id.clone(), Remembered { name, it });
+        Ok(self.made_endpoint(answer, journal, id))
+    }
+
+    fn made_endpoint(
+        self: &Arc<Self>,
+        answer: String,
+        mut journal: Journal<Endpoint>,
+        id: String,
+    ) -> Answer {
+        let driver = Arc::clone(self);
+        Answer::then(answer, move |is_delivered| {
+            if is_delivered {
+                journal.answered();
+                return;
+            }
+            tracing::warn!(endpoint = id, "Docker has gone before it had this endpoint");
+            let Some(endpoint) = lock(&driver.endpoints).remove(&id) else {
+                return;
+            };
+            driver.unanswered.forget(&endpoint.name);
+            match driver.undo(&endpoint.it) {
+                Ok(()) => journal.remove(),
+                Err(error) => {
+                    tracing::warn!(%error, endpoint = id, "can't be undone");
+                    lock(&driver.endpoints).insert(id, endpoint);
+                }
+            }
+        })
+    }
+
+    /// The answer to a call for an endpoint that an earlier daemon has made.
+    pub(crate) fn repeated_endpoint(
+        self: &Arc<Self>,
+        call: &Call,
+        answer: String,
+        journal: Journal<Endpoint>,
+    ) -> Option<Answer> {
+        let request: OfEndpoint = wire::decode(&call.body).ok()?;
+        Some(self.made_endpoint(answer, journal, request.endpoint_id))
+    }
+
+    /// `DeleteEndpoint`. An unknown endpoint has been deleted.
+    ///
+    /// # Errors
+    ///
+    /// Those of the plugins that fail.
+    pub(crate) fn delete_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: OfEndpoint = wire::decode(&call.body)?;
+        Ok(match self.end_endpoint(&request.endpoint_id, call)? {
+            Some(journal) => Answer::then(NOTHING, move |_| journal.remove()),
+            None => Answer::plain(NOTHING),
+        })
+    }
+
+    /// Undoes an endpoint; its file stays until Docker has the answer.
+    pub(crate) fn end_endpoint(
+        &self,
+        id: &str,
+        call: &Call,
+    ) -> Result<Option<Journal<Endpoint>>, Refusal> {
+        let Some(endpoint) = lock(&self.endpoints).remove(id) else {
+            return Ok(None);
+        };
+        let ended = Journal::open(self.endpoint_files().folder(), &endpoint.name)
+            .and_then(|mut journal: Journal<Endpoint>| journal.ending(call).map(|()| journal))
+            .map_err(|error| cant_remember(&error))
+            .and_then(|journal| self.undo(&endpoint.it).map(|()| journal));
+        match ended {
+            Ok(mut journal) => {
+                self.unanswered.forget(&endpoint.name);
+                journal.ended();
+                Ok(Some(journal))
+            }
+            Err(why) => {
+                lock(&self.endpoints).insert(id.to_owned(), endpoint);
+                Err(why)
+            }
+        }
+    }
+
+    /// Undoes what `CreateEndpoint` and `Join` have done, as far as they came.
+    pub(crate) fn undo(&self, endpoint: &Endpoint) -> Result<(), Refusal> {
+        let namespace = Namespace::of(&endpoint.id);
+        namespace.move_back()?;
+        let list: Object =
+            serde_json::from_str(&endpoint.list).map_err(|error| impossible(error.to_string()))?;
+        let result = endpoint.result.clone().map(RawValue::from_string);
+        let result = result.and_then(Result::ok);
+        self.plugins
+            .del(&list, &endpoint.attached, result.as_deref())?;
+        namespace.remove()
+    }
+
+    /// `EndpointOperInfo`: the result of the plugins.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is unknown.
+    pub(crate) fn endpoint_info(&self, call: &Call) -> Result<Answer, Refusal> {
+        let (endpoint, result) = self.endpoint(call)?;
+        let value = json!({"namespace": endpoint.attached.netns, "result": result});
+        Ok(Answer::plain(json!({"Value": value}).to_string()))
+    }
+
+    /// `Join`: moves the interface to where Docker takes it from.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint is unknown, or the interface can't be moved.
+    pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let (endpoint, result) = self.endpoint(call)?;
+        let namespace = Namespace::of(&endpoint.id);
+        namespace.move_out()?;
+        let joined = joined(&Plumbed::read(&result), namespace.outside());
+        Ok(Answer::then(json(&joined), move |is_delivered| {
+            if !is_delivered && let Err(error) = namespace.move_back() {
+                tracing::warn!(%error, "the interface can't be moved back");
+            }
+        }))
+    }
+
+    /// `Leave`. Docker calls it before it gives the interface back, and `DeleteEndpoint`
+    /// after that.
+    ///
+    /// # Errors
+    ///
+    /// The interface is there, and can't be moved back.
+    pub(crate) fn leave(&self, call: &Call) -> Result<Answer, Refusal> {
+        let request: OfEndpoint = wire::decode(&call.body)?;
+        if lock(&self.endpoints).contains_key(&request.endpoint_id) {
+            Namespace::of(&request.endpoint_id).move_back()?;
+        }
+        Ok(Answer::plain(NOTHING))
+    }
+
+    /// The endpoint of a call, and the result of its plugins.
+    fn endpoint(&self, call: &Call) -> Result<(Endpoint, Box<RawValue>), Refusal> {
+        let request: OfEndpoint = wire::decode(&call.body)?;
+        self.network(&request.network_id)?;
+        let id = request.endpoint_id;
+        let endpoint = lock(&self.endpoints).get(&id).map(|it| it.it.clone());
+        let endpoint = endpoint.filter(|it| it.network == request.network_id);
+        let endpoint = endpoint.ok_or_else(|| {
+            impossible(format!(
+                "EndpointID: {id:?} is no endpoint that was created and not deleted"
+            ))
+        })?;
+        let result = endpoint.result.clone().unwrap_or_default();
+        let result =
+            RawValue::from_string(result).map_err(|error| impossible(error.to_string()))?;
+        Ok((endpoint, result))
+    }
+}
+
+/// What the plugins are told of an endpoint.
+fn attached(network: &Network, id: &str, interface: &Interface) -> Attached {
+    let mac = &interface.mac_address;
+    let gateway_of = |address: &str| {
+        let net: IpNet = address.parse().ok()?;
+        let gateways = network
+            .gateways
+            .iter()
+            .filter_map(|it| it.parse::<IpNet>().ok());
+        let mut gateways = gateways.map(|it| it.addr());
+        gateways
+            .find(|it| net.contains(it))
+            .map(|it| it.to_string())
+    };
+    let addresses = [&interface.address, &interface.address_v6].into_iter();
+    let addresses = addresses.filter(|it| !it.is_empty());
+    let mut options = wire::Options::new();
+    if !mac.is_empty() {
+        options.insert(facts::MAC_OPTION.to_owned(), mac.clone());
+    }
+    Attached {
+        container_id: format!("docker-{id}"),
+        netns: Namespace::of(id).path(),
+        args: facts::cni_args(&network.facts, &options),
+        mac: mac.clone(),
+        addresses: addresses
+            .map(|it| (it.clone(), gateway_of(it).unwrap_or_default()))
+            .collect(),
+    }
+}
+
+/// What Docker doesn't know yet. It refuses to be told the rest.
+fn offered(interface: &Interface, plumbed: &Plumbed) -> Interface {
+    let address = |known: &str, v4| match plumbed.address(v4) {
+        Some(address) if known.is_empty() => address.to_string(),
+        _ => String::new(),
+    };
+    let is_known = !interface.address.is_empty() || !interface.address_v6.is_empty();
+    if is_known {
+        let mac = if interface.mac_address.is_empty() {
+            plumbed.mac.clone()
+        } else {
+            String::new()
+        };
+        return Interface {
+            mac_address: mac,
+            ..Interface::default()
+        };
+    }
+    Interface {
+        address: address(&interface.address, true),
+        address_v6: address(&interface.address_v6, false),
+        mac_address: match interface.mac_address.is_empty() {
+            true => plumbed.mac.clone(),
+            false => String::new(),
+        },
+    }
+}
+
+/// Gateways and routes of a result, as Docker sets them in the container.
+fn joined(plumbed: &Plumbed, outside: &str) -> Joined {
+    let mut joined = Joined {
+        interface_name: InterfaceName {
+            src_name: outside.to_owned(),
+            dst_prefix: "eth".to_owned(),
+        },
+        // Without a default route, the network has no way out, and wants none.
+        disable_gateway_service: true,
+        ..Joined::default()
+    };
+    for (to, gateway) in plumbed.routes.iter().copied() {
+        let next_hop = plumbed.next_hop((to, gateway));
+        let is_default = to.prefix_len() == 0;
+        match next_hop {
+            Some(IpAddr::V4(hop)) if is_default && joined.gateway.is_empty() => {
+                joined.gateway = hop.to_string();
+            }
+            Some(IpAddr::V6(hop)) if is_default && joined.gateway_v6.is_empty() => {
+                joined.gateway_v6 = hop.to_string();
+            }
+            hop => joined.static_routes.push(StaticRoute {
+                destination: to.to_string(),
+                route_type: u8::from(hop.is_none()),
+                next_hop: hop.map_or_else(String::new, |it| it.to_string()),
+            }),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn plumbed(result: &Value) -> Plumbed {
+        Plumbed::read(&RawValue::from_string(result.to_string()).unwrap())
+    }
+
+    fn interface(address: &str, mac: &str) -> Interface {
+        Interface {
+            address: address.to_owned(),
+            mac_address: mac.to_owned(),
+            ..Interface::default()
+        }
+    }
+
+    #[test]
+    fn docker_is_told_what_it_does_not_know() {
+        let it = plumbed(&json!({
+            "interfaces": [{"name": "eth0", "mac": "aa:00:00:00:00:02", "sandbox": "/x"}],
+            "ips": [{"address": "10.0.0.5/24"}, {"address": "fd00::5/64"}]}));
+        let all = offered(&interface("", ""), &it);
+        assert_eq!(
+            serde_json::to_value(all).unwrap(),
+            json!({"Address": "10.0.0.5/24", "AddressIPv6": "fd00::5/64", "MacAddress": "aa:00:00:00:00:02"})
+        );
+        let nothing = offered(&interface("10.0.0.5/24", "02:42:00:00:00:01"), &it);
+        assert_eq!(nothing, Interface::default());
+        let mac = offered(&interface("10.0.0.5/24", ""), &it);
+        assert_eq!(mac, interface("", "aa:00:00:00:00:02"));
+    }
+
+    #[test]
+    fn gateways_and_routes_are_those_of_the_result() {
+        let it = plumbed(&json!({
+            "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64", "gateway": "fd00::1"}],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}]}));
+        assert_eq!(
+            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"}, "Gateway": "10.0.0.1", "GatewayIPv6": "fd00::1",
+                   "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 0, "NextHop": "10.0.0.9"}], "DisableGatewayService": true})
+        );
+        let it = plumbed(
+            &json!({"ips": [{"address": "10.0.0.5/24"}], "routes": [{"dst": "10.9.0.0/16"}]}),
+        );
+        assert_eq!(
+            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"},
+                   "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 1}], "DisableGatewayService": true})
+        );
+    }
+
+    #[test]
+    fn an_address_of_dockers_has_the_gateway_of_its_subnet() {
+        let network = Network {
+            id: "n".to_owned(),
+            conflist: "web".to_owned(),
+            facts: [("team".to_owned(), "shop".to_owned())].into(),
+            gateways: vec!["10.1.0.1/24".to_owned(), "10.2.0.1/24".to_owned()],
+        };
+        let it = attached(
+            &network,
+            "e",
+            &interface("10.2.0.7/24", "02:42:00:00:00:01"),
+        );
+        assert_eq!(
+            it.addresses,
+            [("10.2.0.7/24".to_owned(), "10.2.0.1".to_owned())]
+        );
+        assert_eq!(it.args, "IgnoreUnknown=1;team=shop;MAC=02:42:00:00:00:01");
+        assert_eq!(
+            (it.container_id.as_str(), it.netns.as_str()),
+            ("docker-e", "/run/netns/docker-e")
+        );
+    }
+}
