@@ -239,7 +239,7 @@ fn a_socket_of_systemds_is_used() {
         .unwrap();
     assert_eq!(
         read_docker_answer(&stream).unwrap().body,
-        json!({"Implements": ["IpamDriver"]})
+        json!({"Implements": ["IpamDriver", "NetworkDriver"]})
     );
     kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
     assert!(daemon.wait().unwrap().success());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::REFERENCE_PLUGINS;
 use crate::sandbox::{Flavour, Sandbox, assert_built};
 
 /// The daemon's executable.
@@ -64,7 +65,10 @@ impl Sandbox {
             option("data-dir", &self.data_dir()),
             option("cache-dir", &self.cache_dir()),
             option("conf-dir", &self.conf_dir()),
-            option("cni-path", &self.plugins()),
+            format!(
+                "--cni-path={}:{REFERENCE_PLUGINS}",
+                self.plugins().display()
+            ),
         ]
     }
 

@@ -191,8 +191,8 @@ impl Dockerd {
         self.node.succeeds("kill -9 -1");
         self.node.sh(
             "sleep 0.2; for i in $(grep -o ' /run/[^ ]*' /proc/mounts | sort -r); do umount -l $i 2>/dev/null || true; done
-            rm -rf /run/docker* /run/*.pid /run/*.sock /run/containerd*
-            for i in $(ls /sys/class/net 2>/dev/null); do [ $i = lo ] || ip link del $i 2>/dev/null || true; done",
+            rm -rf /run/netns/* /run/docker* /run/*.pid /run/*.sock /run/containerd*
+            for i in $(ip -o link | sed 's/^[0-9]*: //; s/[:@].*//'); do [ $i = lo ] || ip link del $i 2>/dev/null || true; done",
         );
     }
 

@@ -106,6 +106,8 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answe
         let answer = calls::answer(&server.drivers, &call);
         match &answer {
             Ok(answer) => tracing::debug!(call.path, call.body, ?answer),
+            // Docker tries calls that a driver need not have.
+            Err(Refusal::UnknownPath(path)) => tracing::debug!(path, "not answered"),
             Err(refusal) => tracing::warn!(call.path, call.body, %refusal),
         }
         answer

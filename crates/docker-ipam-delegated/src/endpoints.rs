@@ -16,7 +16,7 @@ use crate::journal::{Call, Journal};
 use crate::namespaces::Namespace;
 use crate::network_driver::{Endpoint, NOTHING, Network, NetworkDriver, Remembered};
 use crate::network_wire::{
-    CreateEndpoint, Interface, InterfaceName, Joined, OfEndpoint, StaticRoute,
+    CreateEndpoint, Interface, InterfaceName, Join, Joined, OfEndpoint, StaticRoute,
 };
 use crate::plugin_list::{Attached, Plumbed};
 use crate::refusal::{Refusal, impossible};
@@ -32,6 +32,7 @@ impl NetworkDriver {
     pub(crate) fn create_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: CreateEndpoint = wire::decode(&call.body)?;
         let network = self.network(&request.network_id)?;
+        self.collect();
         let id = request.endpoint_id;
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(impossible(format!("EndpointID: {id:?} is no ID")));
@@ -40,12 +41,15 @@ impl NetworkDriver {
             return Err(impossible(format!("EndpointID: {id} is there already")));
         }
         let list = self.list_of(&network)?;
+        let of_network = |why: Refusal| impossible(format!("network {}: {why}", network.conflist));
+        self.plugins.find_all(&list).map_err(of_network)?;
         let mut endpoint = Endpoint {
             attached: attached(&network, &id, &request.interface),
             id: id.clone(),
-            network: network.id,
+            network: network.id.clone(),
             list: json(&list),
             result: None,
+            sandbox: None,
         };
         let name = self.endpoint_files().new_name();
         let mut journal = Journal::begin(
@@ -65,13 +69,7 @@ impl NetworkDriver {
             }
             why
         };
-        let result = made.map_err(|why| {
-            undo(
-                &endpoint,
-                &journal,
-                impossible(format!("network {}: {why}", network.conflist)),
-            )
-        })?;
+        let result = made.map_err(|why| undo(&endpoint, &journal, of_network(why)))?;
         let answer = json!({"Interface": offered(&request.interface, &Plumbed::read(&result))});
         let answer = answer.to_string();
         endpoint.result = Some(result.get().to_owned());
@@ -191,6 +189,8 @@ impl NetworkDriver {
     /// The endpoint is unknown, or the interface can't be moved.
     pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let (endpoint, result) = self.endpoint(call)?;
+        let request: Join = wire::decode(&call.body)?;
+        self.remember_sandbox(endpoint.clone(), request.sandbox_key)?;
         let namespace = Namespace::of(&endpoint.id);
         namespace.move_out()?;
         let joined = joined(&Plumbed::read(&result), namespace.outside());
@@ -199,6 +199,25 @@ impl NetworkDriver {
                 tracing::warn!(%error, "the interface can't be moved back");
             }
         }))
+    }
+
+    fn remember_sandbox(&self, mut endpoint: Endpoint, sandbox: String) -> Result<(), Refusal> {
+        endpoint.sandbox = Some(sandbox);
+        let mut endpoints = lock(&self.endpoints);
+        let Some(known) = endpoints.get_mut(&endpoint.id) else {
+            return Ok(());
+        };
+        // Docker has the answer to the call that made it: it wouldn't join otherwise.
+        self.unanswered.forget(&known.name);
+        Journal::open(self.endpoint_files().folder(), &known.name)
+            .and_then(|mut journal| {
+                journal.made(endpoint.clone(), NOTHING)?;
+                journal.answered();
+                Ok(())
+            })
+            .map_err(|error| cant_remember(&error))?;
+        known.it = endpoint;
+        Ok(())
     }
 
     /// `Leave`. Docker calls it before it gives the interface back, and `DeleteEndpoint`

@@ -34,6 +34,7 @@ mod repeated;
 mod requests;
 mod shutdown;
 mod socket;
+mod stale_endpoints;
 mod state;
 mod text;
 mod unanswered;

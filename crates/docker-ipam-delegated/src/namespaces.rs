@@ -1,11 +1,18 @@
 //! Network namespaces of endpoints, and the way of an interface out of them and back, by
 //! `ip` (iproute2): `/run/netns/docker-<endpoint>`.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::statfs;
+
 use crate::plugin_list::IFNAME;
 use crate::refusal::{Refusal, impossible};
+
+/// The type of the file system of namespaces, `NSFS_MAGIC`.
+const NSFS: i64 = 0x6e73_6673;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]
@@ -51,10 +58,16 @@ impl Namespace {
     ///
     /// What `ip` says.
     pub(crate) fn remove(&self) -> Result<(), Refusal> {
-        if !Path::new(&self.path()).exists() {
-            return Ok(());
+        if self.is_there() {
+            return ip(&["netns", "delete", &self.name]);
         }
-        ip(&["netns", "delete", &self.name])
+        // What a namespace was mounted on.
+        match fs::remove_file(self.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(impossible(format!("{}: {error}", self.path())))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Moves the interface to the host's namespace, where Docker takes it from.
@@ -81,7 +94,7 @@ impl Namespace {
     ///
     /// What `ip` says.
     pub(crate) fn move_back(&self) -> Result<(), Refusal> {
-        let is_there = Path::new(&self.path()).exists();
+        let is_there = self.is_there();
         if self.is_outside() {
             if !is_there {
                 // The namespace is gone: a node that has crashed. So is the use of it.
@@ -95,8 +108,19 @@ impl Namespace {
         Ok(())
     }
 
+    /// True if the interface is here, or in the host's namespace: Docker hasn't taken it,
+    /// or has given it back.
+    pub(crate) fn has_interface(&self) -> bool {
+        let is_there = self.is_there();
+        self.is_outside() || (is_there && (self.has(IFNAME) || self.has(&self.outside)))
+    }
+
+    fn is_there(&self) -> bool {
+        is_namespace(Path::new(&self.path()))
+    }
+
     fn is_outside(&self) -> bool {
-        ip(&["link", "show", "dev", &self.outside]).is_ok()
+        is_on_host(&self.outside)
     }
 
     fn has(&self, interface: &str) -> bool {
@@ -106,6 +130,18 @@ impl Namespace {
     fn ip(&self, arguments: &[&str]) -> Result<(), Refusal> {
         ip(&[&["-netns", &self.name][..], arguments].concat())
     }
+}
+
+/// True if a namespace is there, and not only the file that one was mounted on.
+pub(crate) fn is_namespace(path: &Path) -> bool {
+    // Its type is an `i32` on some machines.
+    #[allow(clippy::useless_conversion)]
+    statfs(path).is_ok_and(|it| i64::from(it.f_type) == NSFS)
+}
+
+/// True if the host has an interface of this name.
+pub(crate) fn is_on_host(interface: &str) -> bool {
+    ip(&["link", "show", "dev", interface]).is_ok()
 }
 
 fn ip(arguments: &[&str]) -> Result<(), Refusal> {
@@ -122,4 +158,23 @@ fn ip(arguments: &[&str]) -> Result<(), Refusal> {
         arguments.join(" "),
         said.trim()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_told_from_the_file_that_it_was_mounted_on() {
+        assert!(is_namespace(Path::new("/proc/self/ns/net")));
+        assert!(!is_namespace(Path::new("/proc/self/status")));
+        assert!(!is_namespace(Path::new("/nowhere")));
+    }
+
+    #[test]
+    fn the_interface_has_a_name_that_the_kernel_takes() {
+        let id = "ff667514287896a89c295998f8d2bb0703b6f707e93f9b4fa4852eb8667078fc";
+        assert_eq!(Namespace::of(id).outside(), "cniff6675142878");
+        assert_eq!(Namespace::of("e1").outside(), "cnie1");
+    }
 }

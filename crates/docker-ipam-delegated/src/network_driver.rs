@@ -70,6 +70,8 @@ pub(crate) struct Endpoint {
     pub(crate) attached: Attached,
     /// What they answered, as JSON, once they have.
     pub(crate) result: Option<String>,
+    /// The path of the container's namespace, once the endpoint has joined it.
+    pub(crate) sandbox: Option<String>,
 }
 
 impl NetworkDriver {
@@ -160,9 +162,7 @@ impl NetworkDriver {
         };
         for id in left {
             tracing::warn!(endpoint = id, "left of a network that is deleted");
-            self.end_endpoint(&id, call)?
-                .into_iter()
-                .for_each(|it| it.remove());
+            self.end_unasked(&id)?;
         }
         let Some(network) = lock(&self.networks).remove(&request.network_id) else {
             return Ok(Answer::plain(NOTHING));

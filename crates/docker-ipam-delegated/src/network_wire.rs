@@ -81,6 +81,14 @@ pub(crate) struct OfEndpoint {
     pub(crate) endpoint_id: String,
 }
 
+/// Body of `NetworkDriver.Join`, besides the endpoint.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Join {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) sandbox_key: String,
+}
+
 /// Answer to `NetworkDriver.Join`.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "PascalCase")]

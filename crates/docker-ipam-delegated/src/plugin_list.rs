@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::namespaces::is_namespace;
 use crate::refusal::{Refusal, impossible};
 
 /// Runs plugins.
@@ -43,6 +44,18 @@ pub(crate) struct Attached {
 pub(crate) const IFNAME: &str = "eth0";
 
 impl PluginRunner {
+    /// Refuses a configuration with a plugin that isn't there: it could not be undone.
+    ///
+    /// # Errors
+    ///
+    /// The first plugin that isn't there.
+    pub(crate) fn find_all(&self, list: &Object) -> Result<(), Refusal> {
+        for plugin in plugins(list)? {
+            self.find(&name(&plugin)?)?;
+        }
+        Ok(())
+    }
+
     /// ADD of all plugins; the result is the last one's. If one fails, DEL of all.
     ///
     /// # Errors
@@ -96,12 +109,9 @@ impl PluginRunner {
         config: &Object,
         attached: &Attached,
     ) -> Result<Box<RawValue>, Refusal> {
-        let kind: String = plugin.read("", "type")?.unwrap_or_default();
-        let name: DelegateName = kind
-            .parse()
-            .map_err(|error| impossible(format!("type {kind:?}: {error}")))?;
-        let path = self.find(&name)?;
-        let is_there = std::path::Path::new(&attached.netns).exists();
+        let kind = name(plugin)?;
+        let path = self.find(&kind)?;
+        let is_there = is_namespace(Path::new(&attached.netns));
         let mut process = Command::new(path)
             .env_clear()
             .envs(self.environment.iter().cloned())
@@ -135,7 +145,7 @@ impl PluginRunner {
             (process.wait_with_output(), said.join().unwrap_or_default())
         });
         for line in said.lines() {
-            tracing::warn!(plugin = kind, "{line}");
+            tracing::warn!(plugin = %kind, "{line}");
         }
         let output = output.map_err(|error| impossible(format!("{kind}: {error}")))?;
         let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -158,6 +168,13 @@ impl PluginRunner {
             .find(|file| file.is_file())
             .ok_or_else(|| impossible(format!("{name}: no such plugin in {}", self.cni_path)))
     }
+}
+
+/// The plugin's executable.
+fn name(plugin: &Object) -> Result<DelegateName, Refusal> {
+    let kind: String = plugin.read("", "type")?.unwrap_or_default();
+    let name = kind.parse();
+    name.map_err(|error| impossible(format!("type {kind:?}: {error}")))
 }
 
 fn plugins(list: &Object) -> Result<Vec<Object>, Refusal> {
@@ -226,6 +243,8 @@ pub(crate) struct Plumbed {
     pub(crate) routes: Vec<(IpNet, Option<IpAddr>)>,
     /// The MAC address of the interface in the namespace.
     pub(crate) mac: String,
+    /// The names of the interfaces outside of it.
+    pub(crate) host_interfaces: Vec<String>,
 }
 
 impl Plumbed {
@@ -249,10 +268,13 @@ impl Plumbed {
             .iter()
             .find(is_inside)
             .and_then(|it| it["mac"].as_str());
+        let outside = interfaces.iter().filter(|it| !is_inside(it));
+        let names = outside.filter_map(|it| it["name"].as_str());
         Self {
             addresses: addresses.collect(),
             routes: routes.collect(),
             mac: mac.unwrap_or_default().to_owned(),
+            host_interfaces: names.map(str::to_owned).collect(),
         }
     }
 
@@ -329,6 +351,7 @@ mod tests {
         });
         let it = Plumbed::read(&RawValue::from_string(result.to_string()).unwrap());
         assert_eq!(it.mac, "aa:00:00:00:00:02");
+        assert_eq!(it.host_interfaces, ["br0"]);
         assert_eq!(it.address(false).unwrap().to_string(), "fd00::5/64");
         let hops: Vec<String> = it
             .routes

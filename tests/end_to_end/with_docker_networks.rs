@@ -1,0 +1,273 @@
+//! A real dockerd whose networks are CNI networks: their plugins plumb its containers.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
+use serde_json::{Value, json};
+
+use crate::with_docker::reserved;
+
+/// dockerd with a network configuration `web`: a bridge with two families, and a route.
+fn start(test: &str, options: &[&str]) -> Option<Dockerd> {
+    let docker = Dockerd::start(test, options)?;
+    let sandbox = &docker.sandbox;
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
+        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.123.0.0/16", "gw": "10.95.0.9"}],
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+        "cacheDir": sandbox.cache_dir(),
+    });
+    let bridge =
+        json!({"type": "bridge", "bridge": "web0", "isGateway": true, "mtu": 1400, "ipam": ipam});
+    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [bridge]});
+    fs::write(sandbox.conf_dir().join("web.conflist"), list.to_string()).unwrap();
+    Some(docker)
+}
+
+const CREATE: [&str; 4] = ["network", "create", "--driver", "ipam-delegated"];
+
+fn create(docker: &Dockerd, name: &str, options: &[&str]) {
+    docker.ok(&[&CREATE, options, &["--opt", "conflist=web", name]].concat());
+}
+
+/// The interfaces and namespaces on the node that endpoints have made.
+fn left(docker: &Dockerd) -> Vec<String> {
+    let interfaces = docker
+        .node
+        .sh("ip -o link | grep -oE ' (cni|veth)[0-9a-f]*' || true");
+    let namespaces = docker
+        .node
+        .sh("ls /run/netns 2>/dev/null | grep docker- || true");
+    let all = format!("{interfaces}{namespaces}");
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Nothing is left of a network's containers.
+#[track_caller]
+fn assert_nothing_left(docker: &Dockerd) {
+    assert_eq!(reserved(docker), BTreeSet::new());
+    assert_eq!(left(docker), [""; 0]);
+    docker.wait(|it| it.sandbox.docker_memory("endpoints").is_empty());
+    docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
+}
+
+#[test]
+fn a_network_without_addresses_of_dockers_has_the_configurations() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+    let Some(docker) = start("with_docker_networks", &[]) else {
+        return;
+    };
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &[]);
+    docker.run("net", "c2", &[]);
+    assert_eq!(
+        [docker.address("net", "c1"), docker.address("net", "c2")],
+        ["10.95.0.2", "10.95.0.3"]
+    );
+    let inside = docker.ok(&["exec", "c1", "/bin/ip", "addr"]);
+    for expected in [
+        "eth0",
+        "mtu 1400",
+        "inet 10.95.0.2/24",
+        "inet6 fd00:95::2/64",
+    ] {
+        assert!(inside.contains(expected), "{expected}: {inside}");
+    }
+    // No other interface: Docker adds none for a way out.
+    assert!(!inside.contains("eth1"), "{inside}");
+    let routes = docker.ok(&["exec", "c1", "/bin/ip", "route"]);
+    for expected in [
+        "default via 10.95.0.1 dev eth0",
+        "10.123.0.0/16 via 10.95.0.9 dev eth0",
+    ] {
+        assert!(routes.contains(expected), "{expected}: {routes}");
+    }
+    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.95.0.3"]);
+    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.95.0.1"]);
+    let json = docker.ok(&[
+        "inspect",
+        "--format",
+        "{{json .NetworkSettings.Networks.net}}",
+        "c1",
+    ]);
+    let shown: Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        inside.contains(shown["MacAddress"].as_str().unwrap()),
+        "{shown}: {inside}"
+    );
+    // Restarted, with the same interface or another, and never with two.
+    docker.ok(&["restart", "--time=0", "c1"]);
+    docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.95.0.3"]);
+    docker.ok(&["network", "disconnect", "net", "c2"]);
+    assert_eq!(docker.sandbox.reserved("web").len(), 2);
+    docker.ok(&["network", "connect", "net", "c2"]);
+    docker.ok(&[
+        "exec",
+        "c2",
+        "/bin/ping",
+        "-c1",
+        "-W5",
+        &docker.address("net", "c1"),
+    ]);
+    docker.ok(&["rm", "--force", "c1", "c2"]);
+    docker.ok(&["network", "rm", "net"]);
+    assert_nothing_left(&docker);
+    assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
+}
+
+#[test]
+fn a_network_with_addresses_of_dockers_has_these() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "static", "/sbin/ip");
+    let Some(docker) = start("with_docker_networks", &[]) else {
+        return;
+    };
+    let ours = ["--ipam-driver=ipam-delegated", "--ipam-opt=conflist=web"];
+    create(
+        &docker,
+        "ours",
+        &[&ours[..], &["--subnet=10.95.0.0/24"]].concat(),
+    );
+    // Of a configuration for no subnet of its own.
+    let bridge = json!({"type": "bridge", "bridge": "plain0", "isGateway": true, "ipam": {"type": "host-local"}});
+    let list = json!({"cniVersion": "1.0.0", "name": "plain", "plugins": [bridge]});
+    fs::write(
+        docker.sandbox.conf_dir().join("plain.conflist"),
+        list.to_string(),
+    )
+    .unwrap();
+    let plain = ["--subnet=10.96.0.0/24", "--opt=conflist=plain", "dockers"];
+    docker.ok(&[&CREATE[..], &plain].concat());
+    docker.run("ours", "c1", &["--ip=10.95.0.77"]);
+    docker.run("ours", "c2", &[]);
+    docker.run("dockers", "d1", &[]);
+    docker.run("dockers", "d2", &[]);
+    assert_eq!(docker.address("ours", "c1"), "10.95.0.77");
+    for (from, to, network) in [("c2", "c1", "ours"), ("d2", "d1", "dockers")] {
+        docker.ok(&[
+            "exec",
+            from,
+            "/bin/ping",
+            "-c1",
+            "-W5",
+            &docker.address(network, to),
+        ]);
+        let inside = docker.ok(&["exec", from, "/bin/ip", "addr"]);
+        assert!(inside.contains(&docker.address(network, from)), "{inside}");
+    }
+    let by_docker = [docker.address("ours", "c1"), docker.address("ours", "c2")];
+    assert_eq!(reserved(&docker), by_docker.into());
+    docker.ok(&["rm", "--force", "c1", "c2", "d1", "d2"]);
+    docker.ok(&["network", "rm", "ours", "dockers"]);
+    assert_nothing_left(&docker);
+}
+
+#[test]
+fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+    let Some(docker) = start("with_docker_networks", &[]) else {
+        return;
+    };
+    let without = [&CREATE[..], &["--ipam-driver=null", "x"]].concat();
+    assert!(docker.err(&without).contains("give -o conflist=NAME"));
+    let unknown = [
+        &CREATE[..],
+        &["--ipam-driver=null", "--opt=conflist=nobody", "x"],
+    ]
+    .concat();
+    assert!(docker.err(&unknown).contains("has the name \"nobody\""));
+    create(&docker, "net", &["--ipam-driver=null"]);
+    let file = docker.sandbox.conf_dir().join("web.conflist");
+    let list = fs::read_to_string(&file).unwrap();
+    let mut broken: Value = serde_json::from_str(&list).unwrap();
+    // The second plugin fails when the first has plumbed.
+    let plugins = broken["plugins"].as_array_mut().unwrap();
+    plugins.push(json!({"type": "fails"}));
+    docker.sandbox.write_executable("fails", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\necho '{\"code\": 120, \"msg\": \"not today\"}'; exit 1");
+    fs::write(&file, broken.to_string()).unwrap();
+    let said = docker.err(&["run", "--rm", "--network=net", "test", "/bin/true"]);
+    assert!(said.contains("network web: fails: not today"), "{said}");
+    assert_nothing_left(&docker);
+    fs::remove_file(docker.sandbox.plugins().join("fails")).unwrap();
+    let said = docker.err(&["run", "--rm", "--network=net", "test", "/bin/true"]);
+    assert!(
+        said.contains("network web: fails: no such plugin in"),
+        "{said}"
+    );
+    assert_nothing_left(&docker);
+    fs::write(&file, list).unwrap();
+    docker.ok(&[
+        "run",
+        "--rm",
+        "--network=net",
+        "test",
+        "/bin/ping",
+        "-c1",
+        "10.95.0.1",
+    ]);
+    assert_nothing_left(&docker);
+}
+
+/// Kills these under two running containers, and starts them again.
+fn killed(options: &[&str], kill: &[&str]) {
+    let Some(mut docker) = start("with_docker_networks", options) else {
+        return;
+    };
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &["--restart=always"]);
+    docker.run("net", "c2", &[]);
+    for what in kill {
+        match *what {
+            "dockerd" => docker.kill_dockerd(),
+            "daemon" => docker.kill_daemon(),
+            _ => docker.crash(),
+        }
+    }
+    if kill == ["node"] {
+        docker.start_containerd();
+    }
+    if kill != ["dockerd"] {
+        docker.start_daemon();
+    }
+    if kill != ["daemon"] {
+        docker.start_dockerd();
+    }
+    docker.wait(|it| !it.address("net", "c1").is_empty());
+    docker.ok(&["start", "c2"]);
+    docker.run("net", "c3", &[]);
+    let names = ["c1", "c2", "c3"];
+    let given: BTreeSet<String> = names.map(|name| docker.address("net", name)).into();
+    assert_eq!(given.len(), 3);
+    let v4 = |ip: &String| ip.contains('.');
+    let held: BTreeSet<String> = reserved(&docker).into_iter().filter(v4).collect();
+    assert_eq!(held, given);
+    for ip in &given {
+        docker.ok(&["exec", "c3", "/bin/ping", "-c1", "-W5", ip]);
+    }
+    docker.ok(&[&["rm", "--force"][..], &names].concat());
+    docker.ok(&["network", "rm", "net"]);
+    assert_nothing_left(&docker);
+}
+
+macro_rules! kills {
+    ($($name:ident: $options:expr, $kill:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+                killed(&$options, &$kill);
+            }
+        )+
+    };
+}
+
+kills! {
+    a_killed_daemon_costs_no_interface: [], ["daemon"];
+    a_killed_dockerd_costs_no_interface: [], ["dockerd"];
+    a_killed_dockerd_that_restores_costs_no_interface: ["--live-restore"], ["dockerd"];
+    both_killed_cost_no_interface: ["--live-restore"], ["dockerd", "daemon"];
+    a_crashed_node_costs_no_address: [], ["node"];
+}
