@@ -24,6 +24,8 @@ pub(crate) struct LivePool {
     references: Mutex<Vec<String>>,
     /// The addresses that Docker has of it. The gateway may be had several times.
     addresses: Mutex<HashMap<IpAddr, Vec<Held>>>,
+    /// Those of them that are gateways, as often as Docker has each.
+    gateways: Mutex<Vec<IpAddr>>,
     /// Held to read while an address is requested, and to write while the pool goes.
     pub(crate) requests: RwLock<()>,
 }
@@ -58,6 +60,7 @@ impl State {
                 pool,
                 references: Mutex::default(),
                 addresses: Mutex::default(),
+                gateways: Mutex::default(),
                 requests: RwLock::default(),
             })
         });
@@ -96,6 +99,9 @@ impl LivePool {
 
     /// Notes that Docker has an address.
     pub(crate) fn put(&self, ip: IpAddr, held: Held) {
+        if held.container_id.is_none() {
+            lock(&self.gateways).push(ip);
+        }
         lock(&self.addresses).entry(ip).or_default().push(held);
     }
 
@@ -111,11 +117,18 @@ impl LivePool {
         if held.is_empty() {
             addresses.remove(&ip);
         }
+        if taken.container_id.is_none() {
+            let mut gateways = lock(&self.gateways);
+            if let Some(i) = gateways.iter().position(|it| *it == ip) {
+                gateways.remove(i);
+            }
+        }
         Some(taken)
     }
 
     /// Takes all addresses away.
     pub(crate) fn take_all(&self) -> Vec<(IpAddr, Held)> {
+        lock(&self.gateways).clear();
         let all = lock(&self.addresses).drain().collect::<Vec<_>>();
         let each = |(ip, held): (IpAddr, Vec<Held>)| held.into_iter().map(move |it| (ip, it));
         all.into_iter().flat_map(each).collect()
@@ -128,12 +141,9 @@ impl LivePool {
         held.any(|it| it.container_id.is_some())
     }
 
-    /// The gateway that Docker has of this pool.
+    /// The gateway that Docker has had longest of this pool.
     pub(crate) fn gateway(&self) -> Option<IpAddr> {
-        let addresses = lock(&self.addresses);
-        let is_gateway = |held: &Vec<Held>| held.iter().any(|it| it.container_id.is_none());
-        let mut gateways = addresses.iter().filter(|(_, held)| is_gateway(held));
-        gateways.next().map(|(ip, _)| *ip)
+        lock(&self.gateways).first().copied()
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     };
     match bench.what {
         Some(What::Allocator) => allocator::run(&bench.peer, &storage),
-        Some(What::Docker) => docker::run(),
+        Some(What::Docker) => docker::run(&bench.data),
         Some(What::Selectors) => selectors::run(),
         Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
         None => chains(bench, &storage),

@@ -34,7 +34,7 @@ const CONNECTS: usize = 30;
 /// A call that only the HTTP stack answers.
 const ECHO: &str = "/Plugin.Activate";
 
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(data: &Path) -> Result<()> {
     // The harness takes executables from the folder that this variable names.
     if env::var_os(BUILT_PLUGINS).is_none() {
         println!("Building …");
@@ -43,7 +43,9 @@ pub(crate) fn run() -> Result<()> {
         let mut again = Command::new(env::current_exe()?);
         again
             .args(env::args_os().skip(1))
-            .env(BUILT_PLUGINS, built.separate);
+            .env(BUILT_PLUGINS, built.separate)
+            // Where the sandboxes are.
+            .env("TMPDIR", data);
         return cargo::run(&mut again);
     }
     let sandbox = Sandbox::default();
