@@ -16,6 +16,7 @@ mod differential;
 mod directories;
 mod docker_calls;
 mod docker_conflists;
+mod docker_endpoints;
 mod docker_killed;
 mod docker_socket;
 mod documents;

@@ -113,8 +113,15 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
         "-W5",
         &docker.address("net", "c1"),
     ]);
-    docker.ok(&["rm", "--force", "c1", "c2"]);
-    docker.ok(&["network", "rm", "net"]);
+    create(&docker, "inner", &["--ipam-driver=null", "--internal"]);
+    docker.run("inner", "i1", &[]);
+    let routes = docker.ok(&["exec", "i1", "/bin/ip", "route"]);
+    assert!(
+        !routes.contains("default") && routes.contains("10.123.0.0/16"),
+        "{routes}"
+    );
+    docker.ok(&["rm", "--force", "c1", "c2", "i1"]);
+    docker.ok(&["network", "rm", "net", "inner"]);
     assert_nothing_left(&docker);
     assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
 }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::REFERENCE_PLUGINS;
 use crate::sandbox::{Flavour, Sandbox, assert_built};
+use crate::{Node, REFERENCE_PLUGINS};
 
 /// The daemon's executable.
 pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
@@ -102,10 +102,27 @@ impl DockerDaemon {
     ///
     /// If it doesn't.
     pub fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        Self::start_by(sandbox, arguments, |program| Command::new(program))
+    }
+
+    /// Starts the daemon on a node whose processes are not its own.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't answer.
+    pub fn start_on(node: &Node, sandbox: &Sandbox) -> Self {
+        Self::start_by(sandbox, &[], |program| node.command(program))
+    }
+
+    fn start_by(
+        sandbox: &Sandbox,
+        arguments: &[&str],
+        command: impl FnOnce(&str) -> Command,
+    ) -> Self {
         let _ = fs::create_dir(sandbox.conf_dir());
         let socket = sandbox.docker_socket();
         let line = sandbox.docker_daemon_arguments(&socket);
-        let process = Command::new(&line[0])
+        let process = command(&line[0])
             .args(&line[1..])
             .args(arguments)
             .env("IPAM_DELEGATED_STATE_DIR", sandbox.state_dir())

@@ -193,7 +193,11 @@ impl NetworkDriver {
         self.remember_sandbox(endpoint.clone(), request.sandbox_key)?;
         let namespace = Namespace::of(&endpoint.id);
         namespace.move_out()?;
-        let joined = joined(&Plumbed::read(&result), namespace.outside());
+        let mut plumbed = Plumbed::read(&result);
+        if self.network(&endpoint.network)?.is_internal {
+            plumbed.routes.retain(|(to, _)| to.prefix_len() > 0);
+        }
+        let joined = joined(&plumbed, namespace.outside());
         Ok(Answer::then(json(&joined), move |is_delivered| {
             if !is_delivered && let Err(error) = namespace.move_back() {
                 tracing::warn!(%error, "the interface can't be moved back");
@@ -403,6 +407,7 @@ mod tests {
             conflist: "web".to_owned(),
             facts: [("team".to_owned(), "shop".to_owned())].into(),
             gateways: vec!["10.1.0.1/24".to_owned(), "10.2.0.1/24".to_owned()],
+            is_internal: false,
         };
         let it = attached(
             &network,

@@ -27,6 +27,9 @@ pub(crate) const NOTHING: &str = "{}";
 /// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
 const OPTIONS: &str = "com.docker.network.generic";
 
+/// The key under which Docker says that a network has no way out (`netlabel.Internal`).
+const INTERNAL: &str = "com.docker.network.internal";
+
 /// The driver.
 pub(crate) struct NetworkDriver {
     pub(crate) memory: Arc<Memory>,
@@ -55,6 +58,8 @@ pub(crate) struct Network {
     pub(crate) facts: Facts,
     /// Gateways of Docker's own subnets.
     pub(crate) gateways: Vec<String>,
+    /// True if it has no way out.
+    pub(crate) is_internal: bool,
 }
 
 /// An endpoint.
@@ -112,6 +117,7 @@ impl NetworkDriver {
             conflist,
             facts,
             gateways: subnets.map(|it| it.gateway.clone()).collect(),
+            is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
         let id = network.id.clone();
         if lock(&self.networks).contains_key(&id) {
