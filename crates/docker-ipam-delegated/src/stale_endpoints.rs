@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use crate::journal::Call;
 use crate::namespaces::{Namespace, is_namespace, is_on_host};
 use crate::network_driver::{Endpoint, NetworkDriver};
-use crate::plugin_list::Plumbed;
+use crate::plumbed::Plumbed;
 use crate::refusal::Refusal;
 use crate::state::lock;
 
