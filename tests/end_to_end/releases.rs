@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode, repository,
+    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode, repository,
     segment_types,
 };
 use tempfile::TempDir;
@@ -196,5 +196,20 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
         let named: BTreeSet<String> = named.map(str::to_owned).collect();
         assert!(named.len() > 5, "{named:?}");
         assert!(named.is_subset(&parts), "{named:?}\n{parts:?}");
+    }
+}
+
+#[test]
+fn the_daemon_for_docker_is_static_and_comes_with_its_units() {
+    needs!("dist");
+    let (_folder, top) = extracted(Flavour::Normal);
+    let daemon = top.join("sbin").join(DOCKER_DAEMON);
+    let types = segment_types(&fs::read(&daemon).unwrap());
+    assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
+    let version = output(Command::new(&daemon).arg("--version")).unwrap();
+    assert!(version.starts_with(DOCKER_DAEMON), "{version}");
+    for unit in ["service", "socket"] {
+        let unit = top.join("systemd").join(format!("{DOCKER_DAEMON}.{unit}"));
+        assert!(fs::read_to_string(unit).unwrap().contains("[Install]"));
     }
 }
