@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode, repository,
-    segment_types,
+    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode,
+    repository, segment_types,
 };
 use tempfile::TempDir;
 

@@ -45,11 +45,6 @@ impl Sandbox {
         self.root().join("docker-state")
     }
 
-    /// The folder of the network configurations that the daemon reads.
-    pub fn conf_dir(&self) -> PathBuf {
-        self.root().join("net.d")
-    }
-
     /// The socket of the daemon.
     pub fn docker_socket(&self) -> PathBuf {
         self.root().join("ipam-delegated.sock")
@@ -119,7 +114,7 @@ impl DockerDaemon {
         arguments: &[&str],
         command: impl FnOnce(&str) -> Command,
     ) -> Self {
-        let _ = fs::create_dir(sandbox.conf_dir());
+        let _ = fs::create_dir_all(sandbox.conf_dir());
         let socket = sandbox.docker_socket();
         let line = sandbox.docker_daemon_arguments(&socket);
         let process = command(&line[0])

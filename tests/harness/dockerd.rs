@@ -55,7 +55,7 @@ impl Dockerd {
             skip_for(test, reason);
             return None;
         }
-        fs::create_dir(sandbox.conf_dir()).unwrap();
+        fs::create_dir_all(sandbox.conf_dir()).unwrap();
         let cgroup = Cgroup::named(root.file_name().unwrap().to_str().unwrap());
         let mut it = Self {
             node,
