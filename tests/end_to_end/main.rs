@@ -30,6 +30,7 @@ mod installing;
 mod ipam_gc;
 mod ipam_gc_behind_bridge;
 mod ipamctl;
+mod ipamctl_docker;
 mod killed;
 mod leftovers;
 mod manual;

@@ -263,6 +263,21 @@ impl Dockerd {
         String::from_utf8_lossy(&output.stderr).trim().to_owned()
     }
 
+    /// Runs `ipamctl` on the node.
+    pub fn ipamctl(&self, words: &[&str]) -> Output {
+        let line = self.sandbox.ipamctl_line();
+        let mut command = self.node.command(line[0].to_str().unwrap());
+        command.args(&line[1..]).args(words).output().unwrap()
+    }
+
+    /// Makes Docker forget its networks, as a lost disk does: a crash of dockerd, and its
+    /// database gone.
+    pub fn lose_networks(&mut self) {
+        self.kill_dockerd();
+        self.node.sh("rm -r /var/lib/docker/network");
+        self.start_dockerd();
+    }
+
     /// Starts a container that sleeps, on a network, with further options.
     #[track_caller]
     pub fn run(&self, network: &str, name: &str, options: &[&str]) {

@@ -256,14 +256,27 @@ impl Sandbox {
 
     /// A call of `ipamctl` with this sandbox's folders and these further words.
     pub fn ipamctl(&self, words: &[&str]) -> Call {
+        let line = self.ipamctl_line();
+        Call::new(line[0].clone()).args(&line[1..]).args(words)
+    }
+
+    /// The command line of `ipamctl` with this sandbox's folders.
+    pub fn ipamctl_line(&self) -> Vec<PathBuf> {
         let executable = Flavour::Normal.folder().join(TOOL);
         assert_built(&executable);
-        Call::new(executable)
-            .args(["--conf-dir".into(), self.conf_dir()])
-            .args(["--data-dir".into(), self.data_dir()])
-            .args(["--state-dir".into(), self.state_dir()])
-            .args(["--cni-path".into(), self.plugins()])
-            .args(words)
+        vec![
+            executable,
+            "--conf-dir".into(),
+            self.conf_dir(),
+            "--data-dir".into(),
+            self.data_dir(),
+            "--state-dir".into(),
+            self.state_dir(),
+            "--docker-state-dir".into(),
+            self.docker_state(),
+            "--cni-path".into(),
+            self.plugins(),
+        ]
     }
 
     /// The reservations of a network or pool, sorted: address and content of the file.

@@ -9,6 +9,7 @@ use crate::answer::Answer;
 use crate::chains::address_in;
 use crate::ipam_driver::{IpamDriver, NOTHING, cant_remember, json, remove};
 use crate::journal::{Call, Journal};
+use crate::memory::ATTACHMENT;
 use crate::pool::Address;
 use crate::refusal::{Refusal, impossible};
 use crate::requests;
@@ -56,7 +57,7 @@ impl IpamDriver {
     ) -> Result<Answer, Refusal> {
         let config = configuration::of_address(&pool.pool, requested, Some(gateway))?;
         let name = self.memory.addresses.new_name();
-        let container_id: ContainerId = format!("docker-{name}")
+        let container_id: ContainerId = format!("{ATTACHMENT}{name}")
             .parse()
             .map_err(|_| impossible(&name))?;
         let mut address = Address {
@@ -97,7 +98,10 @@ impl IpamDriver {
         journal
             .made(address, &answer)
             .map_err(|error| undo(cant_remember(&error)))?;
-        pool.put(ip, held);
+        for stale in pool.give(ip, held) {
+            tracing::warn!(pool = pool.id, %ip, stale.name, "was released without Docker");
+            remove(&self.memory.addresses, &stale.name);
+        }
         Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
     }
 

@@ -89,7 +89,7 @@ pub(crate) fn for_plugins(
 }
 
 /// The plugins that need no executable.
-const LINKED: [&(dyn LinkedPlugin + 'static); 5] = [
+pub(crate) const LINKED: [&(dyn LinkedPlugin + 'static); 5] = [
     &Linked(&IpamDsRanges),
     &Linked(&IpamDsRules),
     &Linked(&IPAM_DS_STATIC),

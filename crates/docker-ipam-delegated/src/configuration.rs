@@ -162,6 +162,22 @@ pub(crate) fn of_address(
     network_config(&config)
 }
 
+/// The configuration of a pool that no network configuration serves, with the pool as
+/// `ipam.ranges`; `None` for another.
+pub(crate) fn with_ranges(pool: &Pool) -> Option<NetworkConfig> {
+    if pool.conflist.is_some() {
+        return None;
+    }
+    let mut config: Object = serde_json::from_str(&pool.config).ok()?;
+    let mut ipam: Object = config.read("", "ipam").ok()??;
+    ipam.set(
+        "ranges",
+        &[[range_of(pool.subnet, pool.range, Some(pool.gateway))]],
+    );
+    config.set("ipam", &ipam);
+    network_config(&config).ok()
+}
+
 /// The configuration for the end of an address: by its record, and the allocator's
 /// folders.
 ///

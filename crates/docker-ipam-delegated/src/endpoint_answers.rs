@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use ipam::IpNet;
 
 use crate::facts;
+use crate::memory::ATTACHMENT;
 use crate::namespaces::Namespace;
 use crate::network_driver::Network;
 use crate::network_wire::{Interface, InterfaceName, Joined, StaticRoute};
@@ -33,7 +34,7 @@ pub(crate) fn attached(network: &Network, id: &str, interface: &Interface) -> At
         options.insert(facts::MAC_OPTION.to_owned(), mac.clone());
     }
     Attached {
-        container_id: format!("docker-{id}"),
+        container_id: format!("{ATTACHMENT}{id}"),
         netns: Namespace::of(id).path(),
         args: facts::cni_args(&network.facts, &options),
         mac: mac.clone(),

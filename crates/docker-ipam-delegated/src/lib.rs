@@ -39,6 +39,7 @@ mod socket;
 mod stale_endpoints;
 mod state;
 mod text;
+pub mod tools;
 mod unanswered;
 mod wire;
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,19 @@ use crate::journal::{self, Left};
 
 /// The version of the format.
 const VERSION: &str = "v1";
+
+/// The folders of references to pools, of addresses, and of endpoints.
+pub(crate) const POOLS: &str = "pools";
+pub(crate) const ADDRESSES: &str = "addresses";
+pub(crate) const ENDPOINTS: &str = "endpoints";
+
+/// What the container IDs of the daemon's own attachments begin with.
+pub(crate) const ATTACHMENT: &str = "docker-";
+
+/// The folder of the memory in a state folder.
+pub(crate) fn path(state_dir: &Path) -> PathBuf {
+    state_dir.join("memory").join(VERSION)
+}
 
 /// All folders.
 pub(crate) struct Memory {
@@ -43,7 +56,7 @@ impl Memory {
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         StateFolder::create(state_dir).with_context(|| format!("{}", state_dir.display()))?;
         let root = state_dir.join("memory");
-        let path = root.join(VERSION);
+        let path = path(state_dir);
         let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
         for entry in fs::read_dir(&root)? {
             let name = entry?.file_name();
@@ -59,10 +72,10 @@ impl Memory {
             bail!("{}: another daemon has it", path.display());
         }
         Ok(Self {
-            pools: Folder::open(path.join("pools"))?,
-            addresses: Folder::open(path.join("addresses"))?,
+            pools: Folder::open(path.join(POOLS))?,
+            addresses: Folder::open(path.join(ADDRESSES))?,
             networks: Folder::open(path.join("networks"))?,
-            endpoints: Folder::open(path.join("endpoints"))?,
+            endpoints: Folder::open(path.join(ENDPOINTS))?,
             _lock: lock,
         })
     }
@@ -89,10 +102,10 @@ impl Folder {
         })
     }
 
-    /// A name that no file has had.
+    /// A name that no file has had. Later ones are greater, unless the clock was set back.
     pub(crate) fn new_name(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        format!("{:x}-{number:x}", self.start)
+        format!("{:016x}-{number:08x}", self.start)
     }
 
     /// The folder itself.
@@ -109,25 +122,54 @@ impl Folder {
     /// The system's.
     pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<BTreeMap<String, Left<T>>> {
         let mut objects = BTreeMap::new();
-        for entry in fs::read_dir(&self.path)? {
-            let name = entry?.file_name();
-            let Some(name) = name.to_str() else {
-                continue;
-            };
-            let text = String::from_utf8_lossy(&self.folder.read(name)?).into_owned();
-            match journal::read(&text) {
+        for (name, left) in read(&self.path)? {
+            match left {
                 Ok(Some(left)) => {
-                    objects.insert(name.to_owned(), left);
+                    objects.insert(name, left);
                 }
-                Ok(None) => self.folder.remove(name)?,
+                Ok(None) => self.folder.remove(&name)?,
                 Err(error) => {
                     let file = self.path.join(name);
-                    tracing::warn!(%error, file = %file.display(), "can't be read");
+                    tracing::warn!(error, file = %file.display(), "can't be read");
                 }
             }
         }
         Ok(objects)
     }
+}
+
+/// A file's name, and the state that its lines tell; `None` if not even the first was
+/// written.
+type Listed<T> = (String, Result<Option<Left<T>>, String>);
+
+/// Reads the files of one kind of object. One that is removed meanwhile is left out.
+///
+/// # Errors
+///
+/// The system's, for the folder.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<Listed<T>>> {
+    let folder = match StateFolder::open(path) {
+        Ok(folder) => folder,
+        // A daemon is making its memory.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut all = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let Ok(name) = entry?.file_name().into_string() else {
+            continue;
+        };
+        let left = match folder.read(&name) {
+            Ok(content) => {
+                let text = String::from_utf8_lossy(&content);
+                journal::read(&text).map_err(|error| error.to_string())
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        all.push((name, left));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]

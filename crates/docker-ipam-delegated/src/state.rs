@@ -105,6 +105,16 @@ impl LivePool {
         lock(&self.addresses).entry(ip).or_default().push(held);
     }
 
+    /// Notes that Docker has an address of an attachment's. Returns the attachments that
+    /// were noted for it: the chain gives an address again only if it was released.
+    pub(crate) fn give(&self, ip: IpAddr, held: Held) -> Vec<Held> {
+        let mut addresses = lock(&self.addresses);
+        let all = addresses.entry(ip).or_default();
+        let stale = all.extract_if(.., |it| it.container_id.is_some()).collect();
+        all.push(held);
+        stale
+    }
+
     /// Takes an address away from Docker: the one with that file, or any.
     pub(crate) fn take(&self, ip: IpAddr, name: Option<&str>) -> Option<Held> {
         let mut addresses = lock(&self.addresses);

@@ -65,6 +65,37 @@ pub(crate) struct Places {
         default_value = "/var/lib/cni/ipam-delegated"
     )]
     pub(crate) state_dir: PathBuf,
+    #[command(flatten)]
+    pub(crate) docker: DockerPlaces,
+}
+
+/// Folder and sockets of Docker and of `docker-ipam-delegated`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DockerPlaces {
+    /// State folder of docker-ipam-delegated.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "/var/lib/cni/docker-ipam-delegated"
+    )]
+    pub(crate) docker_state_dir: PathBuf,
+    /// Socket of Docker's API.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        default_value = "/run/docker.sock"
+    )]
+    pub(crate) docker_socket: PathBuf,
+    /// Socket of docker-ipam-delegated.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        default_value = "/run/docker/plugins/ipam-delegated.sock"
+    )]
+    pub(crate) docker_plugin: PathBuf,
 }
 
 /// The commands.
@@ -85,7 +116,8 @@ pub(crate) enum Command {
     /// Release the attachments of containers that are gone.
     ///
     /// An attachment is released through its chain if its container isn't in the list,
-    /// it is old enough, and no call works on it.
+    /// it is old enough, and no call works on it. Attachments of Docker's are in no list:
+    /// with --docker, Docker itself is asked.
     Gc(GcArguments),
     /// Release one attachment.
     Release(ReleaseArguments),
@@ -147,12 +179,15 @@ pub(crate) struct LeaksArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct GcArguments {
-    /// File with the IDs of all containers, one a line; - is stdin.
-    #[arg(long, value_name = "FILE", required = true)]
-    pub(crate) valid: PathBuf,
+    /// File with the IDs of all containers, one a line, but Docker's; - is stdin.
+    #[arg(long, value_name = "FILE", required_unless_present = "docker")]
+    pub(crate) valid: Option<PathBuf>,
     /// Accept an empty list: no container is valid.
-    #[arg(long)]
+    #[arg(long, requires = "valid")]
     pub(crate) none_valid: bool,
+    /// Release what docker-ipam-delegated has given and Docker doesn't have.
+    #[arg(long)]
+    pub(crate) docker: bool,
     /// Only this network; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Vec<String>,

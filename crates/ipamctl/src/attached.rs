@@ -9,6 +9,7 @@ use cni::Attachment;
 
 use crate::arguments::Target;
 use crate::container_id::is_made_by_a_program;
+use crate::docker;
 use crate::holding::Holding;
 use crate::inventory::NetworkRecord;
 use crate::names::Names;
@@ -79,6 +80,11 @@ impl Attached<'_> {
             return "-".to_owned();
         }
         ips.join(", ")
+    }
+
+    /// Docker's side of it, if it was made for Docker.
+    pub(crate) fn docker(&self) -> Option<&docker::Holder> {
+        self.holdings.iter().find_map(|it| it.docker)
     }
 
     /// The content of its record, if there is one that can be used.
@@ -215,6 +221,7 @@ mod tests {
             since: None,
             state: HoldingState::Reserved,
             record: None,
+            docker: None,
         }
     }
 

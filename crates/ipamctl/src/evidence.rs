@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::attached::Attached;
 use crate::container_id::is_of_a_build;
+use crate::docker::Standing;
 use crate::holding::HoldingState;
 use crate::valid::Valid;
 
@@ -30,6 +31,12 @@ pub(crate) enum Evidence {
     NotValid,
     /// ADD or DEL has begun long ago, and hasn't ended.
     Pending(HoldingState),
+    /// Docker has no container and no network with it.
+    NotDockers,
+    /// Docker can't release it: `docker-ipam-delegated` has forgotten it.
+    Forgotten,
+    /// Docker can't be asked, for this reason.
+    DockerUnknown(String),
     /// There is no record, and so no namespace to look at.
     Unknown,
 }
@@ -42,7 +49,9 @@ impl Evidence {
             Self::BeforeBoot => "before-boot",
             Self::NotValid => "not-valid",
             Self::Pending(_) => "pending",
-            Self::Unknown => "unknown",
+            Self::NotDockers => "not-dockers",
+            Self::Forgotten => "forgotten",
+            Self::DockerUnknown(_) | Self::Unknown => "unknown",
         }
     }
 
@@ -53,13 +62,16 @@ impl Evidence {
             Self::BeforeBoot => "added before the last boot".to_owned(),
             Self::NotValid => "not among the valid containers".to_owned(),
             Self::Pending(state) => format!("{} has not ended", state.as_str()),
+            Self::NotDockers => "no container of Docker's has it".to_owned(),
+            Self::Forgotten => "docker-ipam-delegated does not remember it".to_owned(),
+            Self::DockerUnknown(reason) => format!("unknown: {reason}"),
             Self::Unknown => "unknown: no record, no netns to look at".to_owned(),
         }
     }
 
     /// True if it says that the attachment is leaked.
     pub(crate) fn is_proof(&self) -> bool {
-        *self != Self::Unknown
+        !matches!(self, Self::Unknown | Self::DockerUnknown(_))
     }
 }
 
@@ -94,10 +106,13 @@ impl<'a> Evidences<'a> {
     /// The evidence against an attachment; none if its container is valid, or nothing
     /// speaks against it.
     pub(crate) fn of(&self, attached: &Attached<'_>) -> Vec<Evidence> {
+        if let Some(holder) = attached.docker() {
+            return self.of_docker(attached, &holder.standing);
+        }
         let mut found = Vec::new();
         let is_listed = self.valid.map(|it| it.contains(attached.container));
         // A container that is being made just now is in no list yet.
-        let is_old = || attached.last_change().is_some_and(|it| self.is_old(it));
+        let is_old = || self.is_unchanged(attached);
         if is_listed == Some(false) && is_old() && !is_of_a_build(attached.container) {
             found.push(Evidence::NotValid);
         }
@@ -118,6 +133,24 @@ impl<'a> Evidences<'a> {
             found.push(Evidence::Unknown);
         }
         found
+    }
+
+    /// The evidence against an attachment that was made for Docker: Docker alone knows. Its
+    /// namespaces say nothing, and it is in no list.
+    fn of_docker(&self, attached: &Attached<'_>, standing: &Standing) -> Vec<Evidence> {
+        match standing {
+            Standing::InUse => Vec::new(),
+            Standing::Unknown(reason) => vec![Evidence::DockerUnknown(reason.clone())],
+            // Docker may be about to give it to a container.
+            Standing::Lost | Standing::Forgotten if !self.is_unchanged(attached) => Vec::new(),
+            Standing::Lost => vec![Evidence::NotDockers],
+            Standing::Forgotten => vec![Evidence::Forgotten],
+        }
+    }
+
+    /// True if nothing has happened to it for as long as `older_than`.
+    fn is_unchanged(&self, attached: &Attached<'_>) -> bool {
+        attached.last_change().is_some_and(|it| self.is_old(it))
     }
 
     /// True if this is as long ago as `older_than`. A time in the future is not.

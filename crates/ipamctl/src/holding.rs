@@ -8,6 +8,7 @@ use cni::IpamResult;
 use reservations::State;
 use reservations::tools::ListedAddress;
 
+use crate::docker;
 use crate::inventory::{Directory, NetworkRecord};
 use crate::names::Names;
 use crate::pools::PlacedPool;
@@ -78,6 +79,8 @@ pub(crate) struct Holding<'a> {
     pub(crate) since: Option<SystemTime>,
     pub(crate) state: HoldingState,
     pub(crate) record: Option<&'a NetworkRecord>,
+    /// Docker's side of it, if it was made for Docker.
+    pub(crate) docker: Option<&'a docker::Holder>,
 }
 
 impl<'a> Holding<'a> {
@@ -109,6 +112,7 @@ impl<'a> Holding<'a> {
             since: listed.since,
             state,
             record,
+            docker: None,
         }
     }
 
@@ -138,6 +142,7 @@ impl<'a> Holding<'a> {
             since: content.map(|it| it.added).or(record.listed.changed),
             state: HoldingState::of_record(&record.listed),
             record: Some(record),
+            docker: None,
         };
         if ips.is_empty() {
             return vec![of(None)];
@@ -152,8 +157,12 @@ impl<'a> Holding<'a> {
 
     /// The names of the container.
     pub(crate) fn names(&self) -> Names {
-        self.recorded_content()
-            .map_or_else(Names::default, |it| Names::of(&it.args))
+        let recorded = self.recorded_content();
+        let recorded = recorded.map_or_else(Names::default, |it| Names::of(&it.args));
+        match self.docker {
+            Some(docker) => recorded.and(&docker.names),
+            None => recorded,
+        }
     }
 
     /// The name of the pool, if it has one.

@@ -12,6 +12,7 @@ use reservations::tools::ListedAddress;
 
 use crate::commands::Status;
 use crate::conf_dir::{Problem, readable};
+use crate::docker::Docker;
 use crate::holding::{Holding, HoldingState};
 use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::Node;
@@ -65,6 +66,8 @@ pub(crate) struct Inventory {
     pub(crate) pools: Pools,
     pub(crate) directories: Vec<Directory>,
     pub(crate) records: Vec<NetworkRecord>,
+    /// The attachments that were made for Docker; none unless [`Extent::All`] is read.
+    pub(crate) docker: Docker,
     /// Files and folders that can't be read.
     pub(crate) problems: Vec<Problem>,
 }
@@ -114,6 +117,9 @@ impl Inventory {
             }
         }
         it.records = records;
+        if extent == Extent::All {
+            it.docker = node.ask_docker();
+        }
         it
     }
 
@@ -262,6 +268,9 @@ impl Inventory {
                 let is_lost = |ip| placed.contains(&(network, ip));
                 all.extend(Holding::recorded(record, is_lost));
             }
+        }
+        for it in &mut all {
+            it.docker = it.container.and_then(|id| self.docker.holder(id));
         }
         all
     }

@@ -8,6 +8,7 @@ mod commands;
 mod conf_dir;
 mod conflist;
 mod container_id;
+mod docker;
 mod evidence;
 mod holding;
 mod inventory;

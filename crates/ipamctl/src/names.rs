@@ -1,4 +1,4 @@
-//! Names that a runtime gives a container in `CNI_ARGS`: pod, job.
+//! Names of a container: pod, job, in `CNI_ARGS`; Docker's network and container.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,13 @@ use cni::Args;
 /// Keys that name nothing.
 const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
 
-/// Pairs of keys, of which the second is named within the first: Kubernetes' and podman's,
-/// Nomad's.
-const SHOWN: [(&str, &str); 2] = [
+/// The keys of Docker's names.
+const DOCKER: (&str, &str) = ("DOCKER_NETWORK", "DOCKER_CONTAINER");
+
+/// Pairs of keys, of which the second is named within the first: Docker's, Kubernetes' and
+/// podman's, Nomad's.
+const SHOWN: [(&str, &str); 3] = [
+    DOCKER,
     ("K8S_POD_NAMESPACE", "K8S_POD_NAME"),
     ("NOMAD_JOB_ID", "NOMAD_GROUP_NAME"),
 ];
@@ -30,6 +34,28 @@ impl Names {
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
         )
+    }
+
+    /// The names of a network and a container of Docker's; an empty one is none.
+    pub(crate) fn of_docker(network: &str, container: &str) -> Self {
+        let pairs = [(DOCKER.0, network), (DOCKER.1, container)];
+        let pairs = pairs.into_iter().filter(|(_, name)| !name.is_empty());
+        Self(
+            pairs
+                .map(|(key, name)| (key.to_owned(), name.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// These names, and those of another source, which take precedence.
+    #[must_use]
+    pub(crate) fn and(mut self, others: &Self) -> Self {
+        let others = others
+            .0
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()));
+        self.0.extend(others);
+        self
     }
 
     /// All pairs.

@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use cni::Environment;
+use docker_ipam_delegated::tools::RECORDS;
 
-use crate::arguments::Places;
+use crate::arguments::{DockerPlaces, Places};
 use crate::conf_dir::{Found, Problem};
 use crate::conflist::Conflist;
+use crate::docker::{Docker, Memory};
 use crate::network::Network;
 use crate::output::warn;
 
@@ -23,6 +25,9 @@ pub(crate) struct Node {
     /// The networks that we can look into; the first of several with one name, as the
     /// runtimes have it.
     pub(crate) networks: Vec<Network>,
+    /// The memory of `docker-ipam-delegated`; its networks without a conflist are among
+    /// [`Self::networks`].
+    docker: Memory,
     /// Files and folders that can't be used.
     pub(crate) problems: Vec<Problem>,
     /// The environment of calls: that of this process, with `CNI_PATH`.
@@ -45,10 +50,13 @@ impl Node {
         let mut it = Self {
             conflists: found.conflists,
             networks: Vec::new(),
+            docker: Memory::read(&places.docker),
             problems: found.problems,
             environment,
             places: places.clone(),
         };
+        it.problems
+            .extend(it.docker.problems(&places.docker.docker_state_dir));
         for conflist in &it.conflists {
             if it.networks.iter().any(|known| known.name == conflist.name) {
                 continue;
@@ -68,7 +76,37 @@ impl Node {
                 }),
             }
         }
+        it.add_docker_networks();
         it
+    }
+
+    /// Adds the networks of Docker's that have no conflist.
+    fn add_docker_networks(&mut self) {
+        let pools = self.docker.remembered().map(|it| &it.pools);
+        for pool in pools.into_iter().flatten() {
+            let Some(config) = &pool.config else {
+                continue;
+            };
+            let conflist = Conflist::parse(&pool.file, config.as_bytes());
+            let network = conflist.and_then(|it| Network::of(&it, &self.environment));
+            match network {
+                Ok(network) => self.networks.extend(network),
+                Err(reason) => self.problems.push(Problem {
+                    path: pool.file.clone(),
+                    reason,
+                }),
+            }
+        }
+    }
+
+    /// Asks Docker for the containers behind the attachments that were made for it.
+    pub(crate) fn ask_docker(&self) -> Docker {
+        Docker::read(&self.docker, &self.places.docker)
+    }
+
+    /// Docker's folder and sockets.
+    pub(crate) fn docker_places(&self) -> &DockerPlaces {
+        &self.places.docker
     }
 
     /// The network of this name.
@@ -91,6 +129,7 @@ impl Node {
         networks
             .map(|it| it.state_dir.clone())
             .chain([self.places.state_dir.clone()])
+            .chain([self.places.docker.docker_state_dir.join(RECORDS)])
             .collect()
     }
 

@@ -57,6 +57,7 @@ pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
             })
         });
     }
+    it.docker = node.ask_docker();
     Some(it)
 }
 

@@ -6,12 +6,15 @@ use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Environment, NetworkConfig, Object};
+use docker_ipam_delegated::tools::LINKED;
 use reservations::State;
 
 use crate::attached::Attached;
+use crate::docker::delete_endpoint;
 use crate::node::Node;
 
-/// Runs DEL for an attachment: by its record, or by today's conflist.
+/// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
+/// Docker's is undone by `docker-ipam-delegated`.
 ///
 /// `refuse` gets the record while the attachment is locked, and may return a reason to
 /// leave it alone.
@@ -26,10 +29,19 @@ pub(crate) fn undo(
     when_busy: WhenBusy,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
 ) -> Result<Released> {
+    // Its interface is to go, too.
+    if let Some(endpoint) = attached.docker().and_then(|it| it.endpoint.as_ref()) {
+        delete_endpoint(&node.docker_places().docker_plugin, endpoint)?;
+        return Ok(Released::Done);
+    }
     let attachment = attached.attachment().map_err(anyhow::Error::msg)?;
     let config = config(node, attached)?;
     let environment = environment(node);
-    let plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
+    let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
+    // As the daemon runs them, which needs no executables of them.
+    if attached.docker().is_some() {
+        plugins = plugins.and_linked(LINKED);
+    }
     let chain = Chain::for_del(&config, &environment, plugins)?;
     let released = chain
         .release(&attachment, when_busy, refuse)

@@ -56,22 +56,17 @@ impl Flavour {
 
     /// Builds both forms for the tests, linked dynamically.
     pub(crate) fn build(self, profile: &str) -> Result<Built> {
-        let mut packages = both_forms();
-        // It is the same in both flavours.
-        if matches!(self, Self::Normal) {
-            packages.push(TOOL);
-        }
-        let mut command = self.command(profile, &packages);
+        let mut command = self.command(profile, &both_forms());
         run(&mut command)?;
         let folder = if profile == "dev" { "debug" } else { profile };
         Built::in_folder(self.target_dir().join(folder))
     }
 
-    /// Builds the daemon for Docker, beside the plugins, and by itself: none of what it
-    /// links may change theirs.
-    pub(crate) fn build_docker_daemon(self, profile: &str) -> Result<()> {
+    /// Builds the administrator's command and the daemon for Docker, beside the plugins,
+    /// and by themselves: none of what they link may change theirs.
+    pub(crate) fn build_tools(self, profile: &str) -> Result<()> {
         let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        command.args(["--package", DOCKER_DAEMON]);
+        command.args(["--package", DOCKER_DAEMON, "--package", TOOL]);
         run(command.arg("--target-dir").arg(self.target_dir()))
     }
 

@@ -70,7 +70,7 @@ fn tests(left_out: &mut Collector) -> Result<()> {
     println!("\n== building the plugins in both flavours");
     let normal = Flavour::Normal.build("dev")?.separate;
     let verbose = Flavour::Verbose.build("dev")?.separate;
-    Flavour::Normal.build_docker_daemon("dev")?;
+    Flavour::Normal.build_tools("dev")?;
     let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;

@@ -18,10 +18,11 @@ use crate::attached::{Attached, attached};
 use crate::commands::Status;
 use crate::commands::leaks::is_locked;
 use crate::container_id::is_of_a_build;
+use crate::docker::Standing;
 use crate::evidence::{Evidences, is_there};
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
-use crate::output::Output;
+use crate::output::{Output, warn};
 use crate::undo::undo;
 use crate::valid::Valid;
 
@@ -44,12 +45,15 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<Status> {
-    let valid = Valid::read(&arguments.valid, arguments.none_valid)?;
+    let valid = arguments.valid.as_ref();
+    let valid = valid.map(|file| Valid::read(file, arguments.none_valid));
+    let valid = valid.transpose()?;
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let all = attached(inventory.holdings());
-    let holders: Vec<&str> = all.iter().map(|it| it.container).collect();
-    valid.refuse_wrong_ids(&holders)?;
+    if let Some(valid) = &valid {
+        valid.refuse_wrong_ids(&listable(&all))?;
+    }
     for name in &arguments.network {
         let is_known = node.network(name).is_some() || all.iter().any(|it| it.network == name);
         anyhow::ensure!(is_known, "no network is named {name}");
@@ -58,12 +62,16 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
         let networks = &arguments.network;
         networks.is_empty() || networks.iter().any(|name| name == it.network)
     };
-    let stale: Vec<&Attached<'_>> = all
-        .iter()
-        .filter(|it| !valid.contains(it.container))
-        .filter(is_wanted)
-        .collect();
-    let evidences = Evidences::new(Some(&valid), arguments.older_than, &node.environment);
+    let is_stale = |it: &&Attached<'_>| match (it.docker(), &valid) {
+        (Some(holder), _) => arguments.docker && holder.is_lost(),
+        (None, Some(valid)) => !valid.contains(it.container),
+        (None, None) => false,
+    };
+    let stale: Vec<&Attached<'_>> = all.iter().filter(is_stale).filter(is_wanted).collect();
+    if arguments.docker {
+        warn_of_unknown(&all);
+    }
+    let evidences = Evidences::new(valid.as_ref(), arguments.older_than, &node.environment);
     let started = Instant::now();
     let mut bar: Option<ProgressBar> = None;
     let mut rows = Vec::with_capacity(stale.len());
@@ -98,6 +106,27 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     );
     written?;
     Ok(Status::Fine)
+}
+
+/// The containers that a list can have: Docker's attachments have IDs of the daemon's.
+pub(crate) fn listable<'a>(all: &[Attached<'a>]) -> Vec<&'a str> {
+    let listable = all.iter().filter(|it| it.docker().is_none());
+    listable.map(|it| it.container).collect()
+}
+
+/// Says how many attachments of Docker's can't be judged, and why.
+fn warn_of_unknown(all: &[Attached<'_>]) {
+    let reasons = all.iter().filter_map(|it| match &it.docker()?.standing {
+        Standing::Unknown(reason) => Some(reason),
+        _ => None,
+    });
+    let reasons: Vec<&String> = reasons.collect();
+    if let Some(reason) = reasons.first() {
+        warn(&format!(
+            "{} of Docker's attachments can't be judged: {reason}",
+            reasons.len()
+        ));
+    }
 }
 
 fn progress(attachments: usize) -> ProgressBar {
@@ -149,6 +178,10 @@ fn collect(
 /// The reason to leave an attachment alone that something uses which no list has: the step
 /// of a build, for example.
 fn in_use(it: &Attached<'_>) -> Option<String> {
+    // Docker has been asked. The namespace is the host's, or one of the daemon's.
+    if it.docker().is_some() {
+        return None;
+    }
     let netns = it.content().map(|content| content.netns.as_str());
     if let Some(netns) = netns.filter(|it| is_there(it)) {
         return Some(format!("its network namespace {netns} is there"));

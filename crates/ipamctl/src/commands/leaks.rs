@@ -10,6 +10,7 @@ use crate::age::{rfc3339, rounded};
 use crate::arguments::LeaksArguments;
 use crate::attached::{Attached, attached};
 use crate::commands::Status;
+use crate::commands::gc::listable;
 use crate::commands::ls::short;
 use crate::container_id::is_made_by_a_program;
 use crate::evidence::{Evidence, Evidences};
@@ -46,8 +47,7 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     inventory.warn();
     let all = attached(inventory.holdings());
     if let Some(valid) = &valid {
-        let holders: Vec<&str> = all.iter().map(|it| it.container).collect();
-        valid.refuse_wrong_ids(&holders)?;
+        valid.refuse_wrong_ids(&listable(&all))?;
     }
     let evidences = Evidences::new(valid.as_ref(), arguments.older_than, &node.environment);
     let found: Vec<(&Attached<'_>, Vec<Evidence>)> = all
@@ -156,6 +156,9 @@ fn table(
         let by = match (is_proven, is_locked(it)) {
             (_, true) => "nothing yet: a call is running".to_owned(),
             (true, false) => release(it, all),
+            (false, false) if it.docker().is_some() => {
+                "ipamctl gc --docker, if Docker doesn't have it".to_owned()
+            }
             (false, false) => "ipamctl gc --valid, if its container is gone".to_owned(),
         };
         table.row(

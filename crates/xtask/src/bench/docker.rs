@@ -39,7 +39,7 @@ pub(crate) fn run(data: &Path) -> Result<()> {
     if env::var_os(BUILT_PLUGINS).is_none() {
         println!("Building …");
         let built = Flavour::Normal.build("release")?;
-        Flavour::Normal.build_docker_daemon("release")?;
+        Flavour::Normal.build_tools("release")?;
         let mut again = Command::new(env::current_exe()?);
         again
             .args(env::args_os().skip(1))

@@ -1,0 +1,178 @@
+//! Read-only view of the daemon's memory, for tools: waits for no lock, makes nothing.
+
+use std::io::{self, ErrorKind};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use cni::{ContainerId, LinkedPlugin, NetworkConfig, StateFolder};
+use ipam::IpNet;
+use serde::de::DeserializeOwned;
+
+use crate::chains;
+use crate::configuration;
+use crate::journal::Left;
+use crate::memory;
+use crate::network_driver::Endpoint;
+use crate::pool::{Address, Reference};
+
+/// The plugins that chains of Docker's networks run without an executable.
+pub const LINKED: &[&(dyn LinkedPlugin + 'static)] = &chains::LINKED;
+
+/// The folder below the daemon's state folder that has the records of networks without a
+/// network configuration.
+pub const RECORDS: &str = "records";
+
+/// What the daemon remembers.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    /// The pools that Docker has; one of several references each.
+    pub pools: Vec<RememberedPool>,
+    /// The attachments that hold addresses of them.
+    pub addresses: Vec<RememberedAddress>,
+    /// The endpoints of the network driver.
+    pub endpoints: Vec<RememberedEndpoint>,
+    /// Files that can't be read, each with the reason.
+    pub problems: Vec<(PathBuf, String)>,
+}
+
+/// A pool.
+#[derive(Debug)]
+pub struct RememberedPool {
+    /// Its ID in Docker's calls.
+    pub id: String,
+    /// The file of its reference.
+    pub file: PathBuf,
+    /// Its subnet.
+    pub subnet: IpNet,
+    /// The configuration of its chain, with the pool as `ipam.ranges`; `None` if a network
+    /// configuration has the pool.
+    pub config: Option<NetworkConfig>,
+}
+
+/// An address.
+#[derive(Debug)]
+pub struct RememberedAddress {
+    /// The attachment that holds it.
+    pub container_id: ContainerId,
+    /// The ID of its pool.
+    pub pool: String,
+    /// The address; `None` while it is being requested.
+    pub ip: Option<IpAddr>,
+}
+
+/// An endpoint.
+#[derive(Debug)]
+pub struct RememberedEndpoint {
+    /// The container ID that its plugins were told.
+    pub container_id: String,
+    /// Docker's ID.
+    pub id: String,
+    /// Docker's ID of its network.
+    pub network: String,
+}
+
+/// Reads the memory in the state folder of a daemon; `None` if there is none.
+///
+/// # Errors
+///
+/// The system's, for a folder.
+pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
+    let root = memory::path(state_dir);
+    match StateFolder::open(&root) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut it = Remembered::default();
+    for (file, Reference { pool }) in it.read::<Reference>(&root.join(memory::POOLS))? {
+        let id = pool.id();
+        if it.pools.iter().all(|known| known.id != id) {
+            it.pools.push(RememberedPool {
+                id,
+                file,
+                subnet: pool.subnet,
+                config: configuration::with_ranges(&pool),
+            });
+        }
+    }
+    for (_, address) in it.read::<Address>(&root.join(memory::ADDRESSES))? {
+        // The gateway is nobody's.
+        if let Some(container_id) = address.container_id {
+            it.addresses.push(RememberedAddress {
+                container_id,
+                pool: address.pool,
+                ip: address.ip,
+            });
+        }
+    }
+    for (_, endpoint) in it.read::<Endpoint>(&root.join(memory::ENDPOINTS))? {
+        it.endpoints.push(RememberedEndpoint {
+            container_id: endpoint.attached.container_id,
+            id: endpoint.id,
+            network: endpoint.network,
+        });
+    }
+    Ok(Some(it))
+}
+
+impl Remembered {
+    /// The objects of a folder that have not ended.
+    fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, T)>> {
+        let mut found = Vec::new();
+        for (name, left) in memory::read(folder)? {
+            let file = folder.join(name);
+            match left {
+                Ok(Some(Left::Begun(it) | Left::Made(it, _) | Left::Ending(it, _))) => {
+                    found.push((file, it));
+                }
+                Ok(Some(Left::Ended(_)) | None) => {}
+                Err(reason) => self.problems.push((file, reason)),
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// True if a container ID is one that the daemon makes for an attachment.
+pub fn is_attachment(container_id: &str) -> bool {
+    let Some(rest) = container_id.strip_prefix(memory::ATTACHMENT) else {
+        return false;
+    };
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match rest.split_once('-') {
+        // Of an address.
+        Some((start, number)) => start.len() == 16 && is_hex(start) && is_hex(number),
+        // Of an endpoint.
+        None => rest.len() == 64 && is_hex(rest),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attachments_id_is_told_from_a_name() {
+        let endpoint = format!("docker-{}", "8f".repeat(32));
+        for id in ["docker-18f0a1b2c3d4e5f6-2a", &endpoint] {
+            assert!(is_attachment(id), "{id}");
+        }
+        for id in [
+            "docker-web",
+            "docker-web-1",
+            "docker-registry-01",
+            "web",
+            "docker-",
+        ] {
+            assert!(!is_attachment(id), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_state_folder_without_memory_is_told_from_an_empty_memory() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(remembered(state.path()).unwrap().is_none());
+        memory::Memory::open(state.path()).unwrap();
+        assert!(remembered(state.path()).unwrap().unwrap().pools.is_empty());
+    }
+}

@@ -1,0 +1,199 @@
+//! Docker's networks and the containers in them, by Docker's API (version 1.24 and later).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use hyper::Method;
+use ipam::IpNet;
+use serde::Deserialize;
+
+use super::http::call;
+use crate::names::Names;
+
+/// What Docker says of its networks.
+#[derive(Debug, Default)]
+pub(crate) struct Engine {
+    networks: Vec<Network>,
+}
+
+/// `GET /networks/ID`, as far as it is needed.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Network {
+    name: String,
+    #[serde(rename = "IPAM")]
+    ipam: Option<Ipam>,
+    containers: Option<BTreeMap<String, Container>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Ipam {
+    config: Option<Vec<IpamConfig>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpamConfig {
+    #[serde(default)]
+    subnet: String,
+    #[serde(default)]
+    gateway: String,
+    #[serde(rename = "AuxiliaryAddresses")]
+    aux_address: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Container {
+    #[serde(default)]
+    name: String,
+    #[serde(rename = "EndpointID", default)]
+    endpoint_id: String,
+    #[serde(rename = "IPv4Address", default)]
+    ipv4_address: String,
+    #[serde(rename = "IPv6Address", default)]
+    ipv6_address: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    id: String,
+}
+
+impl Engine {
+    /// Asks Docker on this socket.
+    ///
+    /// # Errors
+    ///
+    /// Docker doesn't answer, or not as expected.
+    pub(crate) fn ask(socket: &Path) -> Result<Self> {
+        let get = |path: &str| call(socket, Method::GET, path, String::new());
+        let listed: Vec<Listed> = serde_json::from_value(get("/networks")?)
+            .with_context(|| format!("{}: /networks", socket.display()))?;
+        let mut networks = Vec::new();
+        for Listed { id } in listed {
+            let path = format!("/networks/{id}");
+            // A network that is removed meanwhile is an error: what it had isn't lost yet.
+            let network = serde_json::from_value(get(&path)?)
+                .with_context(|| format!("{}: {path}", socket.display()))?;
+            networks.push(network);
+        }
+        Ok(Self { networks })
+    }
+
+    /// Docker's names of the network, and of the container, that has this address of this
+    /// subnet; `None` if none has it.
+    pub(crate) fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<Names> {
+        let networks = self.networks.iter().filter(|it| it.has_subnet(subnet));
+        networks.into_iter().find_map(|network| {
+            let mut containers = network.containers.iter().flat_map(BTreeMap::values);
+            match containers.find(|it| it.has(ip)) {
+                Some(container) => Some(network.names(Some(container))),
+                None => network.reserves(ip).then(|| network.names(None)),
+            }
+        })
+    }
+
+    /// Docker's names of the network and the container of an endpoint.
+    pub(crate) fn user_of_endpoint(&self, id: &str) -> Option<Names> {
+        self.networks.iter().find_map(|network| {
+            let mut containers = network.containers.iter().flat_map(BTreeMap::values);
+            let container = containers.find(|it| it.endpoint_id == id)?;
+            Some(network.names(Some(container)))
+        })
+    }
+}
+
+impl Network {
+    fn configs(&self) -> impl Iterator<Item = &IpamConfig> {
+        let ipam = self.ipam.iter();
+        ipam.flat_map(|it| it.config.iter().flatten())
+    }
+
+    fn has_subnet(&self, subnet: IpNet) -> bool {
+        self.configs().any(|it| it.subnet.parse() == Ok(subnet))
+    }
+
+    /// True if it is a gateway or an auxiliary address of the network.
+    fn reserves(&self, ip: IpAddr) -> bool {
+        self.configs().any(|it| {
+            let aux = it.aux_address.iter().flat_map(BTreeMap::values);
+            let mut reserved = aux.chain([&it.gateway]);
+            reserved.any(|text| address(text) == Some(ip))
+        })
+    }
+
+    fn names(&self, container: Option<&Container>) -> Names {
+        Names::of_docker(&self.name, container.map_or("", |it| &it.name))
+    }
+}
+
+impl Container {
+    fn has(&self, ip: IpAddr) -> bool {
+        [&self.ipv4_address, &self.ipv6_address]
+            .into_iter()
+            .any(|text| address(text) == Some(ip))
+    }
+}
+
+/// The address of `10.0.0.2/16` or `10.0.0.2`.
+fn address(text: &str) -> Option<IpAddr> {
+    text.split('/').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Docker 20.10 answers `GET /networks/ID`.
+    const SHOP: &str = r#"{"Name":"shop","Id":"9a","Scope":"local","Driver":"bridge",
+        "IPAM":{"Driver":"ipam-delegated","Options":{"team":"shop"},"Config":[
+            {"Subnet":"10.88.0.0/16","Gateway":"10.88.0.254","AuxiliaryAddresses":{"router":"10.88.5.1"}},
+            {"Subnet":"fd00:88::/64"}]},
+        "Containers":{"f1":{"Name":"web-1","EndpointID":"e1","MacAddress":"02:42:0a:58:00:02",
+            "IPv4Address":"10.88.0.2/16","IPv6Address":"fd00:88::2/64"}},
+        "Options":{},"Labels":{}}"#;
+
+    /// Docker's `null` and `host` networks.
+    const NONE: &str =
+        r#"{"Name":"none","IPAM":{"Driver":"default","Options":null,"Config":[]},"Containers":{}}"#;
+
+    fn engine() -> Engine {
+        let networks = [NONE, SHOP].map(|it| serde_json::from_str(it).unwrap());
+        Engine {
+            networks: networks.into(),
+        }
+    }
+
+    fn user(subnet: &str, ip: &str) -> Option<String> {
+        let (subnet, ip) = (subnet.parse().unwrap(), ip.parse().unwrap());
+        engine().user_of(subnet, ip).map(|it| it.short())
+    }
+
+    #[test]
+    fn an_address_is_a_containers_or_the_networks_own() {
+        let v4 = "10.88.0.0/16";
+        assert_eq!(user(v4, "10.88.0.2").as_deref(), Some("shop/web-1"));
+        assert_eq!(
+            user("fd00:88::/64", "fd00:88::2").as_deref(),
+            Some("shop/web-1")
+        );
+        for own in ["10.88.0.254", "10.88.5.1"] {
+            assert_eq!(user(v4, own).as_deref(), Some("shop"), "{own}");
+        }
+        assert_eq!(user(v4, "10.88.0.3"), None);
+        // The same address of another pool.
+        assert_eq!(user("10.88.0.0/24", "10.88.0.2"), None);
+    }
+
+    #[test]
+    fn an_endpoint_is_known_by_its_id() {
+        let name = |id: &str| engine().user_of_endpoint(id).map(|it| it.short());
+        assert_eq!(name("e1").as_deref(), Some("shop/web-1"));
+        assert_eq!(name("e2"), None);
+    }
+}

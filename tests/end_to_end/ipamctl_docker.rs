@@ -1,0 +1,165 @@
+//! `ipamctl` beside a real dockerd: who has which address, and what Docker has lost.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
+use serde_json::{Value, json};
+
+use crate::with_docker::reserved;
+
+/// A dockerd with a network of each kind and a container on each: addresses of our IPAM
+/// driver, with and without a network configuration, and a network of our driver.
+fn start() -> Option<Dockerd> {
+    let docker = Dockerd::start("ipamctl_docker", &[])?;
+    let sandbox = &docker.sandbox;
+    for (name, subnet) in [("shared", "10.77.0.0/24"), ("cni", "10.78.0.0/24")] {
+        let ipam = json!({
+            "type": "ipam-delegated",
+            "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+            "ranges": [[{"subnet": subnet}]],
+            "dataDir": sandbox.data_dir(),
+            "stateDir": sandbox.state_dir(),
+            "cacheDir": sandbox.cache_dir(),
+        });
+        let plugin = json!({"type": "bridge", "bridge": format!("{name}0"), "isGateway": true, "ipam": ipam});
+        let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [plugin]});
+        let file = sandbox.conf_dir().join(format!("{name}.conflist"));
+        fs::write(file, list.to_string()).unwrap();
+    }
+    let ours = ["network", "create", "--ipam-driver=ipam-delegated"];
+    docker.ok(&[&ours[..], &["--subnet=10.88.0.0/24", "plain"]].concat());
+    docker.ok(&[
+        &ours[..],
+        &[
+            "--ipam-opt=conflist=shared",
+            "--ipam-opt=team=shop",
+            "by-chain",
+        ],
+    ]
+    .concat());
+    docker.ok(&[
+        "network",
+        "create",
+        "--driver=ipam-delegated",
+        "--opt=conflist=cni",
+        "--ipam-driver=null",
+        "by-cni",
+    ]);
+    for network in ["plain", "by-chain", "by-cni"] {
+        docker.run(network, &format!("c-{network}"), &[]);
+    }
+    Some(docker)
+}
+
+/// What `ipamctl` prints with `--json`.
+#[track_caller]
+fn json_of(docker: &Dockerd, words: &[&str]) -> Vec<Value> {
+    let output = docker.ipamctl(&[words, &["--json"]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
+}
+
+/// One key of each row, as sorted texts.
+fn column(rows: &[Value], key: &str) -> Vec<String> {
+    let mut all: Vec<String> = rows
+        .iter()
+        .map(|row| {
+            row[key]
+                .as_str()
+                .map_or_else(|| row[key].to_string(), str::to_owned)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge");
+    let Some(mut docker) = start() else {
+        return;
+    };
+    let all = json_of(&docker, &["ls"]);
+    let names: BTreeSet<(String, String)> = all
+        .iter()
+        .map(|row| {
+            let name = |key: &str| row["names"][key].as_str().unwrap_or_default().to_owned();
+            (name("DOCKER_NETWORK"), name("DOCKER_CONTAINER"))
+        })
+        .collect();
+    let expected = ["plain", "by-chain", "by-cni"];
+    let expected = expected.map(|it| (it.to_owned(), format!("c-{it}")));
+    assert_eq!(names, BTreeSet::from(expected), "{all:#?}");
+    let of_chain = all.iter().find(|row| row["names"]["team"] == "shop");
+    assert!(of_chain.is_some(), "{all:#?}");
+    let networks = column(&json_of(&docker, &["pools"]), "networks");
+    assert!(
+        networks.iter().any(|it| it.contains("docker-10.88.0.0-24")),
+        "{networks:?}"
+    );
+    let shown = docker.ipamctl(&["show", "10.88.0.2"]);
+    assert!(
+        String::from_utf8_lossy(&shown.stdout).contains("c-plain"),
+        "{shown:?}"
+    );
+
+    // No list of a CNI runtime has them, and they are in use.
+    let before = reserved(&docker);
+    assert_eq!(
+        json_of(&docker, &["leaks", "--older-than=0s"]),
+        Vec::<Value>::new()
+    );
+    let none = [
+        "gc",
+        "--valid=/dev/null",
+        "--none-valid",
+        "--docker",
+        "--older-than=0s",
+        "--even-in-use",
+    ];
+    assert_eq!(json_of(&docker, &none), Vec::<Value>::new());
+    assert_eq!(reserved(&docker), before);
+
+    // Docker can't be asked: nothing is lost.
+    docker.kill_dockerd();
+    let unknown = json_of(&docker, &["leaks", "--older-than=0s"]);
+    assert_eq!(column(&unknown, "evidence"), vec![r#"["unknown"]"#; 3]);
+    let output = docker.ipamctl(&["gc", "--docker", "--older-than=0s"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("3 of Docker's attachments") && said.contains("docker.sock"),
+        "{said}"
+    );
+    assert_eq!(reserved(&docker), before);
+
+    // Docker has lost its networks.
+    docker.start_dockerd();
+    docker.lose_networks();
+    let young = json_of(&docker, &["gc", "--docker"]);
+    assert_eq!(column(&young, "outcome"), vec!["kept"; young.len()]);
+    let lost = json_of(&docker, &["leaks", "--older-than=0s"]);
+    assert!(!lost.is_empty());
+    assert_eq!(
+        column(&lost, "evidence"),
+        vec![r#"["not-dockers"]"#; lost.len()]
+    );
+    let released = json_of(&docker, &["gc", "--docker", "--older-than=0s"]);
+    assert_eq!(column(&released, "outcome"), vec!["released"; lost.len()]);
+    assert_eq!(reserved(&docker), BTreeSet::new());
+    assert_eq!(json_of(&docker, &["ls"]), Vec::<Value>::new());
+    let namespaces = docker.node.sh("ls /run/netns");
+    assert!(!namespaces.contains("docker-"), "{namespaces}");
+
+    // The daemon gives the addresses again.
+    docker.ok(&[
+        "network",
+        "create",
+        "--ipam-driver=ipam-delegated",
+        "--subnet=10.88.0.0/24",
+        "plain",
+    ]);
+    docker.run("plain", "again", &["--ip=10.88.0.2"]);
+    docker.ok(&["rm", "--force", "again"]);
+    assert_eq!(reserved(&docker), BTreeSet::new());
+}
