@@ -270,12 +270,9 @@ impl Dockerd {
         command.args(&line[1..]).args(words).output().unwrap()
     }
 
-    /// Makes Docker forget its networks, as a lost disk does: a crash of dockerd, and its
-    /// database gone.
-    pub fn lose_networks(&mut self) {
-        self.kill_dockerd();
+    /// Removes dockerd's database of networks, as a lost disk does, while it is killed.
+    pub fn lose_networks(&self) {
         self.node.sh("rm -r /var/lib/docker/network");
-        self.start_dockerd();
     }
 
     /// Starts a container that sleeps, on a network, with further options.

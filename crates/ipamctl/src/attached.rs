@@ -103,8 +103,8 @@ impl Attached<'_> {
 
     /// The names of its container.
     pub(crate) fn names(&self) -> Names {
-        self.content()
-            .map_or_else(Names::default, |it| Names::of(&it.args))
+        let holding = self.holdings.first();
+        holding.map_or_else(Names::default, Holding::names)
     }
 
     /// What people call it: `8f3e… eth0 on mynet`.
