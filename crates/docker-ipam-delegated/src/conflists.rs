@@ -1,70 +1,53 @@
-//! CNI network configurations in a folder, found by the name of their network.
+//! Network configurations that networks name.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cni::Object;
+use conflist::{Conflist, Found, Problem};
 
 use crate::refusal::{Refusal, impossible};
 
-/// Extensions of configurations, as libcni reads them (`ConfFiles`).
-const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
-
-/// The network configuration of this name, in a folder: a list as it is, and a single
-/// configuration as a list of one.
+/// The network configuration of this name, in a folder, as a list.
 ///
 /// # Errors
 ///
 /// There is none, or the folder can't be read.
 pub(crate) fn find(folder: &Path, name: &str) -> Result<Object, Refusal> {
-    let cant = |error| impossible(format!("{}: {error}", folder.display()));
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(folder).map_err(cant)? {
-        paths.push(entry.map_err(cant)?.path());
+    let found = Found::in_folders(&[folder]);
+    let mut conflists = found.conflists.iter();
+    match conflists.find(|it| it.name.as_str() == name) {
+        Some(conflist) => list(conflist),
+        None => Err(missing(folder, name, &found.problems)),
     }
-    paths.retain(|path| {
-        let extension = path.extension().and_then(|it| it.to_str());
-        extension.is_some_and(|it| EXTENSIONS.contains(&it))
-    });
-    paths.sort();
-    let mut unreadable = Vec::new();
-    for path in paths {
-        match read(&path) {
-            Ok(list) if list.read::<String>("", "name").ok().flatten().as_deref() == Some(name) => {
-                return Ok(list);
-            }
-            Ok(_) => {}
-            Err(why) => unreadable.push(format!("{}: {why}", path.display())),
-        }
+}
+
+fn list(conflist: &Conflist) -> Result<Object, Refusal> {
+    match &conflist.unsupported_version {
+        None => Ok(conflist.as_list()),
+        Some(version) => Err(impossible(format!(
+            "{}: cniVersion {version} is not supported",
+            conflist.file.display()
+        ))),
     }
+}
+
+fn missing(folder: &Path, name: &str, problems: &[Problem]) -> Refusal {
     let mut why = format!(
         "no network configuration in {} has the name {name:?}",
         folder.display()
     );
-    if !unreadable.is_empty() {
-        why += &format!("; unreadable: {}", unreadable.join("; "));
+    let problem = |it: &Problem| format!("{}: {}", it.path.display(), it.reason);
+    let problems: Vec<String> = problems.iter().map(problem).collect();
+    if !problems.is_empty() {
+        why += &format!("; unreadable: {}", problems.join("; "));
     }
-    Err(impossible(why))
-}
-
-fn read(path: &Path) -> Result<Object, String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let object: Object = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    if object.get("plugins").is_some() {
-        return Ok(object);
-    }
-    let mut list = Object::new();
-    for key in ["cniVersion", "name"] {
-        if let Some(value) = object.get(key) {
-            list.set(key, value);
-        }
-    }
-    list.set("plugins", &[object]);
-    Ok(list)
+    impossible(why)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -81,6 +64,10 @@ mod tests {
         );
         write("30-c.txt", r#"{"name":"c","plugins":[]}"#);
         write("40-d.json", "{");
+        write(
+            "50-e.conf",
+            r#"{"cniVersion":"9.0.0","name":"e","type":"a"}"#,
+        );
         let found = |name| find(folder.path(), name).map(|it| serde_json::to_string(&it).unwrap());
         assert!(
             found("a")
@@ -94,11 +81,20 @@ mod tests {
         let missing = found("c").unwrap_err().to_string();
         assert!(missing.contains(r#"has the name "c""#), "{missing}");
         assert!(missing.contains("40-d.json: EOF"), "{missing}");
+        let version = found("e").unwrap_err().to_string();
+        assert!(version.contains("cniVersion 9.0.0"), "{version}");
+    }
+
+    #[test]
+    fn a_pipe_in_the_folder_holds_up_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = rustix::fs::Mode::RUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("a.conf"), kind, mode, 0).unwrap();
+        let error = find(folder.path(), "a").unwrap_err().to_string();
         assert!(
-            find(Path::new("/nowhere"), "a")
-                .unwrap_err()
-                .to_string()
-                .starts_with("/nowhere: ")
+            error.contains("a.conf: it is not a regular file"),
+            "{error}"
         );
     }
 }

@@ -13,6 +13,7 @@ mod range_set;
 mod requests;
 mod resolv_conf;
 mod rotation;
+mod routes;
 mod selector;
 mod subnet;
 
@@ -28,6 +29,7 @@ pub use range_set::RangeSet;
 pub use requests::{Request, requests, unserved};
 pub use resolv_conf::ResolvConf;
 pub use rotation::Candidate;
+pub use routes::Route;
 pub use selector::{Selector, SelectorPlugin};
 pub use subnet::parse_subnet;
 

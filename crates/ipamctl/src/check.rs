@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use cni::Environment;
 use serde::Serialize;
 
-use crate::conf_dir::Problem;
-use crate::conflist::Conflist;
 use crate::network::{CHAIN, Network};
 use crate::pools::{PlacedPool, Pools};
+use conflist::Conflist;
+use conflist::Problem;
 use host::Host;
 
 /// Weight of a finding.

@@ -11,8 +11,8 @@ use std::path::Path;
 use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
 
 use crate::arguments::DockerPlaces;
-use crate::conf_dir::{Problem, readable};
 use crate::names::Names;
+use conflist::{Problem, readable};
 use engine::Engine;
 pub(crate) use plugin::delete_endpoint;
 

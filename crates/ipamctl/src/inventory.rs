@@ -11,13 +11,13 @@ use reservations::State;
 use reservations::tools::ListedAddress;
 
 use crate::commands::Status;
-use crate::conf_dir::{Problem, readable};
 use crate::docker::Docker;
 use crate::holding::{Holding, HoldingState};
 use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::{PlacedPool, Pools};
+use conflist::{Problem, readable};
 
 /// Delegates that choose no pools that their configuration doesn't say.
 const POOLS_ARE_CONFIGURED: [&str; 7] = [

@@ -5,8 +5,6 @@ mod arguments;
 mod attached;
 mod check;
 mod commands;
-mod conf_dir;
-mod conflist;
 mod container_id;
 mod docker;
 mod evidence;

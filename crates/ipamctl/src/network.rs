@@ -7,7 +7,7 @@ use chain::tools;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use ipam_da_host_local::Folders;
 
-use crate::conflist::{Conflist, PluginEntry};
+use conflist::{Conflist, PluginEntry};
 
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";

@@ -8,11 +8,11 @@ use cni::Environment;
 use docker_ipam_delegated::tools::RECORDS;
 
 use crate::arguments::{DockerPlaces, Places};
-use crate::conf_dir::{Found, Problem};
-use crate::conflist::Conflist;
 use crate::docker::{Docker, Memory};
 use crate::network::Network;
 use crate::output::warn;
+use conflist::Conflist;
+use conflist::{Found, Problem};
 
 /// Where the runtimes look for plugins: podman's folders and containerd's.
 const CNI_PATH: &str =

@@ -152,7 +152,7 @@ mod tests {
             r#"{{"cniVersion":"1.0.0","name":"{name}","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
         );
         let path = std::path::Path::new("/nowhere/n.conflist");
-        let list = crate::conflist::Conflist::parse(path, content.as_bytes()).unwrap();
+        let list = conflist::Conflist::parse(path, content.as_bytes()).unwrap();
         Network::of(&list, &Environment::default())
             .unwrap()
             .unwrap()

@@ -3,8 +3,8 @@
 use cni::Object;
 
 use crate::check::{Checked, Findings};
-use crate::conflist::PluginEntry;
 use crate::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
+use conflist::PluginEntry;
 
 /// Ranges of the runtime's.
 const IP_RANGES: &str = "ipRanges";

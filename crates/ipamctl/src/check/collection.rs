@@ -6,8 +6,8 @@ use cni::{Command, Object};
 use serde_json::Value;
 
 use crate::check::{Checked, Findings};
-use crate::conflist::PluginEntry;
 use crate::network::GC;
+use conflist::PluginEntry;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
 /// plugins up to 1.9.1.

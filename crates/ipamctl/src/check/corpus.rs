@@ -8,7 +8,7 @@ use cni::Environment;
 
 use crate::check::host::{Folder, Host, Plugin};
 use crate::check::{findings, unusable};
-use crate::conf_dir::Found;
+use conflist::Found;
 
 /// A machine that has every plugin, and nothing else.
 fn host() -> Host<'static> {

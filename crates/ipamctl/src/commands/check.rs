@@ -9,10 +9,10 @@ use crate::arguments::{CheckArguments, Places};
 use crate::check::host::Host;
 use crate::check::{Finding, Severity, findings, folders, unusable};
 use crate::commands::Status;
-use crate::conf_dir::Found;
-use crate::conflist::Conflist;
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
+use conflist::Conflist;
+use conflist::Found;
 
 pub(crate) fn run(
     arguments: &CheckArguments,

@@ -16,11 +16,11 @@ use serde_json::value::RawValue;
 use crate::arguments::{ExplainArguments, Places};
 use crate::commands::Status;
 use crate::commands::pools::large;
-use crate::conf_dir::Found;
 use crate::network::{ALLOCATOR, HOST_LOCAL, Network};
 use crate::node::Node;
 use crate::output::{Output, Style};
 use crate::pools::of_ranges;
+use conflist::Found;
 use earlier_add::Earlier;
 use question::Question;
 

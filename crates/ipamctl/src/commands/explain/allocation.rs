@@ -9,9 +9,9 @@ use ipam::{Interval, Pool};
 use ipam_da_host_local::with_sticky_pool;
 
 use super::ChosenPool;
-use crate::conf_dir::readable;
 use crate::network::Network;
 use crate::usage::{Usage, slice};
+use conflist::readable;
 
 /// The pool, and the address that it would give, by the allocator's rules.
 /// With `is_sized`, its size alone.

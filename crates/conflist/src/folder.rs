@@ -5,23 +5,27 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::conflist::Conflist;
+use crate::Conflist;
 
 /// Extensions of network configurations.
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// The networks in these folders, and the files that can't be used, each with the reason.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
-    pub(crate) conflists: Vec<Conflist>,
-    pub(crate) problems: Vec<Problem>,
+pub struct Found {
+    /// The networks, in the order of the files.
+    pub conflists: Vec<Conflist>,
+    /// The files and folders that can't be used.
+    pub problems: Vec<Problem>,
 }
 
 /// A file or folder that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) path: PathBuf,
-    pub(crate) reason: String,
+pub struct Problem {
+    /// Its path.
+    pub path: PathBuf,
+    /// The reason, for people.
+    pub reason: String,
 }
 
 /// The largest file that is read.
@@ -29,10 +33,10 @@ const MOST_BYTES: u64 = 64 << 20;
 
 impl Found {
     /// Reads these folders. A missing one is empty.
-    pub(crate) fn in_folders(folders: &[PathBuf]) -> Self {
+    pub fn in_folders(folders: &[impl AsRef<Path>]) -> Self {
         let mut found = Self::default();
         for folder in folders {
-            match files(folder) {
+            match files(folder.as_ref()) {
                 Ok(files) => files.iter().for_each(|file| found.add(file)),
                 Err(problem) => found.problems.push(problem),
             }
@@ -41,7 +45,7 @@ impl Found {
     }
 
     /// Reads a file.
-    pub(crate) fn add(&mut self, file: &Path) {
+    pub fn add(&mut self, file: &Path) {
         let read = read(file).map_err(|error| readable(&error));
         match read.and_then(|content| Conflist::parse(file, &content)) {
             Ok(conflist) => self.conflists.push(conflist),
@@ -54,7 +58,11 @@ impl Found {
 }
 
 /// Reads a file, unless it is none, such as a pipe, or far too large.
-pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// The system's, and these two.
+pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(file)?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -66,9 +74,9 @@ pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The error as people need it: one of permissions says what to do.
-pub(crate) fn readable(error: &std::io::Error) -> String {
+pub fn readable(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::PermissionDenied => format!("{error}; run ipamctl as root"),
+        ErrorKind::PermissionDenied => format!("{error}; run it as root"),
         _ => error.to_string(),
     }
 }

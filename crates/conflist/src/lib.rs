@@ -1,40 +1,44 @@
-//! One network configuration file: a list of plugins (`*.conflist`), or a single plugin
-//! (`*.conf`, `*.json`), read as libcni reads it.
+#![doc = include_str!("../README.md")]
+
+mod folder;
 
 use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
 
-/// A network configuration file that could be read.
+pub use folder::{Found, Problem, read, readable};
+
+/// A network configuration file: a list of plugins (`*.conflist`), or a single plugin
+/// (`*.conf`, `*.json`).
 #[derive(Clone, Debug)]
-pub(crate) struct Conflist {
+pub struct Conflist {
     /// The file.
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// Its content.
-    pub(crate) object: Object,
+    pub object: Object,
     /// The network.
-    pub(crate) name: NetworkName,
+    pub name: NetworkName,
     /// The version of the calls: the highest of `cniVersion` and `cniVersions` that we
     /// know.
-    pub(crate) version: SpecVersion,
+    pub version: SpecVersion,
     /// The version that the file names, if we don't support it; [`Self::version`] is then
     /// the oldest that we do.
-    pub(crate) unsupported_version: Option<String>,
+    pub unsupported_version: Option<String>,
     /// The plugins, in order; at least one.
-    pub(crate) plugins: Vec<PluginEntry>,
+    pub plugins: Vec<PluginEntry>,
     /// True if the runtime must not send GC: `disableGC`.
-    pub(crate) disable_gc: bool,
+    pub disable_gc: bool,
 }
 
 /// A plugin of a network.
 #[derive(Clone, Debug)]
-pub(crate) struct PluginEntry {
+pub struct PluginEntry {
     /// Its executable: `type`.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Its configuration as it stands in the file.
-    pub(crate) object: Object,
+    pub object: Object,
     /// Its configuration as a runtime sends it: with the network's name and version.
-    pub(crate) request: NetworkConfig,
+    pub request: NetworkConfig,
 }
 
 impl Conflist {
@@ -43,7 +47,7 @@ impl Conflist {
     /// # Errors
     ///
     /// The reason why no runtime could use it, naming key and value.
-    pub(crate) fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
+    pub fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
         let object: Object = serde_json::from_slice(content).map_err(|e| e.to_string())?;
         let is_list = file.extension().is_some_and(|it| it == "conflist")
             || object.get("plugins").is_some() && object.get("type").is_none();
@@ -52,7 +56,7 @@ impl Conflist {
         let plugins = if is_list {
             listed(file, &object, &name, version.used)?
         } else {
-            vec![PluginEntry::read("", object.clone(), &name, version.used)?]
+            vec![PluginEntry::parse("", object.clone(), &name, version.used)?]
         };
         Ok(Self {
             file: file.to_owned(),
@@ -64,10 +68,21 @@ impl Conflist {
             object,
         })
     }
+
+    /// The network as a list, whatever the form of the file: name, version, and the
+    /// plugins, also those in the folder of its name.
+    pub fn as_list(&self) -> Object {
+        let plugins: Vec<&Object> = self.plugins.iter().map(|it| &it.object).collect();
+        let mut list = Object::new();
+        list.set("cniVersion", self.version.as_str());
+        list.set("name", &self.name);
+        list.set("plugins", &plugins);
+        list
+    }
 }
 
 impl PluginEntry {
-    fn read(
+    fn parse(
         path: &str,
         object: Object,
         name: &NetworkName,
@@ -96,22 +111,22 @@ impl PluginEntry {
     }
 
     /// The plugin's `ipam` section, if it has one.
-    pub(crate) fn ipam(&self) -> Option<Object> {
+    pub fn ipam(&self) -> Option<Object> {
         self.object.read("", "ipam").ok().flatten()
     }
 
     /// `ipam.type`.
-    pub(crate) fn ipam_type(&self) -> Option<String> {
+    pub fn ipam_type(&self) -> Option<String> {
         self.ipam()?.read("ipam", "type").ok().flatten()
     }
 
     /// True if a key of the plugin is `true`.
-    pub(crate) fn is_set(&self, key: &str) -> bool {
+    pub fn is_set(&self, key: &str) -> bool {
         self.object.read("", key).ok().flatten() == Some(true)
     }
 
     /// The value of a key of the plugin, if it is text.
-    pub(crate) fn text(&self, key: &str) -> Option<String> {
+    pub fn text(&self, key: &str) -> Option<String> {
         self.object.read("", key).ok().flatten()
     }
 }
@@ -127,7 +142,7 @@ fn listed(
     let mut plugins = Vec::new();
     for (i, entry) in entries.unwrap_or_default().into_iter().enumerate() {
         let path = format!("plugins[{i}].");
-        plugins.push(PluginEntry::read(&path, entry, name, version)?);
+        plugins.push(PluginEntry::parse(&path, entry, name, version)?);
     }
     if !flag(list, "loadOnlyInlinedPlugins")? {
         plugins.extend(beside(file, name, version)?);
@@ -153,9 +168,9 @@ fn beside(
     paths.sort();
     let read = |path: PathBuf| {
         let failed = |error: String| format!("{}: {error}", path.display());
-        let content = crate::conf_dir::read(&path).map_err(|e| failed(e.to_string()))?;
+        let content = read(&path).map_err(|e| failed(e.to_string()))?;
         let object = serde_json::from_slice(&content).map_err(|e| failed(e.to_string()))?;
-        PluginEntry::read("", object, name, version).map_err(failed)
+        PluginEntry::parse("", object, name, version).map_err(failed)
     };
     paths.into_iter().map(read).collect()
 }
