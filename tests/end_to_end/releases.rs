@@ -209,7 +209,7 @@ fn the_daemon_for_docker_is_static_and_comes_with_its_units() {
     let version = output(Command::new(&daemon).arg("--version")).unwrap();
     assert!(version.starts_with(DOCKER_DAEMON), "{version}");
     for unit in ["service", "socket"] {
-        let unit = top.join("systemd").join(format!("{DOCKER_DAEMON}.{unit}"));
+        let unit = top.join(format!("lib/systemd/system/{DOCKER_DAEMON}.{unit}"));
         assert!(fs::read_to_string(unit).unwrap().contains("[Install]"));
     }
 }

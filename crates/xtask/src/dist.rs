@@ -138,7 +138,10 @@ fn docker_daemon(archive: &mut Archive) -> Result<()> {
             .join("crates")
             .join(DOCKER_DAEMON)
             .join("systemd");
-        archive.text(&format!("systemd/{name}"), fs::read(units.join(name))?);
+        archive.text(
+            &format!("lib/systemd/system/{name}"),
+            fs::read(units.join(name))?,
+        );
     }
     Ok(())
 }

@@ -38,8 +38,9 @@ pub(super) fn text(release: &Release, flavour: Flavour) -> Result<String> {
          executables for any Linux on {architecture}; {logs}.\n\n\
          - `bin`: the plugins, hard links to one file\n\
          - `sbin/ipamctl`: the administrator's command; its man pages and completions are in `share`\n\
-         - `lib/systemd/system`: timers that run `ipamctl gc`, one for each runtime\n\
-         - `sbin/docker-ipam-delegated`, `systemd`: the daemon for Docker, and its units\n\
+         - `lib/systemd/system`: timers that run `ipamctl gc`, one for each runtime; the units of \
+           the daemon for Docker\n\
+         - `sbin/docker-ipam-delegated`: the daemon for Docker\n\
          - `LICENSE`: theirs\n\
          - `LICENSES`: those of all that is linked in\n\n\
          ## Installing\n{installing}\n",
