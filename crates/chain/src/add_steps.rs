@@ -117,18 +117,13 @@ impl<D: Delegates> Steps<'_, D> {
     }
 }
 
-/// The start of a selector's name, by the convention of `ipam-delegated`.
-const SELECTOR: &str = "ipam-ds-";
-
 /// True if a delegate whose ADD has failed may still hold an address of it. A delegate
 /// that was not started doesn't. Neither does one that has refused the configuration
 /// (code 7) or the attachment (code 110), nor a selector that has printed an error.
 fn may_hold(name: &DelegateName, failure: &Failure) -> bool {
     match failure {
         Failure::Error { error, .. } => {
-            error.code != code::INVALID_CONFIG
-                && !failure.is_refusal()
-                && !name.as_str().starts_with(SELECTOR)
+            error.code != code::INVALID_CONFIG && !failure.is_refusal() && !name.is_selector()
         }
         failure => !failure.is_not_run(),
     }

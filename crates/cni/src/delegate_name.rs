@@ -15,6 +15,12 @@ impl DelegateName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// True for a selector, which holds no address, by the convention of names:
+    /// `ipam-ds-…`.
+    pub fn is_selector(&self) -> bool {
+        self.0.starts_with("ipam-ds-")
+    }
 }
 
 impl FromStr for DelegateName {

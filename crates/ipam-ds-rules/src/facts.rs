@@ -7,7 +7,7 @@ use cni::{Call, Error, Excerpt, Object};
 use serde::Deserialize;
 
 /// The key of `runtimeConfig` in which containerd and CRI-O give a pod's annotations.
-const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
+pub const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// The variables of a call that are facts, and the names of these facts.
 const OF_CALL: [(&str, &str); 2] = [("containerID", "CNI_CONTAINERID"), ("ifname", "CNI_IFNAME")];

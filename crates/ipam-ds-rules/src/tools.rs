@@ -11,6 +11,8 @@ use crate::facts::Facts;
 use crate::template::Template;
 use crate::{cache, choice, hidden};
 
+pub use crate::facts::ANNOTATIONS;
+
 /// A rule that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tried {

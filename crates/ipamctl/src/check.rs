@@ -17,12 +17,11 @@ pub(crate) mod rules;
 use std::path::{Path, PathBuf};
 
 use cni::Environment;
+use conflist::{Conflist, Problem};
 use serde::Serialize;
 
 use crate::network::{CHAIN, Network};
 use crate::pools::{PlacedPool, Pools};
-use conflist::Conflist;
-use conflist::Problem;
 use host::Host;
 
 /// Weight of a finding.

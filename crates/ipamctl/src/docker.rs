@@ -8,11 +8,11 @@ mod plugin;
 use std::collections::HashMap;
 use std::path::Path;
 
+use conflist::{Problem, readable};
 use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
 
 use crate::arguments::DockerPlaces;
 use crate::names::Names;
-use conflist::{Problem, readable};
 use engine::Engine;
 pub(crate) use plugin::delete_endpoint;
 

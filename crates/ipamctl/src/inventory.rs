@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use chain::tools::ListedRecord;
 use cni::NetworkName;
+use conflist::{Problem, readable};
 use reservations::State;
 use reservations::tools::ListedAddress;
 
@@ -17,7 +18,6 @@ use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::{PlacedPool, Pools};
-use conflist::{Problem, readable};
 
 /// Delegates that choose no pools that their configuration doesn't say.
 const POOLS_ARE_CONFIGURED: [&str; 7] = [

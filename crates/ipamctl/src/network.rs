@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use chain::tools;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
-use ipam_da_host_local::Folders;
-
 use conflist::{Conflist, PluginEntry};
+use ipam_da_host_local::Folders;
 
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";

@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use cni::Environment;
+use conflist::{Conflist, Found, Problem};
 use docker_ipam_delegated::tools::RECORDS;
 
 use crate::arguments::{DockerPlaces, Places};
 use crate::docker::{Docker, Memory};
 use crate::network::Network;
 use crate::output::warn;
-use conflist::Conflist;
-use conflist::{Found, Problem};
 
 /// Where the runtimes look for plugins: podman's folders and containerd's.
 const CNI_PATH: &str =

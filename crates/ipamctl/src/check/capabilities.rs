@@ -1,16 +1,14 @@
 //! Capabilities: what a runtime sends to a plugin only if the plugin declares it.
 
 use cni::Object;
+use conflist::PluginEntry;
+use ipam_ds_rules::tools::ANNOTATIONS;
 
 use crate::check::{Checked, Findings};
 use crate::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
-use conflist::PluginEntry;
 
 /// Ranges of the runtime's.
 const IP_RANGES: &str = "ipRanges";
-
-/// The annotations of a pod.
-const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// Start of the names of facts that are annotations.
 const ANNOTATION: &str = "annotation:";

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use cni::{Command, Object};
+use conflist::PluginEntry;
 use serde_json::Value;
 
 use crate::check::{Checked, Findings};
 use crate::network::GC;
-use conflist::PluginEntry;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
 /// plugins up to 1.9.1.

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cni::Environment;
+use conflist::Found;
 
 use crate::check::host::{Folder, Host, Plugin};
 use crate::check::{findings, unusable};
-use conflist::Found;
 
 /// A machine that has every plugin, and nothing else.
 fn host() -> Host<'static> {

@@ -7,9 +7,6 @@ use crate::check::host::{Host, Plugin};
 use crate::check::{Checked, Findings};
 use crate::network::{ALLOCATOR, CHAIN};
 
-/// Start of the names of selectors.
-const SELECTOR: &str = "ipam-ds-";
-
 /// Keys of `ipam`, which are read in this spelling alone.
 const KEYS: [&str; 15] = [
     "delegates",
@@ -132,10 +129,8 @@ fn installed(
 
 /// Selectors stand before the allocator, and an allocator stands last.
 fn order(network: &crate::network::Network, findings: &mut Findings<'_>) {
-    let names: Vec<&str> = network.delegates.iter().map(|it| it.as_str()).collect();
-    if let Some(last) = names.last()
-        && last.starts_with(SELECTOR)
-    {
+    let names = &network.delegates;
+    if let Some(last) = names.last().filter(|it| it.is_selector()) {
         findings.error(
             &format!("ipam.delegates[{}]", names.len() - 1),
             format!(
@@ -144,7 +139,7 @@ fn order(network: &crate::network::Network, findings: &mut Findings<'_>) {
             format!("\"{ALLOCATOR}\" behind it"),
         );
     }
-    if names.first() == Some(&ALLOCATOR) {
+    if names.first().is_some_and(|it| it.as_str() == ALLOCATOR) {
         findings.error(
             "ipam.delegates[0]",
             format!("{ALLOCATOR} stands first: nothing says its pools"),

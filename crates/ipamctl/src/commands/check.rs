@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
+use conflist::{Conflist, Found};
 
 use crate::arguments::{CheckArguments, Places};
 use crate::check::host::Host;
@@ -11,8 +12,6 @@ use crate::check::{Finding, Severity, findings, folders, unusable};
 use crate::commands::Status;
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
-use conflist::Conflist;
-use conflist::Found;
 
 pub(crate) fn run(
     arguments: &CheckArguments,

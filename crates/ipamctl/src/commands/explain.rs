@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 use cni::{DelegateName, Environment};
+use conflist::Found;
 use ipam_ds_rules::tools::Tried;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -20,7 +21,6 @@ use crate::network::{ALLOCATOR, HOST_LOCAL, Network};
 use crate::node::Node;
 use crate::output::{Output, Style};
 use crate::pools::of_ranges;
-use conflist::Found;
 use earlier_add::Earlier;
 use question::Question;
 

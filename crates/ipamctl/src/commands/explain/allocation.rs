@@ -5,13 +5,13 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Result, anyhow};
+use conflist::readable;
 use ipam::{Interval, Pool};
 use ipam_da_host_local::with_sticky_pool;
 
 use super::ChosenPool;
 use crate::network::Network;
 use crate::usage::{Usage, slice};
-use conflist::readable;
 
 /// The pool, and the address that it would give, by the allocator's rules.
 /// With `is_sized`, its size alone.

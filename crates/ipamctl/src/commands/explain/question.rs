@@ -8,6 +8,7 @@ use cni_plugin::Linked;
 use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
+use ipam_ds_rules::tools::ANNOTATIONS;
 use ipam_ds_static::IPAM_DS_STATIC;
 use serde::Serialize;
 use serde_json::json;
@@ -18,16 +19,12 @@ use crate::network::{Network, RULES};
 use crate::node::Node;
 use crate::pools::of_answer;
 
-/// Start of the names of selectors, which find and hold nothing.
-const SELECTOR: &str = "ipam-ds-";
-
 /// The container of the question, unless a fact names another.
 const CONTAINER: &str = "ipamctl-explain";
 
 /// Facts that are no keys of `CNI_ARGS`.
 const LABEL: &str = "label:";
 const ANNOTATION: &str = "annotation:";
-const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// The call that an ADD would be.
 pub(super) struct Question {
@@ -116,8 +113,7 @@ impl Question {
         let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
         let chain = Chain::new(&self.config, &self.environment, plugins)?;
         let is_ours = |name: &DelegateName| linked.iter().any(|it| it.name() == name.as_str());
-        let is_selector = |name: &DelegateName| name.as_str().starts_with(SELECTOR);
-        let runs = |name: &DelegateName| is_selector(name) && (!no_exec || is_ours(name));
+        let runs = |name: &DelegateName| name.is_selector() && (!no_exec || is_ours(name));
         let mut pools = Vec::new();
         for (name, outcome) in chain.dry_run(&self.attachment, runs) {
             let (answer, error) = match outcome {
@@ -134,7 +130,7 @@ impl Question {
                 error,
             });
         }
-        let forbidden = |it: &DelegateName| is_selector(it) && no_exec && !is_ours(it);
+        let forbidden = |it: &DelegateName| it.is_selector() && no_exec && !is_ours(it);
         let is_failed = explanation.selectors.iter().any(|it| it.error.is_some());
         let behind = network.delegates.get(explanation.selectors.len());
         explanation.unknown = match (behind, explanation.selectors.is_empty()) {
