@@ -15,6 +15,7 @@ mod default_pools;
 mod delivery;
 mod endpoint_answers;
 mod endpoints;
+pub mod engine;
 mod facts;
 mod host_routes;
 mod ipam_driver;

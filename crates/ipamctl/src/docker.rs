@@ -1,20 +1,15 @@
 //! Docker's side of a node: the attachments that `docker-ipam-delegated` has made for
 //! Docker, and whether Docker still has each of them.
 
-mod engine;
-mod http;
-mod plugin;
-
 use std::collections::HashMap;
 use std::path::Path;
 
 use conflist::{Problem, readable};
+use docker_ipam_delegated::engine::{Engine, User};
 use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
 
 use crate::arguments::DockerPlaces;
 use crate::names::Names;
-use engine::Engine;
-pub(crate) use plugin::delete_endpoint;
 
 /// The attachments of `docker-ipam-delegated`, and what Docker says of them.
 #[derive(Debug, Default)]
@@ -126,13 +121,15 @@ impl Holder {
         }
     }
 
-    fn of(user: Option<Names>, endpoint: Option<EndpointId>) -> Self {
+    fn of(user: Option<User>, endpoint: Option<EndpointId>) -> Self {
         let standing = match user {
             Some(_) => Standing::InUse,
             None => Standing::Lost,
         };
         Self {
-            names: user.unwrap_or_default(),
+            names: user.map_or_else(Names::default, |it| {
+                Names::of_docker(&it.network, it.container.as_deref().unwrap_or_default())
+            }),
             standing,
             endpoint,
         }

@@ -6,11 +6,10 @@ use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Environment, NetworkConfig, Object};
-use docker_ipam_delegated::tools::LINKED;
+use docker_ipam_delegated::tools::{LINKED, delete_endpoint};
 use reservations::State;
 
 use crate::attached::Attached;
-use crate::docker::delete_endpoint;
 use crate::node::Node;
 
 /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
@@ -31,7 +30,8 @@ pub(crate) fn undo(
 ) -> Result<Released> {
     // Its interface is to go, too.
     if let Some(endpoint) = attached.docker().and_then(|it| it.endpoint.as_ref()) {
-        delete_endpoint(&node.docker_places().docker_plugin, endpoint)?;
+        let plugin = &node.docker_places().docker_plugin;
+        delete_endpoint(plugin, &endpoint.network, &endpoint.endpoint)?;
         return Ok(Released::Done);
     }
     let attachment = attached.attachment().map_err(anyhow::Error::msg)?;

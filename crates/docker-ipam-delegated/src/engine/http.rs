@@ -1,4 +1,4 @@
-//! One HTTP call over a unix socket.
+//! One HTTP call over a unix socket, as a client.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Docker's networks and the containers in them, by Docker's API (version 1.24 and later).
 
+pub(crate) mod http;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,13 +11,21 @@ use hyper::Method;
 use ipam::IpNet;
 use serde::Deserialize;
 
-use super::http::call;
-use crate::names::Names;
+use http::call;
 
 /// What Docker says of its networks.
 #[derive(Debug, Default)]
-pub(crate) struct Engine {
+pub struct Engine {
     networks: Vec<Network>,
+}
+
+/// Docker's names of what has an address or an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The network.
+    pub network: String,
+    /// The container; `None` if the network itself has it.
+    pub container: Option<String>,
 }
 
 /// `GET /networks/ID`, as far as it is needed.
@@ -70,7 +80,7 @@ impl Engine {
     /// # Errors
     ///
     /// Docker doesn't answer, or not as expected.
-    pub(crate) fn ask(socket: &Path) -> Result<Self> {
+    pub fn ask(socket: &Path) -> Result<Self> {
         let get = |path: &str| call(socket, Method::GET, path, String::new());
         let listed: Vec<Listed> = serde_json::from_value(get("/networks")?)
             .with_context(|| format!("{}: /networks", socket.display()))?;
@@ -87,23 +97,28 @@ impl Engine {
 
     /// Docker's names of the network, and of the container, that has this address of this
     /// subnet; `None` if none has it.
-    pub(crate) fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<Names> {
+    pub fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<User> {
         let networks = self.networks.iter().filter(|it| it.has_subnet(subnet));
         networks.into_iter().find_map(|network| {
             let mut containers = network.containers.iter().flat_map(BTreeMap::values);
             match containers.find(|it| it.has(ip)) {
-                Some(container) => Some(network.names(Some(container))),
-                None => network.reserves(ip).then(|| network.names(None)),
+                Some(container) => Some(network.user(Some(container))),
+                None => network.reserves(ip).then(|| network.user(None)),
             }
         })
     }
 
+    /// True if a network of Docker's has this subnet.
+    pub fn has_subnet(&self, subnet: IpNet) -> bool {
+        self.networks.iter().any(|it| it.has_subnet(subnet))
+    }
+
     /// Docker's names of the network and the container of an endpoint.
-    pub(crate) fn user_of_endpoint(&self, id: &str) -> Option<Names> {
+    pub fn user_of_endpoint(&self, id: &str) -> Option<User> {
         self.networks.iter().find_map(|network| {
             let mut containers = network.containers.iter().flat_map(BTreeMap::values);
             let container = containers.find(|it| it.endpoint_id == id)?;
-            Some(network.names(Some(container)))
+            Some(network.user(Some(container)))
         })
     }
 }
@@ -127,8 +142,11 @@ impl Network {
         })
     }
 
-    fn names(&self, container: Option<&Container>) -> Names {
-        Names::of_docker(&self.name, container.map_or("", |it| &it.name))
+    fn user(&self, container: Option<&Container>) -> User {
+        User {
+            network: self.name.clone(),
+            container: container.map(|it| it.name.clone()),
+        }
     }
 }
 
@@ -169,9 +187,14 @@ mod tests {
         }
     }
 
+    fn named(user: &User) -> String {
+        let container = user.container.iter().map(|it| format!("/{it}"));
+        user.network.clone() + &container.collect::<String>()
+    }
+
     fn user(subnet: &str, ip: &str) -> Option<String> {
         let (subnet, ip) = (subnet.parse().unwrap(), ip.parse().unwrap());
-        engine().user_of(subnet, ip).map(|it| it.short())
+        engine().user_of(subnet, ip).map(|it| named(&it))
     }
 
     #[test]
@@ -192,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_is_known_by_its_id() {
-        let name = |id: &str| engine().user_of_endpoint(id).map(|it| it.short());
+        let name = |id: &str| engine().user_of_endpoint(id).map(|it| named(&it));
         assert_eq!(name("e1").as_deref(), Some("shop/web-1"));
         assert_eq!(name("e2"), None);
     }
