@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod elf;
+mod etcd_member;
 mod node;
 mod plugins;
 mod reference;
@@ -14,6 +15,7 @@ mod skip;
 
 pub use cgroup::Cgroup;
 pub use elf::segment_types;
+pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use node::Node;
 pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{BUSYBOX, DNSMASQ, LEFT_OUT_FILE, Reason, is_root};
+use harness::{BUSYBOX, DNSMASQ, ETCD, ETCDCTL, LEFT_OUT_FILE, Reason, is_root};
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
@@ -15,11 +15,13 @@ use crate::service_policy::NoServices;
 use crate::target::Target;
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
-const NEEDED: [(&str, &str); 12] = [
+const NEEDED: [(&str, &str); 14] = [
     (BUSYBOX, "busybox-static"),
     ("/usr/bin/containerd", "containerd"),
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
+    (ETCDCTL, "etcd-client"),
+    (ETCD, "etcd-server"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
     ("/usr/bin/jq", "jq"),
