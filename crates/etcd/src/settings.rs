@@ -98,7 +98,9 @@ impl Endpoint {
         if uri.host().is_none_or(str::is_empty) {
             return Err(format!("{text:?} has no host; {example}"));
         }
-        if authority.port().is_some() && authority.port_u16().is_none_or(|port| port == 0) {
+        // `port` leaves out a number that is too large.
+        let has_port = authority.as_str() != authority.host();
+        if has_port && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(format!("{text:?} has no valid port; {example}"));
         }
         if uri
