@@ -17,7 +17,7 @@ pub use cgroup::Cgroup;
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use node::Node;
-pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
+pub use plugins::{MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
