@@ -77,6 +77,11 @@ impl Definition {
         })
     }
 
+    /// The definition as it was written.
+    pub fn object(&self) -> &Object {
+        &self.object
+    }
+
     /// Completes an entry of `prevResult.pools`: its ranges are those of the definition.
     pub fn complete(&self, entry: &mut Object) {
         for key in OWN_KEYS {
@@ -105,7 +110,8 @@ impl Definition {
 /// # Errors
 ///
 /// Code 7 for an invalid pool, one without a name and without ranges, and a name that etcd
-/// doesn't know or holds no valid definition of; and those of etcd.
+/// doesn't know or holds no valid definition of, or that is given in blocks; and those of
+/// etcd.
 pub fn pools(
     client: &mut Client<'_>,
     keys: &Keys,
@@ -135,6 +141,12 @@ pub fn pools(
             };
             let definition = Definition::parse(&key, &found.value)
                 .map_err(|why| Error::new(code::INVALID_CONFIG, why.0))?;
+            if let Some(block) = definition.block {
+                // An address would be given twice: by itself here, and in a block there.
+                return Err(Error::config(format!(
+                    "{key}.block: {block}: this pool is given in blocks, by ipam-ds-etcd before ipam-da-host-local"
+                )));
+            }
             definition.complete(&mut entries[*i]);
         }
     }

@@ -5,14 +5,17 @@ mod holder;
 mod keys;
 mod node;
 mod since;
+mod token;
 
 pub use definition::{Definition, DefinitionError, pools};
 pub use holder::{BlockOwner, Holder, NodeToken};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;
 pub use since::Since;
+pub use token::{DiskToken, TokenError};
 
 use cni::{Call, Error, Object};
+use etcd::Client;
 
 /// What the configuration says of the cluster: `ipam.etcd` and `ipam.node`.
 #[derive(Clone, Debug)]
@@ -45,7 +48,7 @@ impl Cluster {
     /// # Errors
     ///
     /// Code 7 for a file that can't be used.
-    pub fn client<'a>(&'a self, call: &Call<'a>) -> Result<etcd::Client<'a>, Error> {
-        Ok(etcd::Client::new(&self.settings, call.cancellation)?)
+    pub fn client<'a>(&'a self, call: &Call<'a>) -> Result<Client<'a>, Error> {
+        Ok(Client::new(&self.settings, call.cancellation)?)
     }
 }

@@ -23,7 +23,10 @@ const CACHE_DIR: &str = "/run/cni/ipam-etcd";
 /// The path of the object in messages.
 const PATH: &str = "ipam.etcd";
 
-const KEYS: [&str; 9] = [
+/// Default of `stateDir`.
+const STATE_DIR: &str = "/var/lib/cni/ipam-etcd";
+
+const KEYS: [&str; 10] = [
     "endpoints",
     "ca",
     "cert",
@@ -33,6 +36,7 @@ const KEYS: [&str; 9] = [
     "prefix",
     "timeout",
     "cacheDir",
+    "stateDir",
 ];
 
 /// `ipam.etcd`, valid. Files are named, and not read yet.
@@ -52,6 +56,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Folder of the token and of other things that need not last.
     pub cache_dir: PathBuf,
+    /// Folder of what must last: the node's token, and its blocks.
+    pub state_dir: PathBuf,
 }
 
 /// An etcd user.
@@ -194,6 +200,9 @@ impl Settings {
             cache_dir: object
                 .absolute_path(PATH, "cacheDir")?
                 .unwrap_or_else(|| PathBuf::from(CACHE_DIR)),
+            state_dir: object
+                .absolute_path(PATH, "stateDir")?
+                .unwrap_or_else(|| PathBuf::from(STATE_DIR)),
         })
     }
 }

@@ -1,9 +1,9 @@
 //! ADD: one address from each pool, or none at all, in one transaction.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use cluster::{Cluster, Holder, Keys};
+use cluster::{Cluster, DiskToken, Holder, Keys};
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
@@ -33,10 +33,13 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let ipam = config.ipam()?;
     let cluster = Cluster::read(&ipam)?;
     let completion = Completion::read(config, &ipam)?;
+    let mut token = DiskToken::open(&cluster)?;
     let mut client = cluster.client(call)?;
     client.keep_in_reserve(FOR_UNDOING);
     let network = config.name();
+    token.register(&mut client, &cluster.node)?;
     let add = Add {
+        token: RefCell::new(token),
         holder: Holder::new(&cluster.node, network.as_str(), attachment),
         last_given: LastGiven::open(&cluster),
         attachment,
@@ -58,6 +61,7 @@ struct Add<'a> {
     cluster: &'a Cluster,
     network: &'a NetworkName,
     attachment: &'a Attachment,
+    token: RefCell<DiskToken>,
     /// The value that is written for it, and for no other ADD.
     holder: Holder,
     last_given: LastGiven,
@@ -112,12 +116,13 @@ impl Add<'_> {
                 Err(error) => return Err(self.undo(client, error, &value)),
             };
             // An earlier transaction, whose answer was lost, may have been applied.
-            let is_given = answer.succeeded || is_ours(answer.ranges().nth(1), &value);
+            let is_given = answer.succeeded || is_ours(answer.ranges().nth(2), &value);
             if is_given {
                 tracing::debug!(tried, requests = client.requests(), "reserved");
                 return Ok(self.finish(client, &choices));
             }
             let mut ranges = answer.ranges();
+            self.verify_token(client, ranges.next())?;
             let now_held = self.held_in(ranges.next(), &choices);
             if now_held.iter().any(Option::is_some) && now_held != held {
                 return Err(self.already(&now_held, &choices));
@@ -156,6 +161,22 @@ impl Add<'_> {
             choice.candidates = Candidates::of(&pool.ranges, place.last, most);
         }
         choice
+    }
+
+    /// Refuses if etcd has another token for the node. If it has none, because a person has
+    /// released what the node held, the node makes itself known again.
+    fn verify_token(
+        &self,
+        client: &mut Client<'_>,
+        answer: Option<&RangeAnswer>,
+    ) -> Result<(), Error> {
+        let found = answer.and_then(|it| it.kvs.first());
+        let node = &self.cluster.node;
+        let mut token = self.token.borrow_mut();
+        match found {
+            Some(found) => Ok(token.verify(Some(&found.value), node)?),
+            None => token.register_again(client, node),
+        }
     }
 
     /// The start of the keys of what the attachment holds.
@@ -227,9 +248,11 @@ impl Add<'_> {
         let Cluster { keys, node, .. } = self.cluster;
         let network = self.network.as_str();
         let mut txn = Txn::default();
-        // First, so that its answer is the first one.
-        txn.otherwise
-            .push(Op::get(Range::prefix(self.held_prefix()).keys_only()));
+        txn.when.push(self.token.borrow().is_ours());
+        // In the order in which the answers are read.
+        txn.otherwise.push(Op::get(self.token.borrow().read()));
+        let held_keys = Range::prefix(self.held_prefix()).keys_only();
+        txn.otherwise.push(Op::get(held_keys));
         for (choice, held) in choices.iter().zip(held) {
             let Some(ip) = choice.asked else {
                 continue;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use cluster::{Cluster, HeldKey, Holder, Keys};
+use cluster::{Cluster, DiskToken, HeldKey, Holder, Keys};
 use cni::{Attachment, Call, Error};
 use etcd::{Client, Compare, KeyValue, Op, Range, Txn};
 
@@ -35,12 +35,17 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
 }
 
 /// Releases what this node holds on this network for attachments that aren't valid any more.
+/// Refused if the node's name is another node's: its attachments would be taken for stale.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
     let Cluster { keys, node, .. } = &cluster;
     let mut client = cluster.client(call)?;
+    let token = DiskToken::open(&cluster)?;
+    let answer = client.range(&token.read())?;
+    let found = answer.kvs.first().map(|it| it.value.as_slice());
+    token.verify(found, node)?;
     let prefix = keys.network(node, config.name().as_str());
     let mut stale = entries(&mut client, keys, node, &prefix)?;
     stale.retain(|it| !valid.contains(&it.held.attachment));
