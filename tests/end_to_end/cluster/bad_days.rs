@@ -1,5 +1,7 @@
 //! Wrong configurations, and an etcd that is away or holds nonsense.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
@@ -7,9 +9,12 @@ use super::Cluster;
 
 const ALLOCATOR: [&str; 1] = ["ipam-da-etcd"];
 
+/// Checks that an ADD fails so. Its container is a new one: a failed DEL leaves a record.
 #[track_caller]
 fn refused(it: &Cluster, config: &Value, code: u64, text: &str) {
-    let error = it.add("c9", config).error();
+    static CONTAINERS: AtomicU32 = AtomicU32::new(0);
+    let container = format!("r{}", CONTAINERS.fetch_add(1, Ordering::Relaxed));
+    let error = it.add(&container, config).error();
     assert_eq!(error["code"], code, "{error}");
     assert!(error["msg"].as_str().unwrap().contains(text), "{error}");
 }
