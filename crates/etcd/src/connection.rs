@@ -14,8 +14,8 @@ use tonic::client::Grpc;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Status};
-use tonic_prost::ProstCodec;
 
+use crate::codec::Messages;
 use crate::error::{Error, Kind};
 use crate::settings::{Endpoint, Settings};
 
@@ -135,10 +135,7 @@ where
             return Attempt::NotSent(reason(&error));
         }
         let path = PathAndQuery::from_static(path);
-        match grpc
-            .unary(request, path, ProstCodec::<Q, A>::default())
-            .await
-        {
+        match grpc.unary(request, path, Messages::<Q, A>::default()).await {
             Ok(response) => Attempt::Answer(response.into_inner()),
             Err(status) => of_status(&status),
         }

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod client;
+mod codec;
 mod connection;
 mod error;
 mod messages;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{MULTI_CALL, PLUGINS, TOOL, repository};
+use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -57,6 +57,7 @@ impl Flavour {
     /// Builds both forms for the tests, linked dynamically.
     pub(crate) fn build(self, profile: &str) -> Result<Built> {
         let mut packages = both_forms();
+        packages.extend(NETWORK_PLUGINS);
         // It is the same in both flavours.
         if matches!(self, Self::Normal) {
             packages.push(TOOL);

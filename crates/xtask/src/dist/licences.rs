@@ -1,10 +1,10 @@
-//! Licence texts of all that is linked into the plugins and into ipamctl, and an overview of them.
+//! Licence texts of all that is linked into an archive's executables, and an overview of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, TOOL};
+use harness::{MULTI_CALL, NETWORK_PLUGINS, TOOL};
 
 use super::archive::Archive;
 use super::system_library;
@@ -40,7 +40,11 @@ pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
     let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
-    for package in packages::linked(TOOL, &[], target)? {
+    let mut others = packages::linked(TOOL, &[], target)?;
+    for plugin in NETWORK_PLUGINS {
+        others.extend(packages::linked(plugin, flavour.features(), target)?);
+    }
+    for package in others {
         if !linked
             .iter()
             .any(|it| it.to_string() == package.to_string())
