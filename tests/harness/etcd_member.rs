@@ -115,14 +115,11 @@ impl EtcdMember {
         self.process = Some(etcd.spawn().unwrap());
     }
 
-    /// True if it answers: its client port serves only what has been read of its data.
+    /// True if it serves clients, which it does once it has a leader. Its log says so:
+    /// etcdctl would need a certificate and a user.
     fn is_ready(&self) -> bool {
-        let health = self.etcdctl().args(["endpoint", "health"]).output();
-        // With authentication, it answers that a user is missing.
-        health.is_ok_and(|it| {
-            let said = String::from_utf8_lossy(&it.stderr);
-            it.status.success() || said.contains("user name is empty")
-        })
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.contains("serving client traffic")
     }
 
     /// Its client URL.

@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+mod certificates;
 mod cgroup;
 mod elf;
 mod etcd_member;
@@ -13,6 +14,7 @@ mod run;
 mod sandbox;
 mod skip;
 
+pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
