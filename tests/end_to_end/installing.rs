@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, ORCHESTRATOR, PLUGINS, Release, Sandbox, dist, needs, one_inode, repository,
+    Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, Sandbox, dist, needs, one_inode,
+    repository,
 };
 
 use crate::documents::{blocks, document};
 use crate::traffic::{a_container_comes_and_goes, meanwhile};
 
-/// Checks that a folder holds this release's plugins as links to one file, and nothing
-/// else.
+/// Checks that a folder holds this release's plugins as links to one file, those with a
+/// network client, and nothing else.
 #[track_caller]
 fn assert_installed(plugins: &Path, flavour: Flavour) {
     let folder = tempfile::tempdir().unwrap();
@@ -20,7 +21,8 @@ fn assert_installed(plugins: &Path, flavour: Flavour) {
     let released = fs::read(top.join("bin").join(ORCHESTRATOR)).unwrap();
     assert!(fs::read(plugins.join(ORCHESTRATOR)).unwrap() == released);
     one_inode(plugins);
-    assert_eq!(fs::read_dir(plugins).unwrap().count(), PLUGINS.len());
+    let expected = PLUGINS.len() + NETWORK_PLUGINS.len();
+    assert_eq!(fs::read_dir(plugins).unwrap().count(), expected);
 }
 
 /// The manual's commands to check and to install an archive, with these folders.

@@ -10,6 +10,7 @@ mod bounds;
 mod bridges_and_subnets;
 mod cache;
 mod chain;
+mod cluster;
 mod collection;
 mod dhcp;
 mod differential;

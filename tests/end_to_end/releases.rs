@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs, one_inode,
-    repository, segment_types,
+    DOCKER_DAEMON, Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs,
+    one_inode, repository, segment_types,
 };
 use tempfile::TempDir;
 
@@ -69,7 +69,8 @@ fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        assert_eq!(names, PLUGINS.map(str::to_owned).into());
+        let plugins = PLUGINS.iter().chain(&NETWORK_PLUGINS);
+        assert_eq!(names, plugins.map(|it| (*it).to_owned()).collect());
         let tool = top.join("sbin").join(TOOL);
         let types = segment_types(&fs::read(&tool).unwrap());
         assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
@@ -89,6 +90,22 @@ fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
         // What only the tool links is not in the plugins.
         let plugins = executable(&top);
         assert!(!contains(&plugins, "clap") && contains(&fs::read(tool).unwrap(), "clap"));
+    }
+}
+
+#[test]
+fn only_the_plugins_for_a_cluster_have_a_network_client() {
+    needs!("dist");
+    for flavour in FLAVOURS {
+        let (_folder, top) = extracted(flavour);
+        assert!(!contains(&executable(&top), "etcdserverpb"));
+        for plugin in NETWORK_PLUGINS {
+            let elf = fs::read(top.join("bin").join(plugin)).unwrap();
+            assert!(contains(&elf, "etcdserverpb"));
+            // PT_INTERP and PT_DYNAMIC would name further files.
+            let types = segment_types(&elf);
+            assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
+        }
     }
 }
 

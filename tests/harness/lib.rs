@@ -1,10 +1,12 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+mod certificates;
 mod cgroup;
 mod docker_daemon;
 mod dockerd;
 mod elf;
+mod etcd_member;
 mod node;
 mod plugins;
 mod reference;
@@ -14,6 +16,7 @@ mod run;
 mod sandbox;
 mod skip;
 
+pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
 pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
@@ -21,8 +24,9 @@ pub use docker_daemon::{
 };
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
+pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use node::Node;
-pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
+pub use plugins::{MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Call, PLUGINS, REFERENCE_PLUGINS, TOOL, reference};
+use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, reference};
 
 /// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +121,21 @@ impl Sandbox {
             symlink(executable, it.plugins().join(name)).unwrap();
         }
         it
+    }
+
+    /// Adds the plugins with a network client.
+    ///
+    /// # Panics
+    ///
+    /// If they aren't built.
+    #[must_use]
+    pub fn with_network_plugins(self, flavour: Flavour) -> Self {
+        for name in NETWORK_PLUGINS {
+            let executable = flavour.folder().join(name);
+            assert_built(&executable);
+            symlink(executable, self.plugins().join(name)).unwrap();
+        }
+        self
     }
 
     /// The folder that holds all others.

@@ -89,9 +89,18 @@ impl Interval {
         })
     }
 
+    /// The address so many after the lowest; `None` behind the highest.
+    pub fn nth(self, n: u128) -> Option<IpAddr> {
+        let bits = self
+            .first
+            .checked_add(n)
+            .filter(|bits| *bits <= self.last)?;
+        Some(address(self.v4, bits))
+    }
+
     /// The addresses that are in none of `holes`, which are in ascending order and
     /// don't overlap.
-    pub(crate) fn without(self, holes: &[Self]) -> Vec<Self> {
+    pub fn without(self, holes: &[Self]) -> Vec<Self> {
         let mut left = Vec::with_capacity(holes.len() + 1);
         let mut rest = Some(self);
         for hole in holes.iter().filter(|hole| hole.overlaps(self)) {

@@ -23,7 +23,9 @@ pub use disjoint::Disjoint;
 pub use interval::Interval;
 pub use pool::{LONGEST_STICKY_KEY, Pool, parse_address};
 pub use pool_name::{InvalidPoolName, PoolName};
-pub use pools::{append_pools, pool_names, pools, ranged_pools};
+pub use pools::{
+    append_pools, has_ranges, pool_names, pool_objects, pools, ranged_pools, read_pools,
+};
 pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
 pub use requests::{Request, requests, unserved};

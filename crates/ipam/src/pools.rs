@@ -47,7 +47,16 @@ pub fn append_pools<P: Serialize>(
 /// Code 7, naming the key and the value, for an invalid pool, and for two that overlap: an
 /// address would be given twice, if not now, then to the next container.
 pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
-    let objects = objects(config)?;
+    read_pools(pool_objects(config)?)
+}
+
+/// The pools that these entries of `prevResult.pools` stand for: [`pools`], for an allocator
+/// that completes entries first.
+///
+/// # Errors
+///
+/// As [`pools`].
+pub fn read_pools(objects: Vec<Object>) -> Result<Vec<Pool>, Error> {
     let mut pools: Vec<Pool> = Vec::with_capacity(objects.len());
     let mut disjoint = Disjoint::default();
     for (i, object) in objects.into_iter().enumerate() {
@@ -73,10 +82,9 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
 ///
 /// Code 7, naming the key and the value, for an invalid pool.
 pub fn ranged_pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
-    let objects = objects(config)?.into_iter().enumerate();
-    let is_set = |pool: &Object, key: &str| pool.get(key).is_some_and(|it| it.get() != "null");
+    let objects = pool_objects(config)?.into_iter().enumerate();
     objects
-        .filter(|(_, pool)| is_set(pool, "ranges") || is_set(pool, "subnet"))
+        .filter(|(_, pool)| has_ranges(pool))
         .map(|(i, pool)| Pool::read(&path(i), pool))
         .collect()
 }
@@ -87,7 +95,7 @@ pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
     let skip = |error: &Error| {
         tracing::warn!(%error, "going on without this pool, so that addresses are released");
     };
-    let objects = objects(config).inspect_err(skip).unwrap_or_default();
+    let objects = pool_objects(config).inspect_err(skip).unwrap_or_default();
     let names = objects
         .iter()
         .enumerate()
@@ -97,7 +105,18 @@ pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
         .collect()
 }
 
-fn objects(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
+/// True if an entry of `pools` has ranges of its own.
+pub fn has_ranges(pool: &Object) -> bool {
+    let is_set = |key: &str| pool.get(key).is_some_and(|it| it.get() != "null");
+    is_set("ranges") || is_set("subnet")
+}
+
+/// The entries of `prevResult.pools`, as a selector wrote them.
+///
+/// # Errors
+///
+/// Code 7, naming the key, for what is no array of objects.
+pub fn pool_objects(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
     let Some(raw) = config.raw_prev_result() else {
         return Ok(Vec::new());
     };

@@ -63,6 +63,19 @@ fn list_by(
     Ok(each(&ips, &read).into_iter().flatten().collect())
 }
 
+/// The addresses that have a file in one directory, whatever is in it, in no order. No file
+/// is opened.
+///
+/// # Errors
+///
+/// As [`list`].
+pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
+    let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
+    let mut ips = Vec::new();
+    opened.addresses(|ip| ips.push(ip))?;
+    Ok(ips)
+}
+
 /// The addresses of one directory that can't be given to another, lowest first.
 ///
 /// It is faster than [`list`], as it opens no file that is long enough to be whole.
@@ -218,6 +231,7 @@ mod tests {
         let torn = address(&path, eleven).unwrap().unwrap();
         assert_eq!(torn.state, State::BeingWritten);
         assert_eq!(taken(&path).unwrap().len(), 3);
+        assert_eq!(with_a_file(&path).unwrap().len(), 3);
         let old = SystemTime::now() - crate::TORN_AGE;
         let file = fs::File::options().write(true).open(path.join("10.0.0.11"));
         file.unwrap().set_modified(old).unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{DOCKER_DAEMON, MULTI_CALL, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -56,8 +56,9 @@ impl Flavour {
 
     /// Builds both forms for the tests, linked dynamically.
     pub(crate) fn build(self, profile: &str) -> Result<Built> {
-        let mut command = self.command(profile, &both_forms());
-        run(&mut command)?;
+        run(&mut self.command(profile, &both_forms()))?;
+        // By themselves: none of what they link may change the others.
+        run(&mut self.command(profile, &NETWORK_PLUGINS))?;
         let folder = if profile == "dev" { "debug" } else { profile };
         Built::in_folder(self.target_dir().join(folder))
     }

@@ -15,7 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{DOCKER_DAEMON, MULTI_CALL, PLUGINS, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, repository};
 use sha2::{Digest, Sha256};
 
 use crate::build::{self, FLAVOURS, Flavour};
@@ -117,6 +117,13 @@ impl Release {
         let file = built.one_file.join(PLUGINS[0]);
         let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
         archive.executable(&PLUGINS.map(|plugin| format!("bin/{plugin}")), content);
+        // Built by themselves, so that nothing of them is linked into the others.
+        let built = flavour.build_static(&NETWORK_PLUGINS)?;
+        for plugin in NETWORK_PLUGINS {
+            let file = built.separate.join(plugin);
+            let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
+            archive.executable(&[format!("bin/{plugin}")], content);
+        }
         command::add(&mut archive)?;
         docker_daemon(&mut archive)?;
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);

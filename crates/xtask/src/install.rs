@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use harness::{MULTI_CALL, PLUGINS, TOOL};
+use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
 
 use crate::build::Flavour;
 
@@ -30,6 +30,11 @@ pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Res
         fs::rename(&link, &to).with_context(|| format!("{}", to.display()))?;
         println!("{}", to.display());
     }
+    drop(new);
+    let built = flavour.build_static(&NETWORK_PLUGINS)?;
+    for plugin in NETWORK_PLUGINS {
+        put(&built.separate.join(plugin), dir)?;
+    }
     match sbin {
         Some(sbin) => install_tool(sbin),
         None => Ok(()),
@@ -40,9 +45,17 @@ pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Res
 fn install_tool(sbin: &Path) -> Result<()> {
     let built = Flavour::Normal.build_static(&[TOOL])?;
     fs::create_dir_all(sbin).with_context(|| format!("{}", sbin.display()))?;
-    let new = tempfile::Builder::new().prefix(".ipam-").tempdir_in(sbin)?;
-    let (file, to) = (new.path().join(TOOL), sbin.join(TOOL));
-    fs::copy(built.separate.join(TOOL), &file)?;
+    put(&built.separate.join(TOOL), sbin)
+}
+
+/// Puts an executable into a folder, in one step.
+fn put(executable: &Path, folder: &Path) -> Result<()> {
+    let name = executable.file_name().context("an executable has a name")?;
+    let new = tempfile::Builder::new()
+        .prefix(".ipam-")
+        .tempdir_in(folder)?;
+    let (file, to) = (new.path().join(name), folder.join(name));
+    fs::copy(executable, &file)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
     fs::rename(&file, &to).with_context(|| format!("{}", to.display()))?;
     println!("{}", to.display());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{BUSYBOX, DNSMASQ, DOCKERD, LEFT_OUT_FILE, Reason, is_root};
+use harness::{BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, LEFT_OUT_FILE, Reason, is_root};
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
@@ -15,12 +15,14 @@ use crate::service_policy::NoServices;
 use crate::target::Target;
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
-const NEEDED: [(&str, &str); 13] = [
+const NEEDED: &[(&str, &str)] = &[
     (BUSYBOX, "busybox-static"),
     ("/usr/bin/containerd", "containerd"),
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
     (DOCKERD, "docker.io"),
+    (ETCDCTL, "etcd-client"),
+    (ETCD, "etcd-server"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
     ("/usr/bin/jq", "jq"),

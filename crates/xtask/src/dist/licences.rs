@@ -1,10 +1,10 @@
-//! Licence texts of all that is linked into the executables, and an overview of them.
+//! Licence texts of all that is linked into an archive's executables, and an overview of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::{DOCKER_DAEMON, MULTI_CALL, TOOL};
+use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, TOOL};
 
 use super::archive::Archive;
 use super::system_library;
@@ -40,6 +40,9 @@ pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
     let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
+    for plugin in NETWORK_PLUGINS {
+        linked.extend(packages::linked(plugin, flavour.features(), target)?);
+    }
     for executable in [TOOL, DOCKER_DAEMON] {
         linked.extend(packages::linked(executable, &[], target)?);
     }

@@ -1,0 +1,301 @@
+//! One request to one endpoint: connects if needed, sends, and says what became of it.
+
+use std::error::Error as _;
+use std::fs;
+use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
+
+use cni::Cancellation;
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::time::{error::Elapsed, timeout};
+use tonic::client::Grpc;
+use tonic::metadata::AsciiMetadataValue;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
+use tonic::{Code, Request, Status};
+
+use crate::codec::Messages;
+use crate::error::{Error, Kind};
+use crate::settings::{Endpoint, Settings};
+
+/// Largest answer. A page of keys with their values stays far below it.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Interval in which a cancellation is noticed.
+const CANCELLATION_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Outcome of one request.
+#[derive(Debug)]
+pub(crate) enum Attempt<A> {
+    /// The answer.
+    Answer(A),
+    /// The endpoint can't be used now; the request has not been executed, and will not be.
+    NotSent(String),
+    /// No certificate is trusted, here or there; the request has not been executed.
+    Distrusted(String),
+    /// No answer has come: the request may have been executed.
+    Lost(String),
+    /// The token has expired; the request has not been executed.
+    Token(String),
+    /// Every endpoint would say the same.
+    Final(Error),
+}
+
+/// The TLS of all endpoints.
+///
+/// # Errors
+///
+/// A file can't be read.
+pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, Error> {
+    let Some(ca) = &settings.ca else {
+        return Ok(None);
+    };
+    let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem("ca", ca)?));
+    if let Some((cert, key)) = &settings.identity {
+        tls = tls.identity(Identity::from_pem(pem("cert", cert)?, pem("key", key)?));
+    }
+    Ok(Some(tls))
+}
+
+/// A file with at least one PEM section.
+fn pem(key: &str, path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |why: &dyn std::fmt::Display| {
+        let path = path.display();
+        Error::new(Kind::Settings, format!("ipam.etcd.{key}: {path}: {why}"))
+    };
+    let content = fs::read(path).map_err(|error| failed(&error))?;
+    // rustls takes a file without a section for an empty list of authorities.
+    if !content.windows(11).any(|it| it == b"-----BEGIN ") {
+        return Err(failed(&"it is no PEM file"));
+    }
+    Ok(content)
+}
+
+/// Connects.
+pub(crate) async fn connect(
+    endpoint: &Endpoint,
+    tls: Option<&ClientTlsConfig>,
+    within: Duration,
+) -> Result<Channel, Attempt<Channel>> {
+    let invalid = |error: &tonic::transport::Error| {
+        Attempt::Final(Error::new(
+            Kind::Settings,
+            format!("{endpoint}: {}", reason(error)),
+        ))
+    };
+    let mut built = Channel::from_shared(endpoint.url().to_owned())
+        .map_err(|error| Attempt::NotSent(error.to_string()))?
+        .connect_timeout(within);
+    if let Some(tls) = tls.filter(|_| endpoint.is_tls()) {
+        let tls = tls.clone().domain_name(endpoint.host());
+        built = built.tls_config(tls).map_err(|error| invalid(&error))?;
+    }
+    match timeout(within, built.connect()).await {
+        Ok(Ok(channel)) => Ok(channel),
+        Ok(Err(error)) => {
+            let reason = reason(&error);
+            Err(if is_distrust(&reason) {
+                Attempt::Distrusted(reason)
+            } else {
+                Attempt::NotSent(reason)
+            })
+        }
+        Err(Elapsed { .. }) => Err(Attempt::NotSent(format!(
+            "no connection within {}",
+            in_words(within)
+        ))),
+    }
+}
+
+/// Sends a request over a connection.
+pub(crate) async fn send<Q, A>(
+    channel: &Channel,
+    path: &'static str,
+    request: Q,
+    token: Option<&AsciiMetadataValue>,
+    within: Duration,
+    cancellation: Option<&dyn Cancellation>,
+) -> Attempt<A>
+where
+    Q: Message + 'static,
+    A: Message + Default + 'static,
+{
+    let mut request = Request::new(request);
+    request.set_timeout(within);
+    let metadata = request.metadata_mut();
+    // A member without a leader then refuses at once.
+    metadata.insert("hasleader", AsciiMetadataValue::from_static("true"));
+    if let Some(token) = token {
+        metadata.insert("token", token.clone());
+    }
+    let mut grpc = Grpc::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER);
+    let exchange = async {
+        if let Err(error) = grpc.ready().await {
+            return Attempt::NotSent(reason(&error));
+        }
+        let path = PathAndQuery::from_static(path);
+        match grpc.unary(request, path, Messages::<Q, A>::default()).await {
+            Ok(response) => Attempt::Answer(response.into_inner()),
+            Err(status) => of_status(&status),
+        }
+    };
+    let mut exchange = pin!(exchange);
+    let mut left = within;
+    loop {
+        let slice = cancellation.map_or(left, |_| left.min(CANCELLATION_INTERVAL));
+        if let Ok(attempt) = timeout(slice, exchange.as_mut()).await {
+            return attempt;
+        }
+        if cancellation.is_some_and(Cancellation::is_cancelled) {
+            let msg = "the call was cancelled while it waited for etcd";
+            return Attempt::Final(Error::new(Kind::Cancelled, msg));
+        }
+        left = left.saturating_sub(slice);
+        if left.is_zero() {
+            return Attempt::Lost(format!("no answer within {}", in_words(within)));
+        }
+    }
+}
+
+/// The meaning of a failure's status. The texts are of etcd's `rpctypes/error.go`.
+fn of_status<A>(status: &Status) -> Attempt<A> {
+    let said = status.message().trim_start_matches("etcdserver: ");
+    let is = |text: &str| said.contains(text);
+    let refused = |msg: String| Attempt::Final(Error::new(Kind::Refused, msg));
+    match status.code() {
+        Code::Unauthenticated => Attempt::Token(said.to_owned()),
+        Code::InvalidArgument if is("revision of auth store is old") => Attempt::Token(said.to_owned()),
+        Code::InvalidArgument if is("user name is empty") => refused(
+            "etcd asks for a user: set ipam.etcd.username and ipam.etcd.passwordFile, or a client certificate with the user's name".to_owned(),
+        ),
+        Code::InvalidArgument if is("authentication failed") => {
+            refused("etcd refuses ipam.etcd.username with the password in ipam.etcd.passwordFile".to_owned())
+        }
+        Code::PermissionDenied => refused(format!("etcd refuses: {said}")),
+        Code::ResourceExhausted if is("too many requests") => Attempt::NotSent(said.to_owned()),
+        Code::ResourceExhausted => {
+            Attempt::Final(Error::new(Kind::Unable, format!("etcd refuses to write: {said}")))
+        }
+        Code::Unavailable if is("no leader") => Attempt::NotSent(said.to_owned()),
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Cancelled
+        | Code::Aborted
+        | Code::Internal
+        | Code::Unknown => {
+            let reason = match status.source() {
+                Some(source) => reason(source),
+                None => said.to_owned(),
+            };
+            // With TLS 1.3, a server refuses the client's certificate after the handshake.
+            if is_distrust(&reason) {
+                Attempt::Distrusted(reason)
+            } else {
+                Attempt::Lost(reason)
+            }
+        }
+        code => Attempt::Final(Error::new(Kind::Unable, format!("etcd refuses ({code:?}): {said}"))),
+    }
+}
+
+/// True for a failure of TLS that time doesn't heal.
+fn is_distrust(reason: &str) -> bool {
+    let said = [
+        "invalid peer certificate",
+        "received fatal alert",
+        "corrupt message",
+    ];
+    said.iter().any(|it| reason.contains(it))
+}
+
+/// The texts of an error and of its sources, outermost first, each once.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !texts.iter().any(|it| it.contains(&text)) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    // The first ones only say that there is an error of transport.
+    if texts.len() > 1 {
+        texts.retain(|text| !matches!(text.as_str(), "transport error" | "tcp connect error"));
+    }
+    texts.join(": ")
+}
+
+/// A time, in whole milliseconds.
+pub(crate) fn in_words(time: Duration) -> String {
+    humantime::format_duration(Duration::from_millis(
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+    ))
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(code: Code, said: &str) -> Attempt<()> {
+        of_status(&Status::new(code, said))
+    }
+
+    #[test]
+    fn what_etcd_has_not_executed_is_told_from_what_it_may_have() {
+        let no_leader = attempt(Code::Unavailable, "etcdserver: no leader");
+        assert!(matches!(no_leader, Attempt::NotSent(_)));
+        for (code, said) in [
+            (Code::Unavailable, "etcdserver: request timed out"),
+            (Code::Unavailable, "etcdserver: leader changed"),
+            (Code::Unavailable, "transport is closing"),
+            (Code::Unknown, "h2 protocol error"),
+            (Code::DeadlineExceeded, "context deadline exceeded"),
+            (Code::Cancelled, "Timeout expired"),
+        ] {
+            assert!(matches!(attempt(code, said), Attempt::Lost(_)), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_renewed_and_a_refusal_is_final() {
+        for (code, said) in [
+            (Code::Unauthenticated, "etcdserver: invalid auth token"),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+            ),
+        ] {
+            assert!(matches!(attempt(code, said), Attempt::Token(_)), "{said}");
+        }
+        for (code, said, kind) in [
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                Kind::Refused,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                Kind::Refused,
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Kind::Unable,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                Kind::Unable,
+            ),
+        ] {
+            let Attempt::Final(error) = attempt(code, said) else {
+                panic!("{said}");
+            };
+            assert_eq!(error.kind, kind, "{said}");
+        }
+    }
+}

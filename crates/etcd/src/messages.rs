@@ -1,0 +1,190 @@
+//! The messages of etcd's gRPC interface that the client uses, as `rpc.proto` and `kv.proto`
+//! of etcd define them. Fields that aren't used are left out; they are skipped when an
+//! answer is read.
+
+use prost::{Message, Oneof};
+
+/// A key with its value.
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    /// The key.
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    /// Revision of the key's creation.
+    #[prost(int64, tag = "2")]
+    pub create_revision: i64,
+    /// Revision of the last change. No other change of any key has the same.
+    #[prost(int64, tag = "3")]
+    pub mod_revision: i64,
+    /// The value; empty if only keys were asked for.
+    #[prost(bytes = "vec", tag = "5")]
+    pub value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Header {
+    #[prost(int64, tag = "3")]
+    pub(crate) revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub(crate) limit: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) revision: i64,
+    #[prost(bool, tag = "8")]
+    pub(crate) keys_only: bool,
+    #[prost(bool, tag = "9")]
+    pub(crate) count_only: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RangeResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) kvs: Vec<KeyValue>,
+    #[prost(bool, tag = "3")]
+    pub(crate) more: bool,
+    #[prost(int64, tag = "4")]
+    pub(crate) count: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct PutResponse {}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) range_end: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct DeleteResponse {
+    #[prost(int64, tag = "2")]
+    pub(crate) deleted: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RequestOp {
+    #[prost(oneof = "Request", tags = "1, 2, 3")]
+    pub(crate) request: Option<Request>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Request {
+    #[prost(message, tag = "1")]
+    Range(RangeRequest),
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    Delete(DeleteRequest),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ResponseOp {
+    #[prost(oneof = "Response", tags = "1, 2, 3")]
+    pub(crate) response: Option<Response>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Response {
+    #[prost(message, tag = "1")]
+    Range(RangeResponse),
+    #[prost(message, tag = "2")]
+    Put(PutResponse),
+    #[prost(message, tag = "3")]
+    Delete(DeleteResponse),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct CompareRequest {
+    /// 0 is "equal", 1 "greater", 2 "less".
+    #[prost(int32, tag = "1")]
+    pub(crate) result: i32,
+    /// 1 is the revision of the creation, 2 that of the last change, 3 the value.
+    #[prost(int32, tag = "2")]
+    pub(crate) target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) key: Vec<u8>,
+    #[prost(oneof = "Compared", tags = "5, 6, 7")]
+    pub(crate) compared: Option<Compared>,
+    #[prost(bytes = "vec", tag = "64")]
+    pub(crate) range_end: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Compared {
+    #[prost(int64, tag = "5")]
+    CreateRevision(i64),
+    #[prost(int64, tag = "6")]
+    ModRevision(i64),
+    #[prost(bytes = "vec", tag = "7")]
+    Value(Vec<u8>),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) compare: Vec<CompareRequest>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) failure: Vec<RequestOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) header: Option<Header>,
+    #[prost(bool, tag = "2")]
+    pub(crate) succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) responses: Vec<ResponseOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(crate) token: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusRequest {}
+
+/// A member's answer to `Status`.
+#[derive(Clone, PartialEq, Message)]
+pub struct MemberStatus {
+    /// Its version, such as `3.4.23`.
+    #[prost(string, tag = "2")]
+    pub version: String,
+    /// Bytes of its database.
+    #[prost(int64, tag = "3")]
+    pub database_bytes: i64,
+    /// ID of the leader that it knows; 0 if none.
+    #[prost(uint64, tag = "4")]
+    pub leader: u64,
+}

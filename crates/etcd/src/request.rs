@@ -1,0 +1,300 @@
+//! Requests and answers, as callers write and read them.
+
+use crate::messages::{
+    CompareRequest, Compared, DeleteRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
+    Request, RequestOp, Response, ResponseOp, TxnRequest, TxnResponse,
+};
+
+/// Keys to read: one, or those of an interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range(pub(crate) RangeRequest);
+
+impl Range {
+    /// One key.
+    pub fn key(key: impl Into<Vec<u8>>) -> Self {
+        Self(RangeRequest {
+            key: key.into(),
+            ..RangeRequest::default()
+        })
+    }
+
+    /// The keys that start with this, lowest first.
+    pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
+        let key = prefix.into();
+        let range_end = after_prefix(&key);
+        Self::between(key, range_end)
+    }
+
+    /// The keys from the first on, before the second, lowest first.
+    pub fn between(first: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
+        Self(RangeRequest {
+            key: first.into(),
+            range_end: end.into(),
+            ..RangeRequest::default()
+        })
+    }
+
+    /// At most so many.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.0.limit = limit.into();
+        self
+    }
+
+    /// Without the values.
+    #[must_use]
+    pub fn keys_only(mut self) -> Self {
+        self.0.keys_only = true;
+        self
+    }
+
+    /// Only their number.
+    #[must_use]
+    pub fn count_only(mut self) -> Self {
+        self.0.count_only = true;
+        self
+    }
+
+    /// As they were at this revision.
+    #[must_use]
+    pub fn at_revision(mut self, revision: i64) -> Self {
+        self.0.revision = revision;
+        self
+    }
+}
+
+/// The first key after all those that start with `prefix`; a zero byte, which etcd takes
+/// for "no end", if there is none.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0]
+}
+
+/// Keys that were read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RangeAnswer {
+    /// The keys, lowest first.
+    pub kvs: Vec<KeyValue>,
+    /// True if the limit has left some out.
+    pub more: bool,
+    /// Number of all, whatever the limit.
+    pub count: u64,
+    /// The store's revision at the time.
+    pub revision: i64,
+}
+
+impl From<RangeResponse> for RangeAnswer {
+    fn from(response: RangeResponse) -> Self {
+        Self {
+            kvs: response.kvs,
+            more: response.more,
+            count: u64::try_from(response.count).unwrap_or_default(),
+            revision: response.header.unwrap_or_default().revision,
+        }
+    }
+}
+
+/// A condition of a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compare(pub(crate) CompareRequest);
+
+impl Compare {
+    /// The key doesn't exist.
+    pub fn is_missing(key: impl Into<Vec<u8>>) -> Self {
+        Self::equal(key, 1, Compared::CreateRevision(0))
+    }
+
+    /// No key starts with this.
+    pub fn none_starts_with(prefix: impl Into<Vec<u8>>) -> Self {
+        let mut it = Self::is_missing(prefix);
+        it.0.range_end = after_prefix(&it.0.key);
+        it
+    }
+
+    /// The key exists, and was created at this revision.
+    pub fn create_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
+        Self::equal(key, 1, Compared::CreateRevision(revision))
+    }
+
+    /// The key exists, and was changed last at this revision.
+    pub fn mod_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
+        Self::equal(key, 2, Compared::ModRevision(revision))
+    }
+
+    /// The key exists, and has this value.
+    pub fn value(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self::equal(key, 3, Compared::Value(value.into()))
+    }
+
+    fn equal(key: impl Into<Vec<u8>>, target: i32, compared: Compared) -> Self {
+        Self(CompareRequest {
+            result: 0,
+            target,
+            key: key.into(),
+            compared: Some(compared),
+            range_end: Vec::new(),
+        })
+    }
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Op(pub(crate) Request);
+
+impl Op {
+    /// Gives a key this value.
+    pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self(Request::Put(PutRequest {
+            key: key.into(),
+            value: value.into(),
+        }))
+    }
+
+    /// Removes a key. A missing one is no error.
+    pub fn delete(key: impl Into<Vec<u8>>) -> Self {
+        Self(Request::Delete(DeleteRequest {
+            key: key.into(),
+            range_end: Vec::new(),
+        }))
+    }
+
+    /// Removes the keys that start with this.
+    pub fn delete_prefix(prefix: impl Into<Vec<u8>>) -> Self {
+        let key = prefix.into();
+        let range_end = after_prefix(&key);
+        Self(Request::Delete(DeleteRequest { key, range_end }))
+    }
+
+    /// Reads.
+    pub fn get(range: Range) -> Self {
+        Self(Request::Range(range.0))
+    }
+}
+
+/// Operations of a branch of a transaction. etcd takes 128, unless it is told otherwise
+/// (`--max-txn-ops`).
+pub type Branch = Vec<Op>;
+
+/// A transaction: if all conditions hold, one branch is executed, otherwise the other, in
+/// one step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Txn {
+    /// The conditions. Without any, they hold.
+    pub when: Vec<Compare>,
+    /// Executed if all hold.
+    pub then: Branch,
+    /// Executed otherwise.
+    pub otherwise: Branch,
+}
+
+impl Txn {
+    /// A transaction that only reads.
+    pub fn read(ranges: impl IntoIterator<Item = Range>) -> Self {
+        Self {
+            then: ranges.into_iter().map(Op::get).collect(),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn to_request(&self) -> TxnRequest {
+        let operations = |branch: &Branch| {
+            let operation = |op: &Op| RequestOp {
+                request: Some(op.0.clone()),
+            };
+            branch.iter().map(operation).collect()
+        };
+        TxnRequest {
+            compare: self.when.iter().map(|it| it.0.clone()).collect(),
+            success: operations(&self.then),
+            failure: operations(&self.otherwise),
+        }
+    }
+
+    /// True if it changes nothing, whatever holds.
+    pub(crate) fn only_reads(&self) -> bool {
+        let mut all = self.then.iter().chain(&self.otherwise);
+        all.all(|op| matches!(op.0, Request::Range(_)))
+    }
+}
+
+/// The outcome of a transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TxnAnswer {
+    /// True if all conditions held.
+    pub succeeded: bool,
+    /// The answers of the branch that was executed, in order.
+    pub answers: Vec<OpAnswer>,
+    /// The store's revision after it.
+    pub revision: i64,
+    /// True if the transaction was sent more than once: an earlier one may have been applied
+    /// before this one was.
+    pub resent: bool,
+}
+
+/// The answer to one operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OpAnswer {
+    /// Keys that were read.
+    Range(RangeAnswer),
+    /// A value was written.
+    Put,
+    /// So many keys were removed.
+    Deleted(u64),
+}
+
+impl TxnAnswer {
+    pub(crate) fn new(response: TxnResponse, resent: bool) -> Self {
+        Self {
+            succeeded: response.succeeded,
+            answers: response.responses.into_iter().map(OpAnswer::from).collect(),
+            revision: response.header.unwrap_or_default().revision,
+            resent,
+        }
+    }
+
+    /// The answers of reading operations, in order.
+    pub fn ranges(&self) -> impl Iterator<Item = &RangeAnswer> {
+        self.answers.iter().filter_map(|answer| match answer {
+            OpAnswer::Range(range) => Some(range),
+            _ => None,
+        })
+    }
+}
+
+impl From<ResponseOp> for OpAnswer {
+    fn from(operation: ResponseOp) -> Self {
+        match operation.response {
+            Some(Response::Range(range)) => Self::Range(range.into()),
+            Some(Response::Delete(deleted)) => {
+                Self::Deleted(u64::try_from(deleted.deleted).unwrap_or_default())
+            }
+            Some(Response::Put(_)) | None => Self::Put,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_first_key_that_starts_otherwise() {
+        assert_eq!(after_prefix(b"/a/"), b"/a0");
+        assert_eq!(after_prefix(b"a\xff\xff"), b"b");
+        assert_eq!(after_prefix(b"\xff"), b"\0");
+    }
+
+    #[test]
+    fn only_a_transaction_without_changes_only_reads() {
+        let mut txn = Txn::read([Range::key("a")]);
+        assert!(txn.only_reads());
+        txn.otherwise.push(Op::delete("a"));
+        assert!(!txn.only_reads());
+    }
+}

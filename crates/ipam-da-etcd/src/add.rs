@@ -1,0 +1,479 @@
+//! ADD: one address from each pool, or none at all, in one transaction.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+
+use cluster::{Cluster, DiskToken, Holder, Keys};
+use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
+use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
+use ipam::{Completion, Pool};
+
+use crate::candidates::Candidates;
+use crate::last_given::LastGiven;
+use crate::{release, sticky, view};
+
+/// Share of `etcd.timeout` that is kept for undoing an ADD that may have been made.
+const FOR_UNDOING: f64 = 0.3;
+
+/// Most pools of one ADD: each takes a comparison and two operations of a transaction.
+const MOST_POOLS: usize = 32;
+
+/// Transactions after which an ADD gives up: each has lost an address to somebody else, so
+/// addresses are being given all the same.
+const MOST_TRIES: u32 = 100;
+
+/// Reserves an address from each pool for the attachment, and completes `prevResult` with
+/// them, with `ipam.routes` and with `ipam.resolvConf`.
+///
+/// A failure leaves nothing behind, unless etcd can't be reached to take it back; the error
+/// then says so. If the attachment holds an address of an earlier ADD, each failure is a
+/// refusal with 110, so that no caller releases an address in use.
+pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
+    let config = &call.config;
+    let ipam = config.ipam()?;
+    let cluster = Cluster::read(&ipam)?;
+    let completion = Completion::read(config, &ipam)?;
+    let mut token = DiskToken::open(&cluster)?;
+    let mut client = cluster.client(call)?;
+    client.keep_in_reserve(FOR_UNDOING);
+    let network = config.name();
+    token.register(&mut client, &cluster.node)?;
+    let add = Add {
+        token: RefCell::new(token),
+        holder: Holder::new(&cluster.node, network.as_str(), attachment),
+        last_given: LastGiven::open(&cluster),
+        attachment,
+        network,
+        cluster: &cluster,
+        reached_etcd: Cell::new(false),
+    };
+    let given = cluster::pools(&mut client, &cluster.keys, config)
+        .and_then(|pools| add.give(&mut client, &pools));
+    match given {
+        Ok(ips) => Ok(completion.with_ips(ips)),
+        Err(error) if error.code == code::ALREADY_ALLOCATED => Err(error),
+        Err(error) => Err(add.refuse_if_held(&mut client, error)),
+    }
+}
+
+/// An ADD of one attachment.
+struct Add<'a> {
+    cluster: &'a Cluster,
+    network: &'a NetworkName,
+    attachment: &'a Attachment,
+    token: RefCell<DiskToken>,
+    /// The value that is written for it, and for no other ADD.
+    holder: Holder,
+    last_given: LastGiven,
+    reached_etcd: Cell<bool>,
+}
+
+/// A pool of the ADD, and what is known of its addresses.
+struct Choice<'p> {
+    pool: &'p Pool,
+    /// Its name in etcd's keys.
+    name: &'p str,
+    index: usize,
+    rotation: usize,
+    /// The requested address.
+    requested: Option<IpAddr>,
+    /// The address of its sticky key, until that is found reserved.
+    remembered: Option<IpAddr>,
+    candidates: Candidates,
+    /// True while nobody else seems to ask for addresses.
+    in_rotation: bool,
+    /// The address that is asked for.
+    asked: Option<IpAddr>,
+}
+
+impl Add<'_> {
+    fn give(&self, client: &mut Client<'_>, pools: &[Pool]) -> Result<Vec<IpConfig>, Error> {
+        if pools.is_empty() {
+            return Err(Error::config(
+                "prevResult.pools is missing or empty: a selector must stand before this allocator",
+            ));
+        }
+        if pools.len() > MOST_POOLS {
+            return Err(Error::config(format!(
+                "prevResult.pools has {} pools; an ADD takes at most {MOST_POOLS}",
+                pools.len()
+            )));
+        }
+        let mut choices: Vec<Choice<'_>> = pools
+            .iter()
+            .enumerate()
+            .map(|(index, pool)| self.choice(index, pool, pools.len()))
+            .collect();
+        let held = self.look(client, &mut choices)?;
+        let value = self.holder.to_value();
+        for tried in 1..=MOST_TRIES {
+            for choice in &mut choices {
+                choice.ask(client, &self.cluster.keys)?;
+            }
+            let txn = self.transaction(&choices, &held, &value);
+            let answer = match client.txn(&txn) {
+                Ok(answer) => answer,
+                Err(error) => return Err(self.undo(client, error, &value)),
+            };
+            // An earlier transaction, whose answer was lost, may have been applied.
+            let is_given = answer.succeeded || is_ours(answer.ranges().nth(2), &value);
+            if is_given {
+                tracing::debug!(tried, requests = client.requests(), "reserved");
+                return Ok(self.finish(client, &choices));
+            }
+            let mut ranges = answer.ranges();
+            self.verify_token(client, ranges.next())?;
+            let now_held = self.held_in(ranges.next(), &choices);
+            if now_held.iter().any(Option::is_some) && now_held != held {
+                return Err(self.already(&now_held, &choices));
+            }
+            for choice in &mut choices {
+                choice.note(&mut ranges, pools.len())?;
+            }
+        }
+        Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!(
+                "others took {MOST_TRIES} addresses before {} got one",
+                self.attachment
+            ),
+        ))
+    }
+
+    fn choice<'p>(&'p self, index: usize, pool: &'p Pool, pools: usize) -> Choice<'p> {
+        let name = pool.directory(self.network).as_str();
+        let rotation = pool.rotation_index(self.network, index);
+        let mut choice = Choice {
+            pool,
+            name,
+            index,
+            rotation,
+            requested: pool.requested,
+            remembered: None,
+            candidates: Candidates::default(),
+            in_rotation: true,
+            asked: None,
+        };
+        if pool.requested.is_none() {
+            let place = self.last_given.read(name, rotation);
+            choice.in_rotation = !place.is_busy;
+            let most = (view::AT_ONCE / pools).max(2);
+            choice.candidates = Candidates::of(&pool.ranges, place.last, most);
+        }
+        choice
+    }
+
+    /// Refuses if etcd has another token for the node. If it has none, because a person has
+    /// released what the node held, the node makes itself known again.
+    fn verify_token(
+        &self,
+        client: &mut Client<'_>,
+        answer: Option<&RangeAnswer>,
+    ) -> Result<(), Error> {
+        let found = answer.and_then(|it| it.kvs.first());
+        let node = &self.cluster.node;
+        let mut token = self.token.borrow_mut();
+        match found {
+            Some(found) => Ok(token.verify(Some(&found.value), node)?),
+            None => token.register_again(client, node),
+        }
+    }
+
+    /// The start of the keys of what the attachment holds.
+    fn held_prefix(&self) -> String {
+        let Cluster { keys, node, .. } = self.cluster;
+        keys.attachment(node, self.network.as_str(), self.attachment)
+    }
+
+    /// Reads what the attachment holds, the sticky keys, and which candidates are free.
+    /// Returns for each pool an address of it that the attachment holds in the same place
+    /// of etcd, outside of the pool's ranges.
+    fn look(
+        &self,
+        client: &mut Client<'_>,
+        choices: &mut [Choice<'_>],
+    ) -> Result<Vec<Option<IpAddr>>, Error> {
+        let keys = &self.cluster.keys;
+        let mut reads = vec![Range::prefix(self.held_prefix()).keys_only()];
+        for choice in &*choices {
+            if let Some(key) = choice.sticky_key() {
+                reads.push(sticky::read(keys, choice.name, key));
+            }
+            let ips = choice.candidates.all();
+            reads.extend(ips.map(|ip| view::is_reserved(keys, choice.name, ip)));
+        }
+        let answer = client.txn(&Txn::read(reads))?;
+        self.reached_etcd.set(true);
+        let mut ranges = answer.ranges();
+        let held = self.held_in(ranges.next(), choices);
+        let in_ranges = |(ip, choice): (&Option<IpAddr>, &Choice<'_>)| {
+            ip.is_some_and(|ip| choice.pool.ranges.contains(ip))
+        };
+        if held.iter().zip(&*choices).any(in_ranges) {
+            return Err(self.already(&held, choices));
+        }
+        for choice in choices {
+            if choice.sticky_key().is_some() {
+                let answer = ranges.next();
+                choice.remembered = answer.and_then(|it| sticky::address(it, choice.pool));
+            }
+            let ips: Vec<IpAddr> = choice.candidates.all().collect();
+            let answers = ranges.by_ref().take(ips.len());
+            let free = view::free(ips.iter().copied(), answers);
+            choice.candidates.retain(|ip| free.contains(&ip));
+        }
+        Ok(held)
+    }
+
+    /// For each pool an address that the attachment holds under its name: one of its ranges,
+    /// if there is one.
+    fn held_in(&self, answer: Option<&RangeAnswer>, choices: &[Choice<'_>]) -> Vec<Option<IpAddr>> {
+        let Cluster { keys, node, .. } = self.cluster;
+        let kvs = answer.into_iter().flat_map(|it| &it.kvs);
+        let held: Vec<_> = kvs
+            .filter_map(|kv| keys.parse_held(node, &kv.key))
+            .collect();
+        let of_choice = |choice: &Choice<'_>| {
+            let mut named = held.iter().filter(|it| it.pool.as_str() == choice.name);
+            let first = named.clone().next();
+            let in_ranges = named.find(|it| choice.pool.ranges.contains(it.ip));
+            in_ranges.or(first).map(|it| it.ip)
+        };
+        choices.iter().map(of_choice).collect()
+    }
+
+    /// The transaction: nobody has these addresses, and the attachment has none of these
+    /// pools.
+    fn transaction(&self, choices: &[Choice<'_>], held: &[Option<IpAddr>], value: &[u8]) -> Txn {
+        let Cluster { keys, node, .. } = self.cluster;
+        let network = self.network.as_str();
+        let mut txn = Txn::default();
+        txn.when.push(self.token.borrow().is_ours());
+        // In the order in which the answers are read.
+        txn.otherwise.push(Op::get(self.token.borrow().read()));
+        let held_keys = Range::prefix(self.held_prefix()).keys_only();
+        txn.otherwise.push(Op::get(held_keys));
+        for (choice, held) in choices.iter().zip(held) {
+            let Some(ip) = choice.asked else {
+                continue;
+            };
+            let address = keys.address(choice.name, ip);
+            txn.when.push(Compare::is_missing(address.as_str()));
+            if held.is_none() {
+                let prefix = keys.attachment_in(node, network, self.attachment, choice.name);
+                txn.when.push(Compare::none_starts_with(prefix));
+            }
+            txn.then.push(Op::put(address.as_str(), value));
+            let held = keys.held(node, network, self.attachment, choice.name, ip);
+            txn.then.push(Op::put(held, value));
+            txn.otherwise.push(Op::get(Range::key(address)));
+            for ip in choice.checked_again(choices.len()) {
+                txn.otherwise
+                    .push(Op::get(view::is_reserved(keys, choice.name, ip)));
+            }
+        }
+        txn
+    }
+
+    /// Remembers what was given, and makes the result of it. Nothing of this can fail any
+    /// more.
+    fn finish(&self, client: &mut Client<'_>, choices: &[Choice<'_>]) -> Vec<IpConfig> {
+        let mut ips = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let Some(ip) = choice.asked else {
+                continue;
+            };
+            let pool = choice.pool;
+            // A sticky key's address is no step of the rotation.
+            if choice.remembered != Some(ip) && pool.ranges.gives(ip) {
+                self.last_given.write(choice.name, choice.rotation, ip);
+            }
+            if let Some(key) = pool.sticky.as_ref().filter(|_| pool.ranges.gives(ip)) {
+                let remembered = sticky::remember(client, &self.cluster.keys, choice.name, key, ip);
+                if let Err(error) = remembered {
+                    tracing::warn!(key, %ip, %error, "the sticky key's address is not remembered");
+                }
+            }
+            if let Some(range) = pool.ranges.range_of(ip) {
+                let prefix = range.subnet().prefix_len();
+                ips.push(IpConfig::new(ip, prefix, Some(range.gateway())));
+            }
+        }
+        ips
+    }
+
+    /// Takes back what a transaction whose answer was lost may have reserved.
+    fn undo(&self, client: &mut Client<'_>, error: etcd::Error, value: &[u8]) -> Error {
+        if !error.may_have_changed() {
+            return error.into();
+        }
+        client.keep_in_reserve(0.0);
+        client.ignore_cancellation();
+        let undone = release::entries(
+            client,
+            &self.cluster.keys,
+            &self.cluster.node,
+            &self.held_prefix(),
+        )
+        .map(|mut entries| {
+            entries.retain(|it| it.value == value);
+            entries
+        })
+        .and_then(|entries| {
+            release::release(client, &self.cluster.keys, &self.cluster.node, &entries)
+        });
+        let error = Error::from(error);
+        match undone {
+            Ok(_) => error,
+            Err(why) => error.with_details(format!(
+                "not undone: {}; an address may stay reserved until DEL or GC",
+                why.msg
+            )),
+        }
+    }
+
+    /// The refusal that the attachment has an address of a pool already.
+    fn already(&self, held: &[Option<IpAddr>], choices: &[Choice<'_>]) -> Error {
+        let mut both = held.iter().zip(choices);
+        let found = both.find_map(|(ip, choice)| Some(((*ip)?, choice.describe())));
+        let (ip, pool) = found.map_or(
+            ("an address".to_owned(), "a pool".to_owned()),
+            |(ip, pool)| (ip.to_string(), pool),
+        );
+        Error::new(
+            code::ALREADY_ALLOCATED,
+            format!(
+                "{} has {ip} of {pool} already; a second ADD without a DEL is refused",
+                self.attachment
+            ),
+        )
+    }
+
+    /// The failure; 110, if the attachment holds an address on the network all the same.
+    fn refuse_if_held(&self, client: &mut Client<'_>, error: Error) -> Error {
+        // Asking an etcd that can't be reached would only take time.
+        let answers = self.reached_etcd.get() || error.code == code::INVALID_CONFIG;
+        if !answers || !error.details.is_empty() {
+            return error;
+        }
+        client.keep_in_reserve(0.0);
+        client.ignore_cancellation();
+        let Cluster { keys, node, .. } = self.cluster;
+        let held = client.range(&Range::prefix(self.held_prefix()).keys_only().limit(1));
+        let held = held
+            .ok()
+            .and_then(|it| keys.parse_held(node, &it.kvs.first()?.key));
+        match held {
+            Some(held) => Error::new(
+                code::ALREADY_ALLOCATED,
+                format!(
+                    "{} has {} of {} already; {}",
+                    self.attachment, held.ip, held.pool, error.msg
+                ),
+            ),
+            None => error,
+        }
+    }
+}
+
+/// True if the key in the answer has this value.
+fn is_ours(answer: Option<&RangeAnswer>, value: &[u8]) -> bool {
+    answer.is_some_and(|it| it.kvs.first().is_some_and(|kv| kv.value == value))
+}
+
+impl Choice<'_> {
+    /// The pool's sticky key, unless an address is requested.
+    fn sticky_key(&self) -> Option<&str> {
+        let key = self.pool.sticky.as_deref();
+        key.filter(|_| self.requested.is_none())
+    }
+
+    /// Chooses the address to ask for; looks further if none is known to be free.
+    fn ask(&mut self, client: &mut Client<'_>, keys: &Keys) -> Result<(), Error> {
+        if self.asked.is_some() {
+            return Ok(());
+        }
+        self.asked = self.requested.or(self.remembered);
+        if self.asked.is_none() {
+            self.asked = self.candidates.take(self.in_rotation);
+        }
+        if self.asked.is_none() {
+            self.candidates = view::search(client, keys, self.name, self.pool)?;
+            self.asked = self.candidates.take(false);
+        }
+        match self.asked {
+            Some(_) => Ok(()),
+            None => Err(self.exhausted(code::TRY_AGAIN_LATER)),
+        }
+    }
+
+    /// The candidates whose state the else-branch reads: as many as fit for one of so many
+    /// pools.
+    fn checked_again(&self, pools: usize) -> impl Iterator<Item = IpAddr> {
+        self.candidates.all().take(view::AT_ONCE / 2 / pools)
+    }
+
+    /// Notes the else-branch's answers: the state of the address that was asked for, and of
+    /// the candidates.
+    fn note<'r>(
+        &mut self,
+        ranges: &mut impl Iterator<Item = &'r RangeAnswer>,
+        pools: usize,
+    ) -> Result<(), Error> {
+        let Some(asked) = self.asked else {
+            return Ok(());
+        };
+        let holder = ranges.next().and_then(|it| it.kvs.first());
+        let checked: Vec<IpAddr> = self.checked_again(pools).collect();
+        let answers = ranges.by_ref().take(checked.len());
+        let free = view::free(checked.iter().copied(), answers);
+        let is_free = |ip| free.contains(&ip) || !checked.contains(&ip);
+        self.candidates.retain(is_free);
+        let Some(holder) = holder else {
+            return Ok(());
+        };
+        if self.requested == Some(asked) {
+            return Err(Error::new(
+                code::REQUESTED_TAKEN,
+                format!(
+                    "{asked}, requested of {}, is {} already",
+                    self.describe(),
+                    Holder::describe(&holder.value)
+                ),
+            ));
+        }
+        self.asked = None;
+        if self.remembered == Some(asked) {
+            self.remembered = None;
+        } else {
+            // Somebody else was faster.
+            self.in_rotation = false;
+        }
+        Ok(())
+    }
+
+    /// The pool by name, for people.
+    fn describe(&self) -> String {
+        let Pool { name, ranges, .. } = self.pool;
+        match name {
+            Some(name) => format!("pool {name} ({ranges})"),
+            None => format!("pool {} of network {} ({ranges})", self.index, self.name),
+        }
+    }
+
+    fn exhausted(&self, code: u64) -> Error {
+        let ranges = &self.pool.ranges;
+        let excluded = match ranges.excluded() {
+            0 => String::new(),
+            excluded => format!(", {excluded} are excluded"),
+        };
+        Error::new(
+            code,
+            format!(
+                "{} has no address left: all {} are reserved{excluded}",
+                self.describe(),
+                ranges.capacity()
+            ),
+        )
+    }
+}

@@ -1,0 +1,316 @@
+//! Blocks in etcd: claims them, compares them, gives them back.
+
+use std::collections::BTreeSet;
+
+use cluster::{BlockOwner, Cluster, Definition, DiskToken};
+use cni::{Error, code};
+use etcd::{Client, Compare, Op, Range, Txn};
+use ipam::IpNet;
+
+use crate::arithmetic::{blocks, some_blocks};
+use crate::local::{Block, Files, Local};
+
+/// Blocks that one request looks at.
+const AT_ONCE: usize = 60;
+
+/// Blocks in a page of a whole pool.
+const PAGE: u32 = 2000;
+
+/// Most blocks of a pool that are all looked at; of a larger one, some at random.
+const MOST_BLOCKS: usize = 1 << 16;
+
+/// Claims after which an ADD gives up: each has lost a block to another node.
+const MOST_TRIES: u32 = 50;
+
+/// This node in etcd.
+pub(crate) struct Claims<'a> {
+    pub(crate) client: Client<'a>,
+    cluster: &'a Cluster,
+    token: DiskToken,
+}
+
+impl<'a> Claims<'a> {
+    /// Makes the node known to etcd, if it isn't yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd; code 7 if the node's name is another node's.
+    pub(crate) fn new(cluster: &'a Cluster, mut client: Client<'a>) -> Result<Self, Error> {
+        let mut token = DiskToken::open(cluster)?;
+        token.register(&mut client, &cluster.node)?;
+        Ok(Self {
+            client,
+            cluster,
+            token,
+        })
+    }
+
+    /// Reads a pool's definition.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming etcd's key, if there is none, or no valid one, or one without blocks.
+    pub(crate) fn definition(&mut self, pool: &str) -> Result<Definition, Error> {
+        let key = self.cluster.keys.pool(pool);
+        let found = self
+            .client
+            .get(key.as_str())?
+            .ok_or_else(|| Error::config(format!("etcd has no pool {pool:?}: {key} is missing")))?;
+        let definition =
+            Definition::parse(&key, &found.value).map_err(|why| Error::config(why.to_string()))?;
+        if definition.block.is_none() {
+            return Err(Error::config(format!(
+                "{key}.block is missing: it must be the length of a block's prefix, such as 26"
+            )));
+        }
+        Ok(definition)
+    }
+
+    /// Compares the node's blocks with etcd's. A block that isn't the node's any more is
+    /// dropped from the list; one whose claim had no answer is added, if etcd has given it.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd; code 7 if the node's name is another node's.
+    pub(crate) fn verify(&mut self, local: &mut Local, pool: &str) -> Result<(), Error> {
+        let keys = &self.cluster.keys;
+        let mut all: Vec<Block> = local.blocks.drain(..).collect();
+        let known = all.len();
+        all.extend(local.claiming.take());
+        let mut kept = Vec::with_capacity(all.len());
+        let mut is_known = true;
+        for chunk in all.chunks(AT_ONCE) {
+            let reads = chunk.iter().map(|it| Range::key(keys.block(pool, it.cidr)));
+            let answer = self
+                .client
+                .txn(&Txn::read(reads.chain([self.token.read()])))?;
+            let values = answer.ranges().map(|it| it.kvs.first());
+            for (block, value) in chunk.iter().zip(values) {
+                if value.is_some_and(|it| it.value == block.owner.to_value()) {
+                    kept.push(block.clone());
+                } else if all.iter().position(|it| it == block) < Some(known) {
+                    let Block { cidr, .. } = block;
+                    tracing::error!(%cidr, pool, "this block is not the node's any more, and isn't used");
+                }
+            }
+            let token = answer.ranges().last().and_then(|it| it.kvs.first());
+            self.token
+                .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
+            is_known &= token.is_some();
+        }
+        if !is_known {
+            // A person has released what the node held, and it is back.
+            self.token
+                .register_again(&mut self.client, &self.cluster.node)?;
+        }
+        local.blocks = kept;
+        Ok(())
+    }
+
+    /// Claims a free block of a pool: the wanted one, or any. It is noted in the node's file
+    /// before and after.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd; code 11 if no block is free; code 111 if the wanted one is another
+    /// node's.
+    pub(crate) fn claim(
+        &mut self,
+        files: &Files,
+        local: &mut Local,
+        pool: &str,
+        definition: &Definition,
+        wanted: Option<IpNet>,
+    ) -> Result<(), Error> {
+        let length = definition.block.unwrap_or_default();
+        let mut free = match wanted {
+            Some(block) => vec![block],
+            None => self.free_blocks(pool, definition, length)?,
+        };
+        for _ in 0..MOST_TRIES {
+            if free.is_empty() && wanted.is_none() {
+                free = self.free_blocks(pool, definition, length)?;
+            }
+            if free.is_empty() {
+                return Err(no_block(pool, definition));
+            }
+            let cidr = free.swap_remove(fastrand::usize(..free.len()));
+            let owner = BlockOwner::new(&self.cluster.node);
+            // Noted first: if this process is killed, the next one finds out.
+            local.claiming = Some(Block::new(cidr, owner));
+            files.write(local)?;
+            let other = self.try_claim(local, pool, cidr)?;
+            files.write(local)?;
+            match (other, wanted) {
+                (None, _) => return Ok(()),
+                (Some(owner), Some(block)) => {
+                    return Err(Error::new(
+                        code::REQUESTED_TAKEN,
+                        format!(
+                            "block {block} of pool {pool}, with the requested address, is {owner}"
+                        ),
+                    ));
+                }
+                (Some(_), None) => {}
+            }
+        }
+        Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!("other nodes took {MOST_TRIES} blocks of pool {pool} before this one got one"),
+        ))
+    }
+
+    /// Claims this block; returns its owner, for people, if it is another's.
+    fn try_claim(
+        &mut self,
+        local: &mut Local,
+        pool: &str,
+        cidr: IpNet,
+    ) -> Result<Option<String>, Error> {
+        let Some(claiming) = local.claiming.clone() else {
+            return Ok(None);
+        };
+        let key = self.cluster.keys.block(pool, cidr);
+        let value = claiming.owner.to_value();
+        let txn = Txn {
+            when: vec![self.token.is_ours(), Compare::is_missing(key.as_str())],
+            then: vec![Op::put(key.as_str(), value.as_slice())],
+            otherwise: vec![
+                Op::get(self.token.read()),
+                Op::get(Range::key(key.as_str())),
+            ],
+        };
+        // If no answer comes, the note stays, and `verify` finds out.
+        let answer = self.client.txn(&txn)?;
+        let mut found = answer.ranges().map(|it| it.kvs.first());
+        let (token, now) = (found.next().flatten(), found.next().flatten());
+        if answer.succeeded || now.is_some_and(|it| it.value == value) {
+            tracing::debug!(%cidr, pool, "claimed a block");
+            local.claiming = None;
+            local.blocks.push(claiming);
+            return Ok(None);
+        }
+        local.claiming = None;
+        self.token
+            .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
+        if token.is_none() {
+            self.token
+                .register_again(&mut self.client, &self.cluster.node)?;
+        }
+        Ok(Some(
+            match now.map(|it| (BlockOwner::parse(&it.value), &it.value)) {
+                Some((Some(owner), _)) => format!("node {}'s", owner.node),
+                Some((None, value)) => {
+                    let value = String::from_utf8_lossy(value);
+                    format!("held by content that isn't ours: {}", cni::Excerpt(&value))
+                }
+                None => "free, but etcd did not know the node any more; the next ADD claims it"
+                    .to_owned(),
+            },
+        ))
+    }
+
+    /// Verifies that a node can claim a block.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd; code 11 if no block is free.
+    pub(crate) fn has_free_block(
+        &mut self,
+        pool: &str,
+        definition: &Definition,
+    ) -> Result<(), Error> {
+        let free = self.free_blocks(pool, definition, definition.block.unwrap_or_default())?;
+        if free.is_empty() {
+            return Err(no_block(pool, definition));
+        }
+        Ok(())
+    }
+
+    /// Some free blocks; empty if there is none.
+    fn free_blocks(
+        &mut self,
+        pool: &str,
+        definition: &Definition,
+        length: u8,
+    ) -> Result<Vec<IpNet>, Error> {
+        let keys = &self.cluster.keys;
+        let ranges = &definition.pool.ranges;
+        let some = some_blocks(ranges, length, AT_ONCE);
+        let reads = some
+            .iter()
+            .map(|it| Range::key(keys.block(pool, *it)).count_only());
+        let answer = self.client.txn(&Txn::read(reads))?;
+        let both = some.iter().zip(answer.ranges());
+        let free: Vec<IpNet> = both
+            .filter(|(_, it)| it.count == 0)
+            .map(|(it, _)| *it)
+            .collect();
+        if !free.is_empty() {
+            return Ok(free);
+        }
+        let mut claimed = BTreeSet::new();
+        self.client
+            .pages::<Error>(&keys.blocks(pool), PAGE, true, |_, page| {
+                claimed.extend(page.iter().filter_map(|it| keys.parse_block(pool, &it.key)));
+                Ok(())
+            })?;
+        let all = blocks(ranges, length).take(MOST_BLOCKS);
+        Ok(all.filter(|it| !claimed.contains(it)).collect())
+    }
+
+    /// The blocks that etcd has as this node's and that the node's file doesn't list.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd.
+    pub(crate) fn unlisted(&mut self, local: &Local, pool: &str) -> Result<Vec<Block>, Error> {
+        let keys = &self.cluster.keys;
+        let node = &self.cluster.node;
+        let mut unlisted = Vec::new();
+        self.client
+            .pages::<Error>(&keys.blocks(pool), PAGE, false, |_, page| {
+                for kv in page {
+                    let block = keys.parse_block(pool, &kv.key);
+                    if let (Some(cidr), Some(owner)) = (block, BlockOwner::parse(&kv.value))
+                        && owner.node == *node
+                        && owner.to_value() == kv.value
+                        && local.blocks.iter().all(|it| it.cidr != cidr)
+                    {
+                        unlisted.push(Block::new(cidr, owner));
+                    }
+                }
+                Ok(())
+            })?;
+        Ok(unlisted)
+    }
+
+    /// Gives a block back. One that isn't the node's any more is no error.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd: the block may then be given back, or not.
+    pub(crate) fn give_back(&mut self, block: &Block, pool: &str) -> Result<(), Error> {
+        let key = self.cluster.keys.block(pool, block.cidr);
+        self.client.txn(&Txn {
+            when: vec![
+                self.token.is_ours(),
+                Compare::value(key.as_str(), block.owner.to_value()),
+            ],
+            then: vec![Op::delete(key)],
+            otherwise: Vec::new(),
+        })?;
+        Ok(())
+    }
+}
+
+fn no_block(pool: &str, definition: &Definition) -> Error {
+    Error::new(
+        code::TRY_AGAIN_LATER,
+        format!(
+            "pool {pool} ({}) has no block left: nodes have claimed all blocks of length {}",
+            definition.pool.ranges,
+            definition.block.unwrap_or_default()
+        ),
+    )
+}

@@ -1,0 +1,60 @@
+#![doc = include_str!("../README.md")]
+
+mod add;
+mod arithmetic;
+mod claims;
+mod collect;
+mod local;
+mod pool;
+
+use cni::{About, Attachment, Call, Error, Plugin, Reply};
+
+/// The plugin.
+pub struct IpamDsEtcd;
+
+impl Plugin for IpamDsEtcd {
+    fn about(&self) -> About {
+        cni::about!()
+    }
+
+    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        add::add(call).map(Reply::Result)
+    }
+
+    // On DEL and CHECK, the node's file is enough, and etcd isn't asked.
+
+    fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Ok(known(call))
+    }
+
+    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Ok(known(call))
+    }
+
+    /// Blocks that are not given back now will be by a later GC; the allocator behind needs
+    /// the pools all the same.
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        if let Err(error) = collect::gc(call) {
+            tracing::warn!(%error, "no block is given back");
+        }
+        Ok(known(call))
+    }
+
+    /// Prints no pools: the node's blocks may be full, and a further one free in etcd.
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        collect::status(call).map(|()| Reply::Nothing)
+    }
+}
+
+/// `prevResult` with the blocks of the node's files; nothing, if there are none.
+fn known(call: &Call<'_>) -> Reply {
+    let entries = collect::known(call);
+    let result = entries.and_then(|entries| match entries.is_empty() {
+        true => Ok(Reply::Nothing),
+        false => add::with_pools(call, &entries).map(Reply::Result),
+    });
+    result.unwrap_or_else(|error| {
+        tracing::debug!(%error, "no pools are printed");
+        Reply::Nothing
+    })
+}

@@ -1,0 +1,216 @@
+//! The file of what a node holds of a pool: `<etcd.stateDir>/blocks/<pool>.json`.
+
+use std::fmt::Display;
+use std::io;
+use std::time::Duration;
+
+use cluster::{BlockOwner, Cluster};
+use cni::{Error, Object, StateFolder, code};
+use ipam::IpNet;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Version of the file.
+const VERSION: u32 = 1;
+
+/// The file's content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Local {
+    version: u32,
+    /// Whose blocks these are.
+    node: String,
+    prefix: String,
+    pool: String,
+    /// The pool's definition, as etcd has it.
+    pub(crate) definition: Object,
+    /// The blocks that are this node's.
+    pub(crate) blocks: Vec<Block>,
+    /// A block that is being claimed: etcd may have given it to this node.
+    #[serde(default)]
+    pub(crate) claiming: Option<Block>,
+    /// The boot in which the blocks were compared with etcd's.
+    #[serde(default)]
+    pub(crate) verified_in: Option<String>,
+    /// The last time that etcd was asked for a block in vain.
+    #[serde(default)]
+    pub(crate) failed: Option<Moment>,
+}
+
+/// A block of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Block {
+    #[serde(with = "as_text")]
+    pub(crate) cidr: IpNet,
+    /// The value in etcd.
+    pub(crate) owner: BlockOwner,
+    /// The time since which GC has found it empty.
+    #[serde(default)]
+    pub(crate) empty_since: Option<Moment>,
+    /// The time since which it isn't used any more, since it is given back.
+    #[serde(default)]
+    pub(crate) leaving_since: Option<Moment>,
+}
+
+/// A time that no clock's change touches: a boot, and the seconds since then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    pub(crate) boot: Option<String>,
+    pub(crate) seconds: u64,
+}
+
+impl Moment {
+    pub(crate) fn now(boot: Option<&str>) -> Self {
+        Self {
+            boot: boot.map(str::to_owned),
+            seconds: u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or_default(),
+        }
+    }
+
+    /// The time that has passed until `now`; `None` if there was a boot between.
+    pub(crate) fn until(&self, now: &Self) -> Option<Duration> {
+        let passed = now.seconds.checked_sub(self.seconds)?;
+        (self.boot == now.boot).then(|| Duration::from_secs(passed))
+    }
+}
+
+/// The folder of the files.
+#[derive(Debug)]
+pub(crate) struct Files {
+    folder: StateFolder,
+}
+
+impl Files {
+    /// Opens the folder; makes it if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub(crate) fn open(cluster: &Cluster) -> Result<Self, Error> {
+        let path = cluster.settings.state_dir.join("blocks");
+        let folder = StateFolder::create(&path).map_err(|e| Error::io(path.display(), e))?;
+        Ok(Self { folder })
+    }
+
+    /// Runs `f` while no other process changes files; `None` if another one does so for
+    /// longer than this.
+    pub(crate) fn alone<T>(
+        &self,
+        at_most: Duration,
+        f: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        match self.folder.with_lock(at_most, || Ok(f())) {
+            Ok(done) => done.map(Some),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(Error::io(self.folder.path_of("").display(), error)),
+        }
+    }
+
+    /// Reads the file of a pool; `None` if the node has nothing of it.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 for a file that can't be read; code 7 for one of another node or prefix, whose
+    /// blocks can't be used.
+    pub(crate) fn read(&self, cluster: &Cluster, pool: &str) -> Result<Option<Local>, Error> {
+        let name = file(pool);
+        let failed = |why: &dyn Display| Error::io(self.folder.path_of(&name).display(), why);
+        let bytes = match self.folder.read(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(|error| failed(&error))?,
+        };
+        let local: Local = serde_json::from_slice(&bytes)
+            .map_err(|error| failed(&format_args!("it is no list of blocks: {error}")))?;
+        if local.version != VERSION {
+            let version = local.version;
+            return Err(failed(&format_args!(
+                "it is of version {version}, of a later release than this"
+            )));
+        }
+        let ours = (cluster.node.as_str(), cluster.settings.prefix.as_str());
+        if (local.node.as_str(), local.prefix.as_str()) != ours {
+            return Err(Error::new(
+                code::INVALID_CONFIG,
+                format!(
+                    "{} has blocks of node {:?} below {:?}, but ipam.node is {:?} and ipam.etcd.prefix {:?}",
+                    self.folder.path_of(&name).display(),
+                    local.node,
+                    local.prefix,
+                    ours.0,
+                    ours.1
+                ),
+            ));
+        }
+        Ok(Some(local))
+    }
+
+    /// Writes the file of a pool, in one step.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path; the old file then stays.
+    pub(crate) fn write(&self, local: &Local) -> Result<(), Error> {
+        let name = file(&local.pool);
+        let json = serde_json::to_vec(local).expect("texts are JSON");
+        let written = self.folder.replace(&name, &json);
+        written.map_err(|error| Error::io(self.folder.path_of(&name).display(), error))
+    }
+}
+
+fn file(pool: &str) -> String {
+    format!("{pool}.json")
+}
+
+impl Local {
+    /// A node that has nothing of a pool yet.
+    pub(crate) fn new(cluster: &Cluster, pool: &str, definition: Object) -> Self {
+        Self {
+            version: VERSION,
+            node: cluster.node.clone(),
+            prefix: cluster.settings.prefix.clone(),
+            pool: pool.to_owned(),
+            definition,
+            blocks: Vec::new(),
+            claiming: None,
+            verified_in: None,
+            failed: None,
+        }
+    }
+
+    /// The blocks that addresses are given from.
+    pub(crate) fn used(&self) -> impl Iterator<Item = IpNet> {
+        let used = self.blocks.iter().filter(|it| it.leaving_since.is_none());
+        used.map(|it| it.cidr)
+    }
+}
+
+impl Block {
+    pub(crate) fn new(cidr: IpNet, owner: BlockOwner) -> Self {
+        Self {
+            cidr,
+            owner,
+            empty_since: None,
+            leaving_since: None,
+        }
+    }
+}
+
+/// A block in JSON: `"10.0.0.64/26"`.
+mod as_text {
+    use ipam::IpNet;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(
+        block: &IpNet,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(block)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<IpNet, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|_| D::Error::custom(format_args!("{text:?} is no block")))
+    }
+}

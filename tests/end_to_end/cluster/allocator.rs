@@ -1,0 +1,223 @@
+//! `ipam-da-etcd`: the promises of an allocator, for a whole cluster.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use harness::{ETCD, ETCDCTL, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+const ALLOCATOR: [&str; 1] = ["ipam-da-etcd"];
+
+fn small() -> Value {
+    json!([{"name": "blue", "subnet": "10.0.0.0/29", "gateway": "10.0.0.1"}])
+}
+
+#[test]
+fn a_container_gets_an_address_and_del_releases_it() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let config = it.config("n1", &ALLOCATOR, &small());
+    let result = it.add("c1", &config).result();
+    assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
+    let address = result["ips"][0]["address"].as_str().unwrap();
+    let ip = address.strip_suffix("/29").unwrap();
+    assert_eq!(it.reserved("blue"), [ip]);
+    assert_eq!(it.held(), [format!("n1/testnet/c1:eth0/blue/{ip}")]);
+    let value = it.etcd.value(&format!("/ipam/v1/addresses/blue/{ip}"));
+    assert_eq!(
+        value,
+        it.etcd
+            .value(&format!("/ipam/v1/nodes/n1/testnet/c1:eth0/blue/{ip}"))
+    );
+    let value: Value = serde_json::from_str(&value).unwrap();
+    assert_eq!(value["containerID"], "c1");
+    let mut check = config.clone();
+    check["prevResult"] = result;
+    it.call("CHECK", "c1", &check).run().nothing();
+    it.del("c1", &config).nothing();
+    it.del("c1", &config).nothing();
+    assert!(it.reserved("blue").is_empty() && it.held().is_empty());
+    // Without a record, the allocator is asked itself.
+    let allocator = it.sandbox.call("ipam-da-etcd", "CHECK", &check);
+    assert_eq!(allocator.run().code(), 112);
+}
+
+#[test]
+fn nodes_share_a_pool_and_no_address_is_given_twice() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/26","exclude":["10.0.0.2"]}"#,
+    );
+    let pools = json!([{"name": "blue"}]);
+    // 61 addresses for 66 callers on three nodes.
+    let outputs: Vec<_> = thread::scope(|scope| {
+        let callers: Vec<_> = (0..66)
+            .map(|i| {
+                let config = it.config(&format!("n{}", i % 3), &ALLOCATOR, &pools);
+                let it = &it;
+                scope.spawn(move || it.add(&format!("c{i}"), &config))
+            })
+            .collect();
+        callers.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    let (good, bad): (Vec<_>, Vec<_>) = outputs.iter().partition(|it| it.status.success());
+    let given: BTreeSet<String> = good.iter().flat_map(|it| it.ips()).collect();
+    assert_eq!(
+        (good.len(), given.len(), bad.len()),
+        (60, 60, 6),
+        "{outputs:?}"
+    );
+    assert!(!given.contains("10.0.0.2") && !given.contains("10.0.0.1"));
+    assert!(bad.iter().all(|it| it.code() == 11));
+    assert_eq!(it.reserved("blue").len(), 60);
+    assert_eq!(it.held().len(), 60);
+    let status = it.config("n1", &ALLOCATOR, &pools);
+    let full = it.call("STATUS", "", &status).run();
+    assert_eq!(full.code(), 50);
+    assert!(
+        full.error()["msg"]
+            .as_str()
+            .unwrap()
+            .contains("has no address left: all 60 are reserved")
+    );
+}
+
+#[test]
+fn a_second_add_is_refused_and_keeps_the_first_ones_address() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let config = it.config("n1", &ALLOCATOR, &small());
+    let ip = it.add("c1", &config).ips();
+    assert_eq!(it.add("c1", &config).code(), 110);
+    // The allocator by itself, without the chain's record.
+    let mut alone = config.clone();
+    alone["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": small()});
+    assert_eq!(
+        it.sandbox.call("ipam-da-etcd", "ADD", &alone).run().code(),
+        110
+    );
+    assert_eq!(it.reserved("blue"), ip);
+}
+
+#[test]
+fn a_requested_address_is_given_or_refused_with_its_holder() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29", "exclude": ["10.0.0.4"], "requested-ip": "10.0.0.4"}]);
+    let config = it.config("n1", &ALLOCATOR, &pools);
+    assert_eq!(it.add("c1", &config).ips(), ["10.0.0.4"]);
+    let error = it.add("c2", &it.config("n2", &ALLOCATOR, &pools)).error();
+    assert_eq!(error["code"], 111);
+    let msg = error["msg"].as_str().unwrap();
+    assert!(
+        msg.contains("is reserved to c1 eth0 of network testnet on node n1 already"),
+        "{msg}"
+    );
+    assert_eq!(it.held().len(), 1);
+}
+
+#[test]
+fn several_pools_give_an_address_each_or_none() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let pools = json!([
+        {"name": "blue", "subnet": "10.0.0.0/24"},
+        {"name": "six", "subnet": "fd00::/64"},
+        {"subnet": "10.0.1.0/30"},
+    ]);
+    let config = it.config("n1", &ALLOCATOR, &pools);
+    let given = it.add("c1", &config).ips();
+    assert_eq!(given.len(), 3);
+    assert_eq!(given[2], "10.0.1.2");
+    assert_eq!(it.held().len(), 3);
+    let error = it.add("c2", &config).error();
+    assert_eq!(error["code"], 11);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("pool 2 of network testnet"),
+        "{error}"
+    );
+    assert_eq!(it.held().len(), 3);
+    it.del("c1", &config).nothing();
+    assert!(it.held().is_empty());
+}
+
+#[test]
+fn a_sticky_key_gets_its_address_again_on_another_node() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24", "sticky": "prod/db-0"}]);
+    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &ALLOCATOR, &pools));
+    let first = it.add("c1", &one).ips();
+    let other = it.add("c2", &two).ips();
+    assert_ne!(first, other);
+    it.del("c2", &two).nothing();
+    it.del("c1", &one).nothing();
+    assert_eq!(it.add("c3", &two).ips(), other);
+    assert_eq!(it.etcd.keys("/ipam/v1/sticky/blue/").len(), 2);
+}
+
+#[test]
+fn gc_releases_what_is_this_nodes_and_this_networks() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
+    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &ALLOCATOR, &pools));
+    let mut other = one.clone();
+    other["name"] = json!("othernet");
+    for (container, config) in [("a", &one), ("b", &one), ("c", &two), ("d", &other)] {
+        it.add(container, config).result();
+    }
+    // The allocator by itself: the chain would release by its records.
+    let mut gc = one.clone();
+    gc["cni.dev/valid-attachments"] = json!([{"containerID": "b", "ifname": "eth0"}]);
+    it.sandbox.call("ipam-da-etcd", "GC", &gc).run().nothing();
+    let held: Vec<String> = it.held();
+    let holders: Vec<&str> = held
+        .iter()
+        .map(|it| it.rsplit_once("/blue/").unwrap().0)
+        .collect();
+    assert_eq!(
+        holders,
+        [
+            "n1/othernet/d:eth0",
+            "n1/testnet/b:eth0",
+            "n2/testnet/c:eth0"
+        ]
+    );
+    assert_eq!(it.reserved("blue").len(), 3);
+}
+
+#[test]
+fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let config = it.config("n1", &ALLOCATOR, &small());
+    it.add("c1", &config).result();
+    let mut impostor = config.clone();
+    impostor["ipam"]["etcd"]["stateDir"] = json!(it.sandbox.root().join("other-disk"));
+    let error = it.add("c2", &impostor).error();
+    assert_eq!(error["code"], 7);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("ipam.node: \"n1\" is the name of another node"),
+        "{error}"
+    );
+    impostor["cni.dev/valid-attachments"] = json!([]);
+    assert_eq!(
+        it.sandbox
+            .call("ipam-da-etcd", "GC", &impostor)
+            .run()
+            .code(),
+        7
+    );
+    assert_eq!(it.held().len(), 1);
+}

@@ -1,0 +1,250 @@
+//! `ipam-ds-etcd`: blocks of a pool for each node.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use harness::{ETCD, ETCDCTL, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+const CHAIN: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+
+fn named() -> Value {
+    json!([{"name": "blue"}])
+}
+
+/// A cluster with a pool of four blocks of four addresses.
+fn cluster() -> Cluster {
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19","block":30}"#,
+    );
+    it
+}
+
+fn blocks(it: &Cluster) -> Vec<String> {
+    it.etcd.keys("/ipam/v1/blocks/blue/")
+}
+
+/// The same configuration after a boot, as far as the plugins can tell.
+fn rebooted(it: &Cluster, boot: &str) -> std::path::PathBuf {
+    let proc = it.sandbox.root().join(boot);
+    fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
+    fs::write(proc.join("sys/kernel/random/boot_id"), boot).unwrap();
+    proc
+}
+
+#[test]
+fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &CHAIN, &named()));
+    let result = it.add("a", &one).result();
+    assert!(
+        result["ips"][0]["address"]
+            .as_str()
+            .unwrap()
+            .ends_with("/27"),
+        "{result}"
+    );
+    assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
+    let mut given: BTreeSet<String> = harness::answer_of(&result).into_iter().collect();
+    for i in 0..7 {
+        given.extend(it.add(&format!("b{i}"), &one).ips());
+        given.extend(it.add(&format!("c{i}"), &two).ips());
+    }
+    assert_eq!(given.len(), 15);
+    assert_eq!(blocks(&it).len(), 4);
+    let error = (0..4)
+        .map(|i| it.add(&format!("d{i}"), &two))
+        .find(|it| !it.status.success());
+    let error = error.unwrap().error();
+    assert_eq!(error["code"], 11);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("pool blue (10.0.0.4-10.0.0.19) has no block left"),
+        "{error}"
+    );
+}
+
+#[test]
+fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
+    needs!(ETCD, ETCDCTL);
+    let mut it = cluster();
+    let mut config = it.config("n1", &CHAIN, &named());
+    config["ipam"]["etcd"]["timeout"] = json!("300ms");
+    it.add("a", &config).result();
+    it.etcd.kill();
+    it.add("b", &config).result();
+    it.add("c", &config).result();
+    let full = (0..3)
+        .map(|i| it.add(&format!("d{i}"), &config))
+        .find(|it| !it.status.success());
+    let error = full.unwrap().error();
+    assert_eq!(error["code"], 11);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("etcd can't be reached within 300ms"),
+        "{error}"
+    );
+    it.del("a", &config).nothing();
+    it.add("e", &config).result();
+    it.etcd.restart();
+    it.add("f", &config).result();
+}
+
+#[test]
+fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
+    needs!(ETCD, ETCDCTL);
+    let mut it = cluster();
+    let mut config = it.config("n1", &CHAIN, &named());
+    config["ipam"]["etcd"]["timeout"] = json!("300ms");
+    let old = it.add("a", &config).ips();
+    let [block] = &blocks(&it)[..] else { panic!() };
+    // The node was given up, and another one has its block.
+    it.etcd.ctl(&["del", "--prefix", "/ipam/v1/tokens/"]);
+    it.etcd.put(
+        &format!("/ipam/v1/blocks/blue/{block}"),
+        r#"{"node":"n2","since":"2026-01-01T00:00:00Z"}"#,
+    );
+    let proc = rebooted(&it, "second-boot");
+    let add = |container: &str| {
+        it.call("ADD", container, &config)
+            .env("IPAM_DELEGATED_PROC", &proc)
+            .run()
+    };
+    let new = add("b").ips();
+    assert_ne!(blocks(&it).len(), 1);
+    let other: Vec<String> = (0..2).flat_map(|i| add(&format!("c{i}")).ips()).collect();
+    let in_block = |ip: &String| {
+        let last: u8 = ip.rsplit('.').next().unwrap().parse().unwrap();
+        let first: u8 = block
+            .trim_end_matches("/30")
+            .rsplit('.')
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap();
+        (first..first + 4).contains(&last)
+    };
+    assert!(old.iter().all(in_block));
+    assert!(
+        !new.iter().chain(&other).any(in_block),
+        "{block} {new:?} {other:?}"
+    );
+    // After a boot without etcd, nothing is given that hasn't been compared.
+    it.etcd.kill();
+    let proc = rebooted(&it, "third-boot");
+    let output = it
+        .call("ADD", "z", &config)
+        .env("IPAM_DELEGATED_PROC", &proc)
+        .run();
+    let error = output.error();
+    assert_eq!(error["code"], 11);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("have to be compared with etcd's"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_claim_without_an_answer_is_found_out_later() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let config = it.config("n1", &CHAIN, &named());
+    it.add("a", &config).result();
+    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let mut local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
+    // Killed between etcd's answer and the file.
+    local["claiming"] = local["blocks"][0].take();
+    local["blocks"] = json!([]);
+    fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
+    it.add("b", &config).result();
+    assert_eq!(blocks(&it).len(), 1);
+    // Without even the note, GC finds it.
+    local["claiming"] = Value::Null;
+    fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
+    it.gc(&["a", "b"], &config).nothing();
+    let local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
+    assert_eq!(blocks(&it).len(), 1);
+}
+
+#[test]
+fn gc_gives_back_blocks_that_have_been_empty() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let mut config = it.config("n1", &CHAIN, &named());
+    config["ipam"]["keepEmptyBlocks"] = json!("0s");
+    for container in ["a", "b", "c", "d", "e"] {
+        it.add(container, &config).result();
+    }
+    let claimed = blocks(&it).len();
+    assert!(claimed >= 2);
+    it.gc(&["a", "b", "c", "d", "e"], &config).nothing();
+    assert_eq!(blocks(&it).len(), claimed);
+    for _ in 0..3 {
+        it.gc(&[], &config).nothing();
+    }
+    assert!(blocks(&it).is_empty(), "{:?}", blocks(&it));
+    it.add("f", &config).result();
+    assert_eq!(blocks(&it).len(), 1);
+}
+
+#[test]
+fn two_nodes_with_one_name_are_refused() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let config = it.config("n1", &CHAIN, &named());
+    it.add("a", &config).result();
+    let mut impostor = config.clone();
+    impostor["ipam"]["etcd"]["stateDir"] = json!(it.sandbox.root().join("other-disk"));
+    let error = it.add("b", &impostor).error();
+    assert_eq!(error["code"], 7);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("ipam.node: \"n1\" is the name of another node"),
+        "{error}"
+    );
+    assert_eq!(blocks(&it).len(), 1);
+}
+
+#[test]
+fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let config = it.config("n1", &["ipam-da-etcd"], &named());
+    let error = it.add("a", &config).error();
+    assert_eq!(error["code"], 7);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("/ipam/v1/pools/blue.block: 30: this pool is given in blocks"),
+        "{error}"
+    );
+    it.etcd
+        .put("/ipam/v1/pools/green", r#"{"subnet":"10.1.0.0/28"}"#);
+    let config = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
+    let error = it.add("a", &config).error();
+    assert_eq!(error["code"], 7);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("/ipam/v1/pools/green.block is missing"),
+        "{error}"
+    );
+}

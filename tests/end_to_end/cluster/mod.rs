@@ -1,0 +1,93 @@
+//! Pools of a cluster, with one member of etcd.
+
+mod allocator;
+mod bad_days;
+mod blocks;
+mod tls;
+
+use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};
+use serde_json::{Value, json};
+
+/// A sandbox with a member, and nodes that share its pools.
+pub(crate) struct Cluster {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) etcd: EtcdMember,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self::with(EtcdMember::default())
+    }
+}
+
+impl Cluster {
+    pub(crate) fn with(etcd: EtcdMember) -> Self {
+        let flavour = Flavour::Normal;
+        let sandbox = Sandbox::in_form(flavour, Form::of_this_run()).with_network_plugins(flavour);
+        Self { sandbox, etcd }
+    }
+
+    /// `ipam.etcd` of a node: with folders of its own.
+    pub(crate) fn etcd_keys(&self, node: &str) -> Value {
+        let folder = self.sandbox.root().join(node);
+        json!({
+            "endpoints": [self.etcd.url()],
+            "timeout": "3s",
+            "cacheDir": folder.join("cache"),
+            "stateDir": folder.join("etcd-state"),
+        })
+    }
+
+    /// A configuration of a chain on a node, with these pools of `ipam-ds-static` and further
+    /// keys of `ipam`.
+    pub(crate) fn config(&self, node: &str, allocators: &[&str], pools: &Value) -> Value {
+        let folder = self.sandbox.root().join(node);
+        let mut delegates = vec!["ipam-ds-static"];
+        delegates.extend(allocators);
+        self.sandbox.config(
+            "1.1.0",
+            &delegates,
+            &json!({
+                "pools": pools,
+                "etcd": self.etcd_keys(node),
+                "node": node,
+                "dataDir": folder.join("networks"),
+                "stateDir": folder.join("state"),
+            }),
+        )
+    }
+
+    /// A call of the chain for a container.
+    pub(crate) fn call(&self, command: &str, container: &str, config: &Value) -> Call {
+        let call = self.sandbox.call("ipam-delegated", command, config);
+        call.container(container)
+    }
+
+    pub(crate) fn add(&self, container: &str, config: &Value) -> Output {
+        self.call("ADD", container, config).run()
+    }
+
+    pub(crate) fn del(&self, container: &str, config: &Value) -> Output {
+        self.call("DEL", container, config).run()
+    }
+
+    /// GC with these containers' interfaces as the valid ones.
+    pub(crate) fn gc(&self, valid: &[&str], config: &Value) -> Output {
+        let valid = valid
+            .iter()
+            .map(|id| json!({"containerID": id, "ifname": "eth0"}));
+        let mut config = config.clone();
+        config["cni.dev/valid-attachments"] = valid.collect();
+        self.call("GC", "", &config).run()
+    }
+
+    /// The reserved addresses of a pool.
+    pub(crate) fn reserved(&self, pool: &str) -> Vec<String> {
+        self.etcd.keys(&format!("/ipam/v1/addresses/{pool}/"))
+    }
+
+    /// The keys that nodes hold.
+    pub(crate) fn held(&self) -> Vec<String> {
+        self.etcd.keys("/ipam/v1/nodes/")
+    }
+}

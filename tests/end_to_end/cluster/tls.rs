@@ -1,0 +1,150 @@
+//! Certificates: etcd's, the node's, wrong ones and expired ones.
+
+use std::path::Path;
+
+use harness::{Authority, CertificateFiles, ETCD, ETCDCTL, EtcdMember, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A member with this certificate that asks for clients' certificates.
+fn member(
+    authority: &Authority,
+    server: &CertificateFiles,
+    client: &CertificateFiles,
+) -> EtcdMember {
+    let ca = authority.ca();
+    let server = [text(&server.cert), text(&server.key), text(&ca)];
+    let client = [text(&client.cert), text(&client.key), text(&ca)];
+    let [cert, key, ca] = server;
+    let server = [
+        "--cert-file",
+        cert,
+        "--key-file",
+        key,
+        "--trusted-ca-file",
+        ca,
+        "--client-cert-auth",
+    ];
+    let [cert, key, ca] = client;
+    EtcdMember::start_with_tls(&server, &["--cert", cert, "--key", key, "--cacert", ca])
+}
+
+fn config(it: &Cluster, authority: &Authority, client: Option<&CertificateFiles>) -> Value {
+    let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
+    let mut config = it.config("n1", &["ipam-da-etcd"], &pools);
+    let keys = &mut config["ipam"]["etcd"];
+    keys["ca"] = json!(authority.ca());
+    if let Some(client) = client {
+        keys["cert"] = json!(client.cert);
+        keys["key"] = json!(client.key);
+    }
+    config
+}
+
+#[test]
+fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
+    needs!(ETCD, ETCDCTL);
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(&folder.path().join("ours"));
+    let other = Authority::new(&folder.path().join("other"));
+    let root = authority.sign("root", &[]);
+    let node = authority.sign("node", &[]);
+    let stranger = authority.sign("stranger", &[]);
+    let it = Cluster::with(member(
+        &authority,
+        &authority.sign("server", &["127.0.0.1"]),
+        &root,
+    ));
+    let good = config(&it, &authority, Some(&node));
+    it.add("a", &good).result();
+    // A failed DEL leaves a record, so each has a container of its own.
+    for (i, (config, text)) in [
+        (
+            config(&it, &other, Some(&node)),
+            "invalid peer certificate: UnknownIssuer",
+        ),
+        (
+            config(&it, &authority, Some(&other.sign("node", &[]))),
+            "received fatal alert: ",
+        ),
+        (
+            config(
+                &it,
+                &authority,
+                Some(&authority.sign_until("node", &[], 2001)),
+            ),
+            "received fatal alert: ",
+        ),
+        (config(&it, &authority, None), "received fatal alert: "),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let error = it.add(&format!("b{i}"), &config).error();
+        assert_eq!(error["code"], 113, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains(text), "{error}");
+    }
+    let mut wrong = good.clone();
+    wrong["ipam"]["etcd"]["ca"] = json!("/etc/hostname");
+    let error = it.add("c", &wrong).error();
+    assert_eq!(error["code"], 7);
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("ipam.etcd.ca: /etc/hostname: it is no PEM file"),
+        "{error}"
+    );
+    // Users, by the common names of the certificates.
+    for line in [
+        "user add root --no-password",
+        "user grant-role root root",
+        "role add ipam",
+        "role grant-permission ipam readwrite --prefix=true /ipam/",
+        "user add node --no-password",
+        "user grant-role node ipam",
+        "auth enable",
+    ] {
+        it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
+    }
+    it.add("d", &good).result();
+    let error = it
+        .add("e", &config(&it, &authority, Some(&stranger)))
+        .error();
+    assert_eq!(error["code"], 113, "{error}");
+}
+
+#[test]
+fn an_expired_server_certificate_is_refused() {
+    needs!(ETCD, ETCDCTL);
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path());
+    let node = authority.sign("node", &[]);
+    let expired = authority.sign_until("server", &["127.0.0.1"], 2001);
+    let ca = authority.ca();
+    let server = [
+        "--cert-file",
+        text(&expired.cert),
+        "--key-file",
+        text(&expired.key),
+        "--trusted-ca-file",
+        text(&ca),
+        // etcd would ask itself, and refuse its own certificate.
+        "--enable-grpc-gateway=false",
+    ];
+    let it = Cluster::with(EtcdMember::start_with_tls(&server, &[]));
+    let error = it.add("a", &config(&it, &authority, Some(&node))).error();
+    assert_eq!(error["code"], 113, "{error}");
+    assert!(
+        error["msg"]
+            .as_str()
+            .unwrap()
+            .contains("certificate expired"),
+        "{error}"
+    );
+}

@@ -1,0 +1,76 @@
+//! Certificates that a test makes: an authority, and what it signs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, date_time_ymd,
+};
+
+/// A certificate authority, with a folder for its files.
+pub struct Authority {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug)]
+pub struct CertificateFiles {
+    /// The certificate, PEM.
+    pub cert: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+}
+
+impl Authority {
+    /// Makes an authority; its certificate is `ca.pem` in this folder, which is made.
+    pub fn new(folder: &Path) -> Self {
+        fs::create_dir_all(folder).unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, folder.display().to_string());
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        fs::write(folder.join("ca.pem"), issuer.pem()).unwrap();
+        Self {
+            folder: folder.to_owned(),
+            issuer,
+        }
+    }
+
+    /// The file of its certificate.
+    pub fn ca(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// Signs a certificate with this common name, for these host names and addresses.
+    pub fn sign(&self, name: &str, hosts: &[&str]) -> CertificateFiles {
+        self.sign_until(name, hosts, 2100)
+    }
+
+    /// Signs a certificate that is valid until this year.
+    pub fn sign_until(&self, name: &str, hosts: &[&str], year: i32) -> CertificateFiles {
+        let hosts: Vec<String> = hosts.iter().map(|it| (*it).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = date_time_ymd(2000, 1, 1);
+        params.not_after = date_time_ymd(year, 1, 1);
+        // etcd is a client of itself, too.
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        let key = KeyPair::generate().unwrap();
+        let cert = params.signed_by(&key, &self.issuer).unwrap();
+        let file = |end: &str| self.folder.join(format!("{name}-{year}.{end}"));
+        let files = CertificateFiles {
+            cert: file("pem"),
+            key: file("key"),
+        };
+        fs::write(&files.cert, cert.pem()).unwrap();
+        fs::write(&files.key, key.serialize_pem()).unwrap();
+        files
+    }
+}

@@ -1,0 +1,230 @@
+//! A cluster of one member of Debian's etcd, on ports of this machine's loopback interface.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The executable of Debian's `etcd-server`.
+pub const ETCD: &str = "/usr/bin/etcd";
+
+/// The executable of Debian's `etcd-client`.
+pub const ETCDCTL: &str = "/usr/bin/etcdctl";
+
+/// Longest time in which a member becomes ready.
+const READY: Duration = Duration::from_secs(20);
+
+/// A running member; it is killed, and its data removed, when this is dropped.
+pub struct EtcdMember {
+    folder: TempDir,
+    process: Option<Child>,
+    ports: [u16; 2],
+    scheme: &'static str,
+    arguments: Vec<String>,
+    /// Arguments of etcdctl, for TLS.
+    client_arguments: Vec<String>,
+}
+
+impl Default for EtcdMember {
+    fn default() -> Self {
+        Self::start(&[])
+    }
+}
+
+impl EtcdMember {
+    /// Starts a member without TLS, with these further arguments.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't become ready.
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::start_with("http", arguments, &[])
+    }
+
+    /// Starts a member whose client URL is https. `client_arguments` are etcdctl's.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't become ready.
+    pub fn start_with_tls(arguments: &[&str], client_arguments: &[&str]) -> Self {
+        Self::start_with("https", arguments, client_arguments)
+    }
+
+    fn start_with(scheme: &'static str, arguments: &[&str], client_arguments: &[&str]) -> Self {
+        let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        let mut it = Self {
+            folder: folder(),
+            process: None,
+            ports: free_ports(),
+            scheme,
+            arguments: texts(arguments),
+            client_arguments: texts(client_arguments),
+        };
+        it.restart();
+        it
+    }
+
+    /// Starts it again, with its data, after it has been killed.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't become ready.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.launch();
+        let started = Instant::now();
+        while !self.is_ready() {
+            let ended = self.process.as_mut().and_then(|it| it.try_wait().unwrap());
+            let log = fs::read_to_string(self.log()).unwrap_or_default();
+            assert!(ended.is_none(), "etcd has ended: {log}");
+            assert!(started.elapsed() < READY, "etcd isn't ready: {log}");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn launch(&mut self) {
+        let [_, peers] = self.ports;
+        let peers = format!("http://127.0.0.1:{peers}");
+        let log = fs::File::create(self.log()).unwrap();
+        let mut etcd = Command::new(ETCD);
+        etcd.env_clear()
+            .args([
+                "--name",
+                "test",
+                "--logger",
+                "zap",
+                "--log-outputs",
+                "stderr",
+            ])
+            .arg("--data-dir")
+            .arg(self.folder.path().join("data"))
+            .args(["--listen-client-urls", &self.url()])
+            .args(["--advertise-client-urls", &self.url()])
+            .args(["--listen-peer-urls", &peers])
+            .args(["--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("test={peers}")])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        self.process = Some(etcd.spawn().unwrap());
+    }
+
+    /// True if it serves clients, which it does once it has a leader. Its log says so:
+    /// etcdctl would need a certificate and a user.
+    fn is_ready(&self) -> bool {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.contains("serving client traffic")
+    }
+
+    /// Its client URL.
+    pub fn url(&self) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme, self.ports[0])
+    }
+
+    /// A folder that is removed with it.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The file of its stderr.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    ///
+    /// If it has been killed.
+    pub fn pid(&self) -> u32 {
+        self.process.as_ref().expect("etcd is running").id()
+    }
+
+    /// Sends it a signal, such as `STOP` and `CONT`.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be sent.
+    pub fn signal(&self, name: &str) {
+        let mut kill = Command::new("kill");
+        kill.args(["-s", name, &self.pid().to_string()]);
+        assert!(kill.status().unwrap().success());
+    }
+
+    /// Kills it, with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+
+    fn etcdctl(&self) -> Command {
+        let mut command = Command::new(ETCDCTL);
+        command
+            .env_clear()
+            .env("ETCDCTL_API", "3")
+            .args(["--endpoints", &self.url(), "--command-timeout", "5s"])
+            .args(&self.client_arguments);
+        command
+    }
+
+    /// Runs etcdctl; returns its stdout.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> String {
+        let output = self.etcdctl().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The keys that start with this, sorted, without the prefix.
+    #[track_caller]
+    pub fn keys(&self, prefix: &str) -> Vec<String> {
+        let listed = self.ctl(&["get", prefix, "--prefix", "--keys-only"]);
+        let keys = listed.lines().filter_map(|key| key.strip_prefix(prefix));
+        keys.map(str::to_owned).collect()
+    }
+
+    /// The value of a key; empty if it doesn't exist.
+    #[track_caller]
+    pub fn value(&self, key: &str) -> String {
+        let value = self.ctl(&["get", key, "--print-value-only"]);
+        value.trim_end_matches('\n').to_owned()
+    }
+
+    /// Writes a key.
+    #[track_caller]
+    pub fn put(&self, key: &str, value: &str) {
+        self.ctl(&["put", key, value]);
+    }
+}
+
+impl Drop for EtcdMember {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A folder for the data: in memory where that is possible, as nothing of it has to last.
+fn folder() -> TempDir {
+    let mut folder = tempfile::Builder::new();
+    folder.prefix("ipam-delegated-etcd-");
+    let in_memory = folder.tempdir_in("/dev/shm");
+    in_memory.or_else(|_| folder.tempdir()).unwrap()
+}
+
+/// Two ports that nobody listens on.
+fn free_ports() -> [u16; 2] {
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|it| it.local_addr().unwrap().port())
+}
