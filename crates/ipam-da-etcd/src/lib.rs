@@ -7,6 +7,7 @@ mod last_given;
 mod release;
 mod status;
 mod sticky;
+pub mod tools;
 mod view;
 
 use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};

@@ -14,9 +14,11 @@ const AT_ONCE: usize = 60;
 
 /// What a node holds: the key below `nodes`.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
-    pub(crate) held: HeldKey,
-    pub(crate) value: Vec<u8>,
+pub struct Entry {
+    /// The network, the attachment, the pool and the address.
+    pub held: HeldKey,
+    /// The value, which is that of the address, too: a [`Holder`].
+    pub value: Vec<u8>,
     key: Vec<u8>,
     mod_revision: i64,
 }
@@ -55,7 +57,11 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
 }
 
 /// The entries below a prefix of the node's keys. Foreign keys are logged and left alone.
-pub(crate) fn entries(
+///
+/// # Errors
+///
+/// Those of etcd.
+pub fn entries(
     client: &mut Client<'_>,
     keys: &Keys,
     node: &str,
@@ -93,7 +99,11 @@ pub(crate) fn entries(
 ///
 /// Each is compared with what was read, so that a release that reaches etcd late, or twice,
 /// never removes what a later ADD has reserved.
-pub(crate) fn release(
+///
+/// # Errors
+///
+/// Those of etcd.
+pub fn release(
     client: &mut Client<'_>,
     keys: &Keys,
     node: &str,

@@ -127,6 +127,15 @@ pub(crate) enum Command {
     Check(CheckArguments),
     /// Say which pools and which address an ADD would get now. Nothing is reserved.
     Explain(ExplainArguments),
+    /// Show the blocks of a cluster's pools, by node.
+    Blocks(BlocksArguments),
+    /// Change the pools of a cluster in etcd.
+    #[command(subcommand)]
+    Etcd(EtcdCommand),
+    /// Release what a node of a cluster holds that doesn't come back.
+    ///
+    /// It shows what it will release, and asks.
+    NodeForget(NodeForgetArguments),
     /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.
     Metrics,
 }
@@ -143,6 +152,9 @@ pub(crate) struct LsArguments {
     /// Only this network, or this named pool.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Option<String>,
+    /// Show the addresses of all nodes in a cluster's pools, and no others.
+    #[arg(long)]
+    pub(crate) all_nodes: bool,
     /// Print container IDs whole.
     #[arg(long)]
     pub(crate) no_trunc: bool,
@@ -210,6 +222,60 @@ pub(crate) struct ReleaseArguments {
     /// Remove the reservation's file alone, under the directory's lock; no plugin runs.
     #[arg(long)]
     pub(crate) file_only: bool,
+}
+
+/// A cluster of etcd.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArguments {
+    /// The network whose conflist leads to the cluster, if there are several clusters.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BlocksArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Only this pool.
+    pub(crate) pool: Option<String>,
+    /// Write a picture to this file as SVG; - is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Changes of a cluster's pools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EtcdCommand {
+    /// Define pools in etcd, out of a catalogue.
+    ///
+    /// Either all pools of the file are valid and overlap with no other, or nothing is
+    /// written.
+    Import(ImportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin.
+    pub(crate) file: PathBuf,
+    /// Replace definitions that are there. Addresses that are reserved stay so.
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeForgetArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// The node's name.
+    pub(crate) node: String,
+    /// Don't ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Show what would be released, and release nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,15 @@
 //! The commands, one file each.
 
+pub(crate) mod blocks;
 pub(crate) mod check;
+pub(crate) mod etcd_import;
 pub(crate) mod explain;
 pub(crate) mod gc;
 pub(crate) mod leaks;
 pub(crate) mod ls;
 pub(crate) mod map;
 pub(crate) mod metrics;
+pub(crate) mod node_forget;
 pub(crate) mod pools;
 pub(crate) mod release;
 pub(crate) mod show;
@@ -16,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use cni::Environment;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, EtcdCommand};
 use crate::node::Node;
 use crate::output::Output;
 
@@ -60,6 +63,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
         Command::Release(arguments) => release::run(arguments, &node(), output),
         Command::Check(check) => check::run(check, &arguments.places, environment, output),
         Command::Explain(explain) => explain::run(explain, &arguments.places, environment, output),
+        Command::Blocks(arguments) => blocks::run(arguments, &node(), output),
+        Command::Etcd(EtcdCommand::Import(arguments)) => {
+            etcd_import::run(arguments, &node(), output)
+        }
+        Command::NodeForget(arguments) => node_forget::run(arguments, &node(), output),
         Command::Metrics => metrics::run(&node(), output),
     }
 }

@@ -18,6 +18,7 @@ use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::Node;
 use crate::output::warn;
 use crate::pools::{PlacedPool, Pools};
+use crate::shared_pools::EtcdCluster;
 
 /// Delegates that choose no pools that their configuration doesn't say.
 const POOLS_ARE_CONFIGURED: [&str; 7] = [
@@ -34,6 +35,9 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
+    /// True if it stands for a pool in etcd, whose other nodes' addresses are taken and not
+    /// listed.
+    pub(crate) is_shared: bool,
     /// The network or the named pool.
     pub(crate) name: NetworkName,
     /// The addresses that can't be given to another, lowest first.
@@ -81,6 +85,9 @@ impl Inventory {
         }
         for data_dir in node.data_dirs() {
             it.read_data_dir(&data_dir, extent);
+        }
+        for cluster in &node.clusters {
+            it.read_cluster(cluster);
         }
         let needs_records = |network: &Network| {
             let mut names = network.delegates.iter();
@@ -140,6 +147,7 @@ impl Inventory {
             match read {
                 Ok((taken, listed)) => self.directories.push(Directory {
                     path,
+                    is_shared: false,
                     name,
                     taken,
                     listed,
@@ -149,6 +157,35 @@ impl Inventory {
                 Err(error) => self.problem(&path, &error),
             }
         }
+    }
+
+    /// Reads the pools of a cluster; each stands for a directory of reservations.
+    fn read_cluster(&mut self, cluster: &EtcdCluster) {
+        let its = |it: &&PlacedPool| cluster.networks.contains(&it.networks[0]);
+        let used = self.pools.all.iter().filter(its);
+        let used = used.map(|it| it.directory_name().clone()).collect();
+        let view = match cluster.view(&used) {
+            Ok(view) => view,
+            Err(error) => {
+                self.problems.push(Problem {
+                    path: cluster.path(),
+                    reason: error.to_string(),
+                });
+                return;
+            }
+        };
+        self.problems.extend(view.problems);
+        for pool in view.defined {
+            self.pools.add_shared(cluster, pool);
+        }
+        let directories = view.pools.into_iter().map(|it| Directory {
+            path: cluster.directory(it.name.as_str()),
+            name: it.name,
+            is_shared: true,
+            taken: it.taken,
+            listed: it.listed,
+        });
+        self.directories.extend(directories);
     }
 
     fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {

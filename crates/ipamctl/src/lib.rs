@@ -17,6 +17,7 @@ mod one_address;
 mod output;
 mod picture;
 mod pools;
+mod shared_pools;
 mod table;
 mod undo;
 mod usage;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use chain::tools;
+use cluster::Cluster;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
 use ipam_da_host_local::Folders;
@@ -23,6 +24,10 @@ pub(crate) const RULES: &str = "ipam-ds-rules";
 /// The allocator of host-local's directories.
 pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
 
+/// The allocator of a cluster's pools, and the selector of its blocks.
+pub(crate) const ETCD_ALLOCATOR: &str = "ipam-da-etcd";
+pub(crate) const ETCD_SELECTOR: &str = "ipam-ds-etcd";
+
 /// The plugin that brings GC past a main plugin.
 pub(crate) const GC: &str = "ipam-gc";
 
@@ -41,6 +46,8 @@ pub(crate) struct Network {
     /// True if the IPAM plugin is host-local itself.
     pub(crate) is_host_local: bool,
     pub(crate) folders: Folders,
+    /// The cluster that it shares pools with.
+    pub(crate) cluster: Option<Cluster>,
     pub(crate) state_dir: PathBuf,
 }
 
@@ -69,11 +76,18 @@ impl Network {
         let ipam = config.ipam().map_err(|e| e.msg)?;
         let delegates: Option<Vec<DelegateName>> =
             ipam.read("ipam", "delegates").map_err(|e| e.msg)?;
+        let delegates = delegates.unwrap_or_default();
+        let is_shared = |it: &DelegateName| [ETCD_ALLOCATOR, ETCD_SELECTOR].contains(&it.as_str());
+        let cluster = match delegates.iter().any(is_shared) {
+            true => Some(Cluster::read(&ipam).map_err(|e| e.msg)?),
+            false => None,
+        };
         Ok(Some(Self {
             name: conflist.name.clone(),
             file: conflist.file.clone(),
             main: main.clone(),
-            delegates: delegates.unwrap_or_default(),
+            delegates,
+            cluster,
             is_host_local,
             folders: Folders::read(&ipam).map_err(|e| e.msg)?,
             state_dir: tools::state_dir(&config, environment).map_err(|e| e.msg)?,
@@ -91,10 +105,25 @@ impl Network {
         self.delegates.iter().any(|it| it.as_str() == name)
     }
 
+    /// The directory of the reservations of a network or a named pool; the place in etcd
+    /// that stands for it.
+    pub(crate) fn directory(&self, name: &str) -> PathBuf {
+        match &self.cluster {
+            Some(cluster) if self.has_delegate(ETCD_ALLOCATOR) => shared_directory(cluster, name),
+            _ => self.folders.data_dir.join(name),
+        }
+    }
+
     /// True if addresses are kept in host-local's directories.
     pub(crate) fn keeps_files(&self) -> bool {
         self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
     }
+}
+
+/// The place of a shared pool's addresses: `etcd:/ipam/v1/addresses/web`.
+pub(crate) fn shared_directory(cluster: &Cluster, pool: &str) -> PathBuf {
+    let key = cluster.keys.addresses(pool);
+    format!("etcd:{}", key.trim_end_matches('/')).into()
 }
 
 /// host-local's configuration as that of a chain with one delegate, so that the chain can

@@ -12,6 +12,7 @@ use crate::arguments::{DockerPlaces, Places};
 use crate::docker::{Docker, Memory};
 use crate::network::Network;
 use crate::output::warn;
+use crate::shared_pools::EtcdCluster;
 
 /// Where the runtimes look for plugins: podman's folders and containerd's.
 const CNI_PATH: &str =
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     /// The memory of `docker-ipam-delegated`; its networks without a conflist are among
     /// [`Self::networks`].
     docker: Memory,
+    /// The clusters whose pools the networks use.
+    pub(crate) clusters: Vec<EtcdCluster>,
     /// Files and folders that can't be used.
     pub(crate) problems: Vec<Problem>,
     /// The environment of calls: that of this process, with `CNI_PATH`.
@@ -50,6 +53,7 @@ impl Node {
             conflists: found.conflists,
             networks: Vec::new(),
             docker: Memory::read(&places.docker),
+            clusters: Vec::new(),
             problems: found.problems,
             environment,
             places: places.clone(),
@@ -76,6 +80,7 @@ impl Node {
             }
         }
         it.add_docker_networks();
+        it.clusters = EtcdCluster::of(&it.networks);
         it
     }
 

@@ -13,6 +13,10 @@ use crate::node::Node;
 /// The inventory of what the holders of this address hold; `None` if a holder has no
 /// record, so that only the files of all addresses say what else it holds.
 pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
+    // In etcd, all addresses of the node are one request.
+    if !node.clusters.is_empty() {
+        return None;
+    }
     let mut it = Inventory::default();
     for network in &node.networks {
         it.pools.add_configured(network, &node.environment);
@@ -23,6 +27,7 @@ pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
             let listed = reservations::tools::address(&path, ip).ok()?;
             it.directories.push(Directory {
                 path,
+                is_shared: false,
                 name,
                 taken: Vec::new(),
                 listed: listed.into_iter().collect(),

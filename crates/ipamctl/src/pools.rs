@@ -9,6 +9,7 @@ use ipam_ds_ranges::IpamDsRanges;
 use serde_json::value::RawValue;
 
 use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
+use crate::shared_pools::EtcdCluster;
 
 /// A pool, and the directory in which its reservations are kept.
 #[derive(Clone, Debug)]
@@ -27,6 +28,11 @@ impl PlacedPool {
     /// The pool's name, if it has one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.pool.name.as_ref().map(ipam::PoolName::as_str)
+    }
+
+    /// The network or the named pool that its reservations are kept under.
+    pub(crate) fn directory_name(&self) -> &NetworkName {
+        self.pool.directory(&self.networks[0])
     }
 
     /// True if both are the same addresses of the same directory. What they exclude may
@@ -64,31 +70,47 @@ impl Pools {
             Err(reason) => wrong(reason),
         }
         for (pool, index) in found {
-            self.add(network, pool, index);
+            self.add_of(network, pool, index);
         }
+    }
+
+    /// Adds a pool that is defined in a cluster.
+    pub(crate) fn add_shared(&mut self, cluster: &EtcdCluster, pool: Pool) {
+        let Some(name) = &pool.name else { return };
+        self.add(PlacedPool {
+            directory: cluster.directory(name.as_str()),
+            pool,
+            index: None,
+            networks: cluster.networks.clone(),
+        });
     }
 
     /// Adds the pools that a recorded answer of a selector has.
     pub(crate) fn add_recorded(&mut self, network: &Network, answer: &RawValue) {
         let pools = of_answer(answer);
         for pool in pools.into_iter().flatten() {
-            self.add(network, pool, None);
+            self.add_of(network, pool, None);
         }
     }
 
-    fn add(&mut self, network: &Network, pool: Pool, index: Option<usize>) {
-        let directory = pool.directory(&network.name).as_str();
-        let new = PlacedPool {
-            directory: network.folders.data_dir.join(directory),
+    fn add_of(&mut self, network: &Network, pool: Pool, index: Option<usize>) {
+        self.add(PlacedPool {
+            directory: network.directory(pool.directory(&network.name).as_str()),
             pool,
             index,
             networks: vec![network.name.clone()],
-        };
+        });
+    }
+
+    fn add(&mut self, new: PlacedPool) {
         match self.all.iter_mut().find(|known| known.is(&new)) {
-            Some(known) if !known.networks.contains(&network.name) => {
-                known.networks.push(network.name.clone());
+            Some(known) => {
+                for network in new.networks {
+                    if !known.networks.contains(&network) {
+                        known.networks.push(network);
+                    }
+                }
             }
-            Some(_) => {}
             None => self.all.push(new),
         }
     }

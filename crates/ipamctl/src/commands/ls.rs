@@ -1,5 +1,7 @@
 //! `ipamctl ls`: who holds what.
 
+mod all_nodes;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -52,6 +54,9 @@ impl From<&Holding<'_>> for Row {
 }
 
 pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<Status> {
+    if arguments.all_nodes {
+        return all_nodes::run(arguments, node, output);
+    }
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let network = arguments.network.as_deref();

@@ -124,6 +124,11 @@ fn remove(node: &Node, it: &Holding<'_>) -> Result<Row> {
     let (Some(directory), Some(ip)) = (it.directory, it.ip) else {
         bail!("it has no file");
     };
+    ensure!(
+        !directory.is_shared,
+        "{} is in etcd, and no file: release it without --file-only",
+        path(it)
+    );
     let data_dir = directory
         .path
         .parent()

@@ -1,0 +1,120 @@
+//! `ipamctl blocks`: the blocks of a cluster's pools, by node.
+
+mod svg;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use conflist::Problem;
+use serde::Serialize;
+
+use crate::arguments::BlocksArguments;
+use crate::commands::Status;
+use crate::node::Node;
+use crate::output::{Output, warn};
+use crate::shared_pools::{BlockPool, EtcdCluster, block_pools};
+use crate::table::{Align, Table};
+
+/// A pool. The keys are documented, and don't change their meaning.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    pool: &'a str,
+    ranges: String,
+    /// Length of the prefix of a block.
+    block: u8,
+    /// Number of blocks, as text: IPv6 pools have many.
+    blocks: String,
+    claimed: Vec<Claimed<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Claimed<'a> {
+    block: String,
+    node: Option<&'a str>,
+    since: Option<&'a str>,
+}
+
+pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<Status> {
+    let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
+    let mut problems: Vec<Problem> = Vec::new();
+    let mut pools = block_pools(&cluster, &mut problems)?;
+    for Problem { path, reason } in &problems {
+        warn(&format!("{}: {reason}", path.display()));
+    }
+    if let Some(name) = &arguments.pool {
+        pools.retain(|it| it.name.as_str() == name);
+        ensure!(
+            !pools.is_empty(),
+            "{} has no pool {name} that is given in blocks",
+            cluster.path().display()
+        );
+    }
+    match &arguments.svg {
+        Some(file) => {
+            let picture = svg::picture(&pools);
+            if file == Path::new("-") {
+                output.lines(picture.lines())?;
+            } else {
+                fs::write(file, picture).with_context(|| file.display().to_string())?;
+            }
+        }
+        None if output.json => Output::json(&pools.iter().map(row).collect::<Vec<_>>())?,
+        None if pools.is_empty() => warn("no pool is given in blocks"),
+        None => output.table(&table(&pools))?,
+    }
+    ensure!(
+        problems.is_empty(),
+        "this is not everything: {} pools could not be read",
+        problems.len()
+    );
+    Ok(Status::Fine)
+}
+
+fn row(pool: &BlockPool) -> Row<'_> {
+    let claimed = pool.claimed.iter().map(|it| Claimed {
+        block: it.block.to_string(),
+        node: it.owner.as_ref().map(|it| it.node.as_str()),
+        since: it.owner.as_ref().map(|it| it.since.as_str()),
+    });
+    Row {
+        pool: pool.name.as_str(),
+        ranges: pool.ranges.to_string(),
+        block: pool.length,
+        blocks: pool.size().to_string(),
+        claimed: claimed.collect(),
+    }
+}
+
+/// A line for each node of each pool, and one for the blocks that nobody has.
+fn table(pools: &[BlockPool]) -> Table {
+    let mut table = Table::new(&[
+        ("POOL", Align::Left),
+        ("NODE", Align::Left),
+        ("BLOCKS", Align::Right),
+        ("WHICH", Align::Left),
+    ]);
+    for pool in pools {
+        let name = format!("{}/{}", pool.name, pool.length);
+        for (node, count) in pool.by_node() {
+            let its = pool.claimed.iter().filter(|it| it.node() == node);
+            let which: Vec<String> = its.map(|it| it.block.to_string()).collect();
+            table.row(
+                None,
+                [
+                    name.clone(),
+                    node.to_owned(),
+                    count.to_string(),
+                    which.join(" "),
+                ],
+            );
+        }
+        let free = pool.size().saturating_sub(pool.claimed.len() as u128);
+        table.row(
+            None,
+            [name, "(free)".to_owned(), free.to_string(), String::new()],
+        );
+    }
+    table
+}

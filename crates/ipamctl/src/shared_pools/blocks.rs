@@ -1,0 +1,177 @@
+//! Pools that are given in blocks, and the nodes that have claimed these.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use cluster::BlockOwner;
+use cni::NetworkName;
+use conflist::Problem;
+use ipam::{Interval, IpNet, RangeSet};
+
+use super::{EtcdCluster, PAGE};
+
+/// A pool that is given in blocks.
+#[derive(Debug)]
+pub(crate) struct BlockPool {
+    pub(crate) name: NetworkName,
+    pub(crate) ranges: RangeSet,
+    /// Length of the prefix of a block.
+    pub(crate) length: u8,
+    /// The claimed blocks, lowest first.
+    pub(crate) claimed: Vec<ClaimedBlock>,
+}
+
+/// A block that a node has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ClaimedBlock {
+    pub(crate) block: IpNet,
+    /// `None` for foreign content.
+    pub(crate) owner: Option<BlockOwner>,
+}
+
+impl BlockPool {
+    /// Number of blocks that a range of the pool has a part in.
+    pub(crate) fn size(&self) -> u128 {
+        let mut blocks: Vec<(u128, u128)> = self
+            .ranges
+            .ranges()
+            .iter()
+            .map(|it| self.numbers(it.addresses()))
+            .collect();
+        blocks.sort_unstable();
+        let (mut size, mut next) = (0, 0);
+        for (first, last) in blocks {
+            let first = first.max(next);
+            if first <= last {
+                size += last - first + 1;
+                next = last + 1;
+            }
+        }
+        size
+    }
+
+    /// All blocks, lowest first: as many as [`Self::size`].
+    pub(crate) fn blocks(&self) -> Vec<IpNet> {
+        let mut blocks = BTreeSet::new();
+        for range in self.ranges.ranges() {
+            let interval = range.addresses();
+            let mut next = Some(interval.first());
+            while let Some(ip) = next.filter(|ip| *ip <= interval.last()) {
+                let Ok(block) = IpNet::new(ip, self.length) else {
+                    break;
+                };
+                blocks.insert(block.trunc());
+                next = successor(block.broadcast());
+            }
+        }
+        blocks.into_iter().collect()
+    }
+
+    /// The numbers of the first and the last block that an interval lies in, counted from the
+    /// address zero.
+    fn numbers(&self, interval: Interval) -> (u128, u128) {
+        let number = |ip: IpAddr| match ip {
+            IpAddr::V4(ip) => u128::from(ip.to_bits()) >> (32 - self.length),
+            // Of the whole of IPv6, there is one block.
+            IpAddr::V6(ip) => ip
+                .to_bits()
+                .checked_shr(128 - u32::from(self.length))
+                .unwrap_or(0),
+        };
+        (number(interval.first()), number(interval.last()))
+    }
+
+    /// Number of blocks by node, in the nodes' order; those with foreign content are `?`.
+    pub(crate) fn by_node(&self) -> BTreeMap<&str, usize> {
+        let mut nodes = BTreeMap::new();
+        for it in &self.claimed {
+            *nodes.entry(it.node()).or_default() += 1;
+        }
+        nodes
+    }
+}
+
+impl ClaimedBlock {
+    /// The node; `?` if the content isn't ours.
+    pub(crate) fn node(&self) -> &str {
+        self.owner.as_ref().map_or("?", |it| it.node.as_str())
+    }
+}
+
+fn successor(ip: IpAddr) -> Option<IpAddr> {
+    match ip {
+        IpAddr::V4(ip) => Some(Ipv4Addr::from_bits(ip.to_bits().checked_add(1)?).into()),
+        IpAddr::V6(ip) => Some(Ipv6Addr::from_bits(ip.to_bits().checked_add(1)?).into()),
+    }
+}
+
+/// The pools of a cluster that are given in blocks.
+///
+/// # Errors
+///
+/// Those of etcd.
+pub(crate) fn block_pools(
+    cluster: &EtcdCluster,
+    problems: &mut Vec<Problem>,
+) -> Result<Vec<BlockPool>, etcd::Error> {
+    let keys = &cluster.cluster.keys;
+    let mut client = cluster.client()?;
+    let mut found = Vec::new();
+    for (name, definition) in cluster.definitions(problems)? {
+        let Some(length) = definition.block else {
+            continue;
+        };
+        let mut claimed = Vec::new();
+        let pool = name.as_str();
+        client.pages::<etcd::Error>(&keys.blocks(pool), PAGE, false, |_, page| {
+            claimed.extend(page.iter().filter_map(|it| {
+                Some(ClaimedBlock {
+                    block: keys.parse_block(pool, &it.key)?,
+                    owner: BlockOwner::parse(&it.value),
+                })
+            }));
+            Ok(())
+        })?;
+        claimed.sort_by_key(|it| it.block.network());
+        found.push(BlockPool {
+            ranges: definition.pool.ranges,
+            name,
+            length,
+            claimed,
+        });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(ranges: &[&str], length: u8) -> BlockPool {
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|it| serde_json::from_str(it).unwrap())
+            .collect();
+        BlockPool {
+            name: "p".parse().unwrap(),
+            ranges: RangeSet::read("p", &ranges, &[]).unwrap(),
+            length,
+            claimed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn blocks_that_two_ranges_share_are_counted_once() {
+        let whole = r#"{"subnet":"10.0.0.0/24"}"#;
+        assert_eq!(pool(&[whole], 28).size(), 16);
+        let low = r#"{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.20","rangeEnd":"10.0.0.40"}"#;
+        let high = r#"{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.41","rangeEnd":"10.0.0.60"}"#;
+        assert_eq!(pool(&[high, low], 28).size(), 3);
+        let blocks = ["10.0.0.16/28", "10.0.0.32/28", "10.0.0.48/28"];
+        assert_eq!(
+            pool(&[high, low], 28).blocks(),
+            blocks.map(|it| it.parse().unwrap())
+        );
+        assert_eq!(pool(&[r#"{"subnet":"fd00::/64"}"#], 80).size(), 1 << 16);
+    }
+}
