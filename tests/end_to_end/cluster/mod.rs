@@ -3,6 +3,7 @@
 mod allocator;
 mod bad_days;
 mod blocks;
+mod ipamctl;
 mod tls;
 
 use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};
