@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -182,9 +182,14 @@ impl EtcdMember {
     /// If it fails.
     #[track_caller]
     pub fn ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> String {
-        let output = self.etcdctl().args(arguments).output().unwrap();
+        let output = self.try_ctl(arguments);
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs etcdctl, which may fail.
+    pub fn try_ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> Output {
+        self.etcdctl().args(arguments).output().unwrap()
     }
 
     /// The keys that start with this, sorted, without the prefix.

@@ -51,6 +51,11 @@ impl Keys {
         format!("{}pools/{pool}", self.root)
     }
 
+    /// Start of the addresses of all pools.
+    pub fn all_addresses(&self) -> String {
+        format!("{}addresses/", self.root)
+    }
+
     /// Start of a pool's addresses.
     pub fn addresses(&self, pool: &str) -> String {
         format!("{}addresses/{pool}/", self.root)

@@ -4,6 +4,7 @@ mod allocator;
 mod bad_days;
 mod blocks;
 mod ipamctl;
+mod rights;
 mod tls;
 
 use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};

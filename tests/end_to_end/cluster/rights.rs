@@ -1,0 +1,68 @@
+//! The user of `docs/cluster.md`: its rights are enough, and no more than that.
+
+use std::fs;
+use std::process::Command;
+
+use harness::{ETCD, ETCDCTL, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use crate::documents::document;
+
+/// The commands of the manual that make the user, which ask for no password here.
+fn commands() -> String {
+    let manual = document("docs/cluster.md");
+    let start = manual.find("etcdctl role add").unwrap();
+    let end = start + manual[start..].find("```").unwrap();
+    let asks = "user add ipam-node ";
+    let commands = &manual[start..end];
+    assert!(commands.contains(asks), "{commands}");
+    commands.replace(asks, "user add ipam-node:good ")
+}
+
+#[test]
+fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put("/ipam/v1/pools/lan", r#"{"subnet":"10.40.0.0/24"}"#);
+    it.etcd.put("/ipam/v1/pools/fast", r#"{"subnet":"10.41.0.0/24","block":28}"#);
+    let made = Command::new("sh")
+        .args(["-ec", &commands()])
+        .env("ETCDCTL_API", "3")
+        .env("ETCDCTL_ENDPOINTS", it.etcd.url())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    for line in ["user add root:secret", "user grant-role root root", "auth enable"] {
+        it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
+    }
+    let password = it.sandbox.root().join("password");
+    fs::write(&password, "good\n").unwrap();
+    let with_user = |mut config: Value| {
+        let etcd = &mut config["ipam"]["etcd"];
+        etcd["username"] = json!("ipam-node");
+        etcd["passwordFile"] = json!(password);
+        config
+    };
+    let addresses = json!([{"name": "lan", "sticky": "db-0"}]);
+    let addresses = with_user(it.config("n1", &["ipam-da-etcd"], &addresses));
+    let blocks = json!([{"name": "fast"}]);
+    let blocks = with_user(it.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks));
+    for config in [&addresses, &blocks] {
+        let mut checked = config.clone();
+        checked["prevResult"] = it.add("c1", config).result();
+        it.call("CHECK", "c1", &checked).run().nothing();
+        it.call("STATUS", "", config).run().nothing();
+        it.gc(&["c1"], config).nothing();
+        it.del("c1", config).nothing();
+        it.add("c2", config).result();
+        it.gc(&[], config).nothing();
+    }
+    let mut write = vec!["--user", "ipam-node:good", "put", "/ipam/v1/pools/lan", "{}"];
+    for key in ["/ipam/v1/pools/lan", "/other"] {
+        write[3] = key;
+        let output = it.etcd.try_ctl(&write);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("permission denied"), "{output:?}");
+    }
+}
