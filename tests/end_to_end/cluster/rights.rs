@@ -49,6 +49,10 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
     let blocks = json!([{"name": "fast"}]);
     let blocks = with_user(it.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks));
     for config in [&addresses, &blocks] {
+        // Nothing is held yet.
+        it.call("STATUS", "", config).run().nothing();
+        it.del("c0", config).nothing();
+        it.gc(&[], config).nothing();
         let mut checked = config.clone();
         checked["prevResult"] = it.add("c1", config).result();
         it.call("CHECK", "c1", &checked).run().nothing();
