@@ -31,6 +31,7 @@ mod ipam_gc;
 mod ipam_gc_behind_bridge;
 mod ipamctl;
 mod ipamctl_docker;
+mod kill_points;
 mod killed;
 mod leftovers;
 mod manual;
