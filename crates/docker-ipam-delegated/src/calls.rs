@@ -36,11 +36,7 @@ pub(crate) fn answer(drivers: &Drivers, call: &Call) -> Result<Answer, Refusal> 
         "/IpamDriver.RequestAddress" => ipam.request_address(call),
         // The second is misspelt in Docker's documentation.
         "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => ipam.release_address(call),
-        "/NetworkDriver.GetCapabilities" => {
-            // A dockerd has started.
-            networks.collect();
-            Ok(NetworkDriver::capabilities())
-        }
+        "/NetworkDriver.GetCapabilities" => Ok(networks.capabilities()),
         "/NetworkDriver.CreateNetwork" => networks.create_network(call),
         "/NetworkDriver.DeleteNetwork" => networks.delete_network(call),
         "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(call),

@@ -112,7 +112,7 @@ pub(crate) fn address_in(result: &IpamResult, subnet: ipam::IpNet) -> Option<IpA
 }
 
 /// Logs what delegates write to stderr.
-struct Log;
+pub(crate) struct Log;
 
 impl Observer for Log {
     fn event(&self, event: &Event<'_>) {

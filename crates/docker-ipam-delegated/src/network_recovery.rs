@@ -2,15 +2,18 @@
 //! earlier daemon was doing when it was killed.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
 
 use crate::chains::for_plugins;
 use crate::command_line::CommandLine;
+use crate::endpoint::{Endpoint, LiveEndpoint};
 use crate::ipam_driver::remove;
 use crate::journal::{Call, Journal, Left};
 use crate::memory::Memory;
-use crate::network_driver::{Endpoint, Network, NetworkDriver, Remembered};
+use crate::network_driver::{NetworkDriver, Stored};
+use crate::networks::Network;
 use crate::plugin_list::PluginRunner;
 use crate::state::lock;
 use crate::unanswered::{Unanswered, UnansweredCalls};
@@ -24,13 +27,11 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc
     let driver = NetworkDriver {
         memory,
         conf_dir: arguments.conf_dir.clone(),
-        plugins: PluginRunner {
-            cni_path: arguments.cni_path.clone(),
-            environment: for_plugins(std::env::vars_os()),
-        },
+        plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
         networks: Default::default(),
         endpoints: Default::default(),
         unanswered: UnansweredCalls::default(),
+        dockerds: AtomicU64::new(0),
     };
     driver.recover_networks()?;
     driver.recover_endpoints()?;
@@ -41,9 +42,10 @@ impl NetworkDriver {
     fn recover_networks(&self) -> Result<()> {
         for (name, left) in self.memory.networks.load::<Network>()? {
             match left {
-                Left::Made(it, unanswered) => {
+                Left::Made(object, unanswered) => {
                     self.note(unanswered, &name);
-                    lock(&self.networks).insert(it.id.clone(), Remembered { name, it });
+                    let id = object.id.clone();
+                    lock(&self.networks).insert(id, Stored { file: name, object });
                 }
                 // A network alone holds nothing.
                 _ => remove(&self.memory.networks, &name),
@@ -56,24 +58,21 @@ impl NetworkDriver {
         for (name, left) in self.memory.endpoints.load::<Endpoint>()? {
             match left {
                 Left::Begun(endpoint) => {
-                    if self.is_undone(&endpoint) {
+                    if self.is_undone(&name, endpoint) {
                         remove(&self.memory.endpoints, &name);
                     }
                 }
-                Left::Made(it, unanswered) => {
+                Left::Made(endpoint, unanswered) => {
                     self.note(unanswered, &name);
-                    lock(&self.endpoints).insert(it.id.clone(), Remembered { name, it });
+                    self.recover(&name, endpoint, false);
                 }
                 Left::Ending(endpoint, call) => {
-                    if self.is_undone(&endpoint) {
+                    if self.is_undone(&name, endpoint) {
                         let folder = self.memory.endpoints.folder();
                         if let Ok(mut journal) = Journal::<Endpoint>::open(folder, &name) {
                             journal.ended();
                         }
                         self.note_end(call, name);
-                    } else {
-                        let it = endpoint;
-                        lock(&self.endpoints).insert(it.id.clone(), Remembered { name, it });
                     }
                 }
                 Left::Ended(call) => self.note_end(call, name),
@@ -82,13 +81,22 @@ impl NetworkDriver {
         Ok(())
     }
 
-    fn is_undone(&self, endpoint: &Endpoint) -> bool {
-        let undone = self.undo(endpoint);
+    /// Undoes an endpoint. If that fails, it is tried again before the next one is made.
+    fn is_undone(&self, file: &str, endpoint: Endpoint) -> bool {
+        let undone = self.undo(file, &endpoint);
         if let Err(error) = &undone {
-            let id = &endpoint.id;
-            tracing::warn!(%error, endpoint = id, "can't be undone now; the next start tries again");
+            tracing::warn!(%error, endpoint = endpoint.id, "can't be undone now");
+            self.recover(file, endpoint, true);
         }
         undone.is_ok()
+    }
+
+    fn recover(&self, file: &str, endpoint: Endpoint, is_abandoned: bool) {
+        let mut live = LiveEndpoint::new(file, endpoint);
+        live.is_abandoned = is_abandoned;
+        if !self.endpoints.add(live) {
+            tracing::warn!(file, "is a second file of an endpoint");
+        }
     }
 
     fn note(&self, unanswered: Option<(Call, String)>, name: &str) {

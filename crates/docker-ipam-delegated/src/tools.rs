@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::chains;
 use crate::configuration;
+use crate::endpoint::Endpoint;
 use crate::engine::http::call;
 use crate::journal::Left;
 use crate::memory;
-use crate::network_driver::Endpoint;
 use crate::pool::{Address, Reference};
 
 /// The plugins that chains of Docker's networks run without an executable.
@@ -112,7 +112,7 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
     }
     for (_, endpoint) in it.read::<Endpoint>(&root.join(memory::ENDPOINTS))? {
         it.endpoints.push(RememberedEndpoint {
-            container_id: endpoint.attached.container_id,
+            container_id: endpoint.conf.container_id,
             id: endpoint.id,
             network: endpoint.network,
         });

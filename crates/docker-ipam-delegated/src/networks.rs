@@ -1,0 +1,137 @@
+//! Docker's calls for networks. A network is a CNI network configuration, whose plugins plumb
+//! its endpoints.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::conflists;
+use crate::facts::{self, Facts};
+use crate::ipam_driver::{cant_remember, remove};
+use crate::journal::{Call, Journal};
+use crate::network_driver::{NOTHING, NetworkDriver, Stored};
+use crate::network_wire::{CreateNetwork, OfNetwork, Subnet};
+use crate::refusal::{Refusal, impossible};
+use crate::state::lock;
+use crate::wire;
+
+/// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
+const OPTIONS: &str = "com.docker.network.generic";
+
+/// The key under which Docker says that a network has no way out (`netlabel.Internal`).
+const INTERNAL: &str = "com.docker.network.internal";
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Network {
+    /// Docker's ID.
+    pub(crate) id: String,
+    /// The name of the network configuration.
+    pub(crate) conflist: String,
+    /// The other options.
+    pub(crate) facts: Facts,
+    /// Gateways of Docker's own subnets.
+    pub(crate) gateways: Vec<String>,
+    /// True if it has no way out.
+    pub(crate) is_internal: bool,
+}
+
+impl NetworkDriver {
+    /// `CreateNetwork`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such network configuration.
+    pub(crate) fn create_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: CreateNetwork = wire::decode(&call.body)?;
+        let generic = request.options.get(OPTIONS).and_then(Value::as_object);
+        let text =
+            |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let options = generic.into_iter().flatten().filter_map(text).collect();
+        let (conflist, facts) = facts::of_network(options)?;
+        let conflist = conflist.ok_or_else(|| {
+            impossible("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")
+        })?;
+        conflists::find(&self.conf_dir, &conflist)?;
+        let of_docker = |it: &&Subnet| !it.gateway.is_empty() && !it.pool.is_empty();
+        let subnets = request.v4.iter().chain(&request.v6).filter(of_docker);
+        let network = Network {
+            id: request.network_id,
+            conflist,
+            facts,
+            gateways: subnets.map(|it| it.gateway.clone()).collect(),
+            is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
+        };
+        let id = network.id.clone();
+        if lock(&self.networks).contains_key(&id) {
+            return Err(impossible(format!("NetworkID: {id} is there already")));
+        }
+        let name = self.memory.networks.new_name();
+        let folder = self.memory.networks.folder();
+        let mut journal = Journal::begin(folder, &name, call, network.clone())
+            .map_err(|error| cant_remember(&error))?;
+        if let Err(error) = journal.made(network.clone(), NOTHING) {
+            journal.remove();
+            return Err(cant_remember(&error));
+        }
+        let object = network;
+        lock(&self.networks).insert(id.clone(), Stored { file: name, object });
+        Ok(self.made_network(journal, id))
+    }
+
+    pub(crate) fn made_network(
+        self: &Arc<Self>,
+        mut journal: Journal<Network>,
+        id: String,
+    ) -> Answer {
+        let driver = Arc::clone(self);
+        Answer::then(NOTHING, move |is_delivered| {
+            if is_delivered {
+                journal.answered();
+                return;
+            }
+            tracing::warn!(network = id, "Docker has gone before it had this network");
+            lock(&driver.networks).remove(&id);
+            driver.unanswered.forget(journal.name());
+            journal.remove();
+        })
+    }
+
+    /// `DeleteNetwork`. An unknown network has been deleted.
+    ///
+    /// # Errors
+    ///
+    /// An endpoint that is left can't be undone.
+    pub(crate) fn delete_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: OfNetwork = wire::decode(&call.body)?;
+        // From here on, no endpoint can be made in it.
+        let network = lock(&self.networks).remove(&request.network_id);
+        if let Err(why) = self.end_all_of(&request.network_id) {
+            if let Some(network) = network {
+                lock(&self.networks).insert(request.network_id, network);
+            }
+            return Err(why);
+        }
+        let Some(network) = network else {
+            return Ok(Answer::plain(NOTHING));
+        };
+        self.unanswered.forget(&network.file);
+        // One step, so there is nothing to finish after a kill: if Docker repeats the call,
+        // the network is unknown, and the call succeeds.
+        remove(&self.memory.networks, &network.file);
+        Ok(Answer::plain(NOTHING))
+    }
+
+    fn end_all_of(&self, network: &str) -> Result<(), Refusal> {
+        let mut left = self.endpoints.all();
+        left.retain(|it| it.endpoint.network == network);
+        for live in left {
+            let id = live.endpoint.id;
+            tracing::warn!(endpoint = id, "left of a network that is deleted");
+            self.end_unasked(&id)?;
+        }
+        Ok(())
+    }
+}
