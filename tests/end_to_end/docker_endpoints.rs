@@ -267,7 +267,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     };
     // It makes its interface a second after the daemon was killed.
     let add = format!(
-        "touch began; while [ ! -e killed ]; do sleep 0.01; done; sleep 1; touch made; {ANSWER}"
+        "touch began; while [ ! -e killed ]; do sleep 0.01; done; sleep 1; touch made over; {ANSWER}"
     );
     let del = "rm -f made";
     script(
@@ -286,6 +286,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     daemon.kill();
     fs::write(file("killed"), "").unwrap();
     let daemon = DockerDaemon::start_on(&node, &sandbox);
+    wait_for(|| file("over").exists());
     assert!(!file("made").exists());
     assert_nothing_left(&node, &sandbox, "");
     // One that doesn't end is terminated.

@@ -6,25 +6,20 @@ use std::fs;
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
 
+use crate::cni_network::{configure, configure_plugins, left};
 use crate::with_docker::reserved;
 
-/// dockerd with a network configuration `web`: a bridge with two families, and a route.
+/// dockerd with a network configuration `web`: a bridge with two families, routes, and the
+/// MAC address that Docker gives.
 fn start(test: &str, options: &[&str]) -> Option<Dockerd> {
     let docker = Dockerd::start(test, options)?;
-    let sandbox = &docker.sandbox;
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
-        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.123.0.0/16", "gw": "10.95.0.9"}],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-        "cacheDir": sandbox.cache_dir(),
-    });
-    let bridge =
-        json!({"type": "bridge", "bridge": "web0", "isGateway": true, "mtu": 1400, "ipam": ipam});
-    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [bridge]});
-    fs::write(sandbox.conf_dir().join("web.conflist"), list.to_string()).unwrap();
+    let routes = [
+        json!({"dst": "10.123.0.0/16", "gw": "10.95.0.9"}),
+        json!({"dst": "::/0"}),
+        json!({"dst": "fd00:123::/48", "gw": "fd00:95::9"}),
+    ];
+    let more = json!({"mtu": 1400, "capabilities": {"mac": true}});
+    configure(&docker.sandbox, &more, &routes);
     Some(docker)
 }
 
@@ -34,23 +29,11 @@ fn create(docker: &Dockerd, name: &str, options: &[&str]) {
     docker.ok(&[&CREATE, options, &["--opt", "conflist=web", name]].concat());
 }
 
-/// The interfaces and namespaces on the node that endpoints have made.
-fn left(docker: &Dockerd) -> Vec<String> {
-    let interfaces = docker
-        .node
-        .sh("ip -o link | grep -oE ' (cni|veth)[0-9a-f]*' || true");
-    let namespaces = docker
-        .node
-        .sh("ls /run/netns 2>/dev/null | grep docker- || true");
-    let all = format!("{interfaces}{namespaces}");
-    all.split_whitespace().map(str::to_owned).collect()
-}
-
 /// Nothing is left of a network's containers.
 #[track_caller]
 fn assert_nothing_left(docker: &Dockerd) {
     assert_eq!(reserved(docker), BTreeSet::new());
-    assert_eq!(left(docker), [""; 0]);
+    assert_eq!(left(&docker.node), [""; 0]);
     docker.wait(|it| it.sandbox.docker_memory("endpoints").is_empty());
     docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
 }
@@ -63,7 +46,10 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     };
     create(&docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &[]);
-    docker.run("net", "c2", &[]);
+    let mac = "02:42:00:0a:5f:03";
+    docker.run("net", "c2", &["--mac-address", mac]);
+    let link = docker.ok(&["exec", "c2", "/bin/ip", "link", "show", "eth0"]);
+    assert!(link.contains(mac), "{link}");
     assert_eq!(
         [docker.address("net", "c1"), docker.address("net", "c2")],
         ["10.95.0.2", "10.95.0.3"]
@@ -83,6 +69,13 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     for expected in [
         "default via 10.95.0.1 dev eth0",
         "10.123.0.0/16 via 10.95.0.9 dev eth0",
+    ] {
+        assert!(routes.contains(expected), "{expected}: {routes}");
+    }
+    let routes = docker.ok(&["exec", "c1", "/bin/ip", "-6", "route"]);
+    for expected in [
+        "default via fd00:95::1 dev eth0",
+        "fd00:123::/48 via fd00:95::9 dev eth0",
     ] {
         assert!(routes.contains(expected), "{expected}: {routes}");
     }
@@ -124,6 +117,24 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     docker.ok(&["network", "rm", "net", "inner"]);
     assert_nothing_left(&docker);
     assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
+    // Every call of the network driver. DiscoverNew and DiscoverDelete go only to drivers
+    // whose ConnectivityScope is global.
+    let called: BTreeSet<String> = docker
+        .called()
+        .iter()
+        .filter_map(|it| Some(it.strip_prefix("/NetworkDriver.")?.to_owned()))
+        .collect();
+    let all = [
+        "CreateEndpoint",
+        "CreateNetwork",
+        "DeleteEndpoint",
+        "DeleteNetwork",
+        "EndpointOperInfo",
+        "GetCapabilities",
+        "Join",
+        "Leave",
+    ];
+    assert_eq!(called, all.map(str::to_owned).into());
 }
 
 #[test]
@@ -139,13 +150,9 @@ fn a_network_with_addresses_of_dockers_has_these() {
         &[&ours[..], &["--subnet=10.95.0.0/24"]].concat(),
     );
     // Of a configuration for no subnet of its own.
-    let bridge = json!({"type": "bridge", "bridge": "plain0", "isGateway": true, "ipam": {"type": "host-local"}});
-    let list = json!({"cniVersion": "1.0.0", "name": "plain", "plugins": [bridge]});
-    fs::write(
-        docker.sandbox.conf_dir().join("plain.conflist"),
-        list.to_string(),
-    )
-    .unwrap();
+    let routes = json!([{"dst": "10.97.0.0/16"}]);
+    let bridge = json!({"type": "bridge", "bridge": "plain0", "ipam": {"type": "host-local", "routes": routes}});
+    configure_plugins(&docker.sandbox, "plain", &[bridge]);
     let plain = ["--subnet=10.96.0.0/24", "--opt=conflist=plain", "dockers"];
     docker.ok(&[&CREATE[..], &plain].concat());
     docker.run("ours", "c1", &["--ip=10.95.0.77"]);

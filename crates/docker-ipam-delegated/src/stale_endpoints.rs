@@ -15,9 +15,12 @@ use serde_json::value::RawValue;
 
 use crate::cni_result::CniResult;
 use crate::endpoint::LiveEndpoint;
+use crate::endpoint_lock::EndpointLock;
 use crate::namespaces::{Namespace, is_on_host};
 use crate::network_driver::NetworkDriver;
+use crate::refusal::Refusal;
 use crate::state::lock;
+use crate::undo::unasked;
 
 /// The longest that a call waits for stale endpoints to be undone. Their undo goes on.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,8 +33,7 @@ impl NetworkDriver {
     pub(crate) fn collect(self: &Arc<Self>) {
         let dockerd = self.dockerds.load(Ordering::Relaxed);
         let mut stale = self.endpoints.all();
-        // One that a call works on is none.
-        stale.retain(|it| it.calls.try_lock().is_ok() && is_stale(it, dockerd));
+        stale.retain(|it| may_be_stale(it, dockerd));
         if stale.is_empty() {
             return;
         }
@@ -43,10 +45,8 @@ impl NetworkDriver {
             thread::spawn(move || {
                 let _done = done;
                 while let Some(live) = { lock(&stale).pop() } {
-                    let id = &live.endpoint.id;
-                    tracing::warn!(endpoint = id, "its container is gone");
-                    if let Err(error) = driver.end_idle(&live) {
-                        tracing::warn!(%error, endpoint = id, "can't be undone");
+                    if let Err(error) = driver.end_stale(&live, dockerd) {
+                        tracing::warn!(%error, endpoint = live.endpoint.id, "can't be undone");
                     }
                 }
             });
@@ -56,26 +56,55 @@ impl NetworkDriver {
             tracing::warn!("endpoints of gone containers are still being undone");
         }
     }
+
+    /// Undoes an endpoint if it is stale, and no call works on it.
+    fn end_stale(&self, live: &LiveEndpoint, dockerd: u64) -> Result<(), Refusal> {
+        let Ok(_call) = live.calls.try_lock() else {
+            return Ok(());
+        };
+        let id = &live.endpoint.id;
+        let Some(live) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
+            return Ok(());
+        };
+        // A program of a killed daemon's may be moving the interface.
+        drop(EndpointLock::acquire(
+            self.endpoint_files().folder(),
+            &live.file,
+        )?);
+        if is_stale(&live, dockerd) {
+            tracing::warn!(endpoint = id, "its container is gone");
+            if let Some(journal) = self.end_locked(id, &live.file, &unasked(id))? {
+                journal.remove();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if there is no container, as far as it can be said without the endpoint's lock.
+fn may_be_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
+    // Its dockerd has ended. The next one finds a container that runs by its namespace.
+    let is_earlier = live.dockerd < dockerd;
+    match &live.endpoint.sandbox {
+        _ if live.is_abandoned => true,
+        None => is_earlier,
+        Some(sandbox) => !is_namespace(Path::new(sandbox)).unwrap_or_default(),
+    }
 }
 
 /// True if the endpoint's container is gone, or if there will be none.
 fn is_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
     let endpoint = &live.endpoint;
-    if live.is_abandoned {
-        return true;
-    }
-    // Its dockerd has ended. The next one finds a container that runs by its namespace.
-    let is_earlier = live.dockerd < dockerd;
-    let Some(sandbox) = &endpoint.sandbox else {
-        return is_earlier;
-    };
-    if is_namespace(Path::new(sandbox)).unwrap_or_default() {
+    if !may_be_stale(live, dockerd) {
         return false;
     }
+    if live.is_abandoned || endpoint.sandbox.is_none() {
+        return true;
+    }
     if Namespace::of(&endpoint.id).has_interface() {
-        // Docker is about to take it: the container's namespace is made after `Join`. Or it
-        // has given it back, and is about to delete the endpoint.
-        return is_earlier;
+        // Docker is about to take it: the container's namespace is made after `Join`. Or its
+        // dockerd was killed before that, or behind `Leave`.
+        return live.dockerd < dockerd;
     }
     // Docker has taken it. Of a pair, the other end ends with the container's namespace; if
     // it is there, the namespace is at a path that only Docker sees.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cni::Object;
 use serde_json::value::RawValue;
 
-use crate::endpoint::{Endpoint, LiveEndpoint};
+use crate::endpoint::Endpoint;
 use crate::endpoint_lock::EndpointLock;
 use crate::ipam_driver::cant_remember;
 use crate::journal::{Call, Journal};
@@ -46,22 +46,11 @@ impl NetworkDriver {
         Ok(())
     }
 
-    /// The same, if no call works on it.
+    /// Undoes the endpoint of this ID and file, whose calls the caller has locked.
     ///
     /// # Errors
     ///
     /// As [`Self::end_endpoint`].
-    pub(crate) fn end_idle(&self, live: &LiveEndpoint) -> Result<(), Refusal> {
-        let id = &live.endpoint.id;
-        if let Ok(_call) = live.calls.try_lock()
-            && let Some(journal) = self.end_locked(id, &live.file, &unasked(id))?
-        {
-            journal.remove();
-        }
-        Ok(())
-    }
-
-    /// The same, by the call that works on it.
     pub(crate) fn end_locked(
         &self,
         id: &str,
@@ -121,7 +110,7 @@ impl NetworkDriver {
 }
 
 /// No call of Docker's, which none may be taken for a repetition of.
-fn unasked(id: &str) -> Call {
+pub(crate) fn unasked(id: &str) -> Call {
     Call {
         path: "stale".to_owned(),
         body: id.to_owned(),
