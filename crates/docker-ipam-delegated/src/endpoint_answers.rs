@@ -33,6 +33,11 @@ pub(crate) fn joined(result: &CniResult, outside: &str) -> Joined {
         ..Joined::default()
     };
     for route in result.routes.iter().copied() {
+        // Docker can't set it, and starts no container then: it enables IPv6 only on an
+        // interface with such an address.
+        if result.address(route.to.addr().is_ipv4()).is_none() {
+            continue;
+        }
         let next_hop = result.next_hop(route);
         let is_default = route.to.prefix_len() == 0;
         match next_hop {
