@@ -159,7 +159,7 @@ const WITHOUT_EFFECT: [&str; 33] = [
     "statx",
 ];
 
-/// Set to walk every system call, which takes four times as long.
+/// Set to walk every system call, which takes six times as long.
 const ALL: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
 
 /// True if a kill before this system call is as one before the next.
