@@ -1,0 +1,212 @@
+//! The selector that the daemon puts behind a configuration's own: of all their pools,
+//! it leaves the one that Docker asks for.
+//!
+//! Docker asks for the address of one pool at a time, and a chain gives one of each. An
+//! unnamed pool gets the configuration's name, so that Docker's networks and the
+//! configuration's own keep their reservations in one folder, each with its network.
+
+use std::net::IpAddr;
+
+use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
+use ipam::{IpNet, RANGE_KEYS, Range};
+use serde::{Deserialize, Serialize};
+
+/// The key of the network configuration that says which pool is asked for.
+pub(crate) const KEY: &str = "dockerPool";
+
+/// The name of the selector.
+pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
+
+/// The pool that is asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// Its subnet.
+    pub(crate) subnet: IpNet,
+    /// The part of it that addresses are given from.
+    #[serde(default)]
+    pub(crate) range: Option<IpNet>,
+    /// The address that is requested.
+    #[serde(default)]
+    pub(crate) requested: Option<IpAddr>,
+    /// The name of an unnamed pool.
+    pub(crate) name: String,
+}
+
+/// The selector.
+pub(crate) struct PoolFilter;
+
+impl PoolFilter {
+    fn reply(call: &Call<'_>) -> Result<Reply, Error> {
+        let wanted: Option<Wanted> = call.config.read(KEY)?;
+        let mut result = call.config.prev_result()?.unwrap_or_default();
+        if let Some(wanted) = wanted {
+            let pools = ipam::pool_objects(&result)?;
+            let filtered = pools
+                .iter()
+                .find_map(|pool| filtered(pool, &wanted).transpose());
+            match filtered.transpose()? {
+                Some(pool) => result.set_other("pools", &[pool]),
+                None if pools.is_empty() => {}
+                None => {
+                    return Err(Error::config(format!(
+                        "the selectors chose no pool of {}",
+                        wanted.subnet
+                    )));
+                }
+            }
+        }
+        Ok(Reply::Result(result))
+    }
+}
+
+impl Plugin for PoolFilter {
+    fn about(&self) -> About {
+        cni::about!()
+    }
+
+    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Self::reply(call)
+    }
+
+    fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        // Without pools, the recorded result takes their place.
+        Ok(Self::reply(call).unwrap_or(Reply::Nothing))
+    }
+
+    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Ok(Self::reply(call).unwrap_or(Reply::Nothing))
+    }
+}
+
+/// The ranges of a pool, each as it is written and as it is read.
+///
+/// # Errors
+///
+/// Code 7 for an invalid one.
+pub(crate) fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
+    let written = ipam::range_objects("pool", pool)?.into_iter();
+    let read = |range: Object| Ok((range.clone(), Range::read("pool", &range)?));
+    written.map(read).collect()
+}
+
+/// The part of a pool that is wanted; `None` if it has none.
+fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+    let mut left = Vec::new();
+    for (mut written, range) in ranges(pool)? {
+        if range.subnet() != wanted.subnet {
+            continue;
+        }
+        if let Some(part) = wanted.range {
+            let Some(both) = range.addresses().intersection(part.into()) else {
+                continue;
+            };
+            written.set("rangeStart", &both.first().to_string());
+            written.set("rangeEnd", &both.last().to_string());
+        }
+        left.push(written);
+    }
+    if left.is_empty() {
+        return Ok(None);
+    }
+    let mut pool = pool.clone();
+    for key in RANGE_KEYS.iter().filter(|key| **key != "exclude") {
+        pool.remove(key);
+    }
+    pool.set("ranges", &left);
+    if pool.get("name").is_none_or(|raw| raw.get() == "null") {
+        pool.set("name", &wanted.name);
+    }
+    if let Some(requested) = wanted.requested {
+        let earlier: Option<String> = pool.read("pool", "requested-ip")?;
+        match earlier.as_deref().and_then(ipam::parse_address) {
+            Some(earlier) if earlier != requested => {
+                return Err(Error::config(format!(
+                    "{requested} is requested, and the selectors give {earlier}"
+                )));
+            }
+            _ => pool.set("requested-ip", &requested.to_string()),
+        }
+    }
+    Ok(Some(pool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::{Environment, NetworkConfig, SpecVersion};
+
+    fn filter(wanted: &str, pools: &str) -> Result<String, String> {
+        let json = format!(
+            r#"{{"cniVersion":"1.0.0","name":"n","{KEY}":{wanted},"prevResult":{{"pools":{pools}}}}}"#
+        );
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        let environment = Environment::default();
+        let reply = PoolFilter::reply(&Call::new(config, &environment));
+        let Reply::Result(result) = reply.map_err(|error| error.msg)? else {
+            unreachable!()
+        };
+        let json = result.to_json(SpecVersion::V1_0_0);
+        let result: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        Ok(result["pools"].to_string())
+    }
+
+    #[test]
+    fn of_all_pools_the_wanted_one_is_left_with_the_configurations_name() {
+        let pools = r#"[{"subnet":"fd00::/64"},{"subnet":"10.1.0.0/16","gateway":"10.1.0.9","exclude":["10.1.0.5"],"vlan":7}]"#;
+        assert_eq!(
+            filter(r#"{"subnet":"10.1.0.0/16","name":"web"}"#, pools).unwrap(),
+            r#"[{"exclude":["10.1.0.5"],"name":"web","ranges":[{"gateway":"10.1.0.9","subnet":"10.1.0.0/16"}],"vlan":7}]"#
+        );
+    }
+
+    #[test]
+    fn of_a_range_set_the_ranges_of_the_subnet_are_left() {
+        let pools =
+            r#"[{"name":"db","ranges":[{"subnet":"10.1.0.0/24"},{"subnet":"10.2.0.0/24"}]}]"#;
+        assert_eq!(
+            filter(r#"{"subnet":"10.2.0.0/24","name":"web"}"#, pools).unwrap(),
+            r#"[{"name":"db","ranges":[{"subnet":"10.2.0.0/24"}]}]"#
+        );
+    }
+
+    #[test]
+    fn a_sub_pool_bounds_the_range() {
+        let wanted = r#"{"subnet":"10.1.0.0/16","range":"10.1.5.0/24","name":"web"}"#;
+        let filter = |pools| filter(wanted, pools).map_err(|_| ());
+        assert_eq!(
+            filter(r#"[{"subnet":"10.1.0.0/16"}]"#).unwrap(),
+            r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.0","subnet":"10.1.0.0/16"}]}]"#
+        );
+        assert_eq!(
+            filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.5.9"}]"#).unwrap(),
+            r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.9","subnet":"10.1.0.0/16"}]}]"#
+        );
+        assert_eq!(
+            filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.6.9"}]"#),
+            Err(())
+        );
+    }
+
+    #[test]
+    fn a_requested_address_gives_way_to_no_other() {
+        let wanted = r#"{"subnet":"10.1.0.0/16","requested":"10.1.0.7","name":"web"}"#;
+        let with = |pool: &str| filter(wanted, &format!("[{pool}]"));
+        let given = with(r#"{"subnet":"10.1.0.0/16"}"#).unwrap();
+        assert!(given.contains(r#""requested-ip":"10.1.0.7""#), "{given}");
+        assert!(with(r#"{"subnet":"10.1.0.0/16","requested-ip":"10.1.0.7/16"}"#).is_ok());
+        assert_eq!(
+            with(r#"{"subnet":"10.1.0.0/16","requested-ip":"10.1.0.8"}"#).unwrap_err(),
+            "10.1.0.7 is requested, and the selectors give 10.1.0.8"
+        );
+    }
+
+    #[test]
+    fn pools_without_the_wanted_one_are_refused_and_no_pools_are_left_alone() {
+        let wanted = r#"{"subnet":"10.1.0.0/16","name":"web"}"#;
+        assert_eq!(
+            filter(wanted, r#"[{"subnet":"10.2.0.0/16"}]"#).unwrap_err(),
+            "the selectors chose no pool of 10.1.0.0/16"
+        );
+        assert_eq!(filter(wanted, "null").unwrap(), "null");
+    }
+}
