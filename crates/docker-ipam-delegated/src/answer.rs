@@ -1,6 +1,17 @@
-//! Answer to a call, and what is to be done once Docker has it, or hasn't.
+//! Answer to a call, and what is to be done when Docker has it, or can't get it any more.
 
 use std::fmt;
+
+use serde::Serialize;
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+/// The answer to a call that gives nothing.
+pub(crate) const NOTHING: &str = "{}";
+
+/// The body of an answer.
+pub(crate) fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("an answer is JSON")
+}
 
 /// Called once: with true if Docker has the answer, and with false if it never will.
 type OnDelivery = Box<dyn FnOnce(bool) + Send>;
@@ -35,10 +46,16 @@ impl Answer {
 pub(crate) struct Delivery(Option<OnDelivery>);
 
 impl Delivery {
-    /// Docker has the answer.
+    /// Docker has the answer. What is to be done is done now: until then, a kill would make
+    /// it doubtful whether Docker has it.
     pub(crate) fn delivered(mut self) {
-        if let Some(then) = self.0.take() {
-            then(true);
+        let Some(then) = self.0.take() else {
+            return;
+        };
+        match Handle::try_current().map(|it| it.runtime_flavor()) {
+            // It writes a file: other connections go on in another thread.
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| then(true)),
+            _ => then(true),
         }
     }
 }
@@ -48,8 +65,8 @@ impl Drop for Delivery {
         let Some(then) = self.0.take() else {
             return;
         };
-        // Undoing runs a chain, for which the thread of a connection is not to wait.
-        match tokio::runtime::Handle::try_current() {
+        // Undoing runs a chain, for which nobody waits.
+        match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || then(false))),
             Err(_) => then(false),
         }

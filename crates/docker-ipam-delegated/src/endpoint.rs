@@ -37,6 +37,8 @@ pub(crate) struct LiveEndpoint {
     pub(crate) calls: Arc<Mutex<()>>,
     /// True if Docker will not delete it: an undo has failed, or Docker hasn't got it.
     pub(crate) is_abandoned: bool,
+    /// True if an earlier daemon has made it, and Docker may not have had the answer.
+    pub(crate) is_recovered: bool,
     /// The dockerd that has made it or joined it last, counted from the daemon's start.
     pub(crate) dockerd: u64,
 }
@@ -89,6 +91,7 @@ impl LiveEndpoint {
             endpoint,
             calls: Arc::default(),
             is_abandoned: false,
+            is_recovered: false,
             dockerd: 0,
         }
     }

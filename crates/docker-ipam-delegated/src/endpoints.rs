@@ -7,25 +7,25 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NOTHING, json};
 use crate::cni_result::CniResult;
 use crate::endpoint::{Endpoint, LiveEndpoint};
 use crate::endpoint_answers::{joined, offered};
 use crate::endpoint_lock::EndpointLock;
-use crate::ipam_driver::{cant_remember, json};
 use crate::journal::{Call, Journal};
 use crate::namespaces::Namespace;
-use crate::network_driver::{NOTHING, NetworkDriver};
+use crate::network_driver::NetworkDriver;
 use crate::network_wire::{CreateEndpoint, Interface, Join, OfEndpoint};
 use crate::networks::Network;
 use crate::plugin_list;
-use crate::refusal::{Refusal, impossible};
+use crate::refusal::{Refusal, cant_remember, impossible};
 use crate::runtime_conf::RuntimeConf;
 use crate::state::lock;
 use crate::wire;
 
 impl NetworkDriver {
-    /// `CreateEndpoint`.
+    /// `CreateEndpoint`. If an earlier daemon has made it, Docker calls again, since it had no
+    /// answer.
     ///
     /// # Errors
     ///
@@ -37,6 +37,9 @@ impl NetworkDriver {
         let id = request.endpoint_id;
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(impossible(format!("EndpointID: {id:?} is no ID")));
+        }
+        if let Some(known) = self.endpoints.get(&id) {
+            return self.create_again(&known, &network, &request.interface);
         }
         let list = self.list_of(&network)?;
         self.plugins
@@ -95,11 +98,41 @@ impl NetworkDriver {
         let id = endpoint.id.clone();
         let made = endpoint.clone();
         self.endpoints.change(&id, |it| it.endpoint = made);
-        let offered = offered(interface, &CniResult::read(&result)?);
-        let answer = json!({"Interface": offered}).to_string();
-        let written = journal.made(endpoint, &answer);
+        let answer = answer_of(interface, &result)?;
+        let written = journal.made(endpoint, NOTHING);
         written.map_err(|error| cant_remember(&error))?;
         Ok(answer)
+    }
+
+    fn create_again(
+        self: &Arc<Self>,
+        known: &LiveEndpoint,
+        network: &Network,
+        interface: &Interface,
+    ) -> Result<Answer, Refusal> {
+        let id = &known.endpoint.id;
+        let _call = lock(&known.calls);
+        let live = self.endpoints.get(id).filter(|it| it.file == known.file);
+        let is_same = |it: &LiveEndpoint| {
+            let Endpoint {
+                network: of,
+                conf,
+                sandbox,
+                ..
+            } = &it.endpoint;
+            it.is_recovered
+                && !it.is_abandoned
+                && *of == network.id
+                && *conf == RuntimeConf::new(network, id, interface)
+                && sandbox.is_none()
+        };
+        let live = live.filter(is_same);
+        let live = live.ok_or_else(|| impossible(format!("EndpointID: {id} is there already")))?;
+        let answer = answer_of(interface, &*result_of(&live.endpoint)?)?;
+        let journal = Journal::open(self.endpoint_files().folder(), &live.file)
+            .map_err(|error| cant_remember(&error))?;
+        tracing::info!(endpoint = id, answer, "answered once more");
+        Ok(self.made_endpoint(answer, journal, id.clone()))
     }
 
     fn made_endpoint(
@@ -115,17 +148,6 @@ impl NetworkDriver {
         })
     }
 
-    /// The answer to a call for an endpoint that an earlier daemon has made.
-    pub(crate) fn repeated_endpoint(
-        self: &Arc<Self>,
-        call: &Call,
-        answer: String,
-        journal: Journal<Endpoint>,
-    ) -> Option<Answer> {
-        let request: OfEndpoint = wire::decode(&call.body).ok()?;
-        Some(self.made_endpoint(answer, journal, request.endpoint_id))
-    }
-
     /// `DeleteEndpoint`. An unknown endpoint has been deleted.
     ///
     /// # Errors
@@ -133,10 +155,8 @@ impl NetworkDriver {
     /// Those of the plugins that fail.
     pub(crate) fn delete_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: OfEndpoint = wire::decode(&call.body)?;
-        Ok(match self.end_endpoint(&request.endpoint_id, call)? {
-            Some(journal) => Answer::then(NOTHING, move |_| journal.remove()),
-            None => Answer::plain(NOTHING),
-        })
+        self.end_endpoint(&request.endpoint_id, call)?;
+        Ok(Answer::plain(NOTHING))
     }
 
     /// `EndpointOperInfo`: the result of the plugins.
@@ -187,8 +207,6 @@ impl NetworkDriver {
         sandbox: String,
     ) -> Result<(), Refusal> {
         endpoint.sandbox = Some(sandbox);
-        // Docker has the answer to the call that made it: it wouldn't join otherwise.
-        self.unanswered.forget(file);
         Journal::open(self.endpoint_files().folder(), file)
             .and_then(|mut journal| {
                 journal.made(endpoint.clone(), NOTHING)?;
@@ -249,6 +267,12 @@ impl NetworkDriver {
 
 fn of_network(network: &Network, why: &Refusal) -> Refusal {
     impossible(format!("network {}: {why}", network.conflist))
+}
+
+/// The answer to the call that makes an endpoint.
+fn answer_of(interface: &Interface, result: &RawValue) -> Result<String, Refusal> {
+    let offered = offered(interface, &CniResult::read(result)?);
+    Ok(json!({"Interface": offered}).to_string())
 }
 
 /// The result of an endpoint's plugins.

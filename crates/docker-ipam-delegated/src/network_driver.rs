@@ -8,21 +8,15 @@ use std::sync::{Arc, Mutex};
 use cni::Object;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NOTHING};
 use crate::endpoint::LiveEndpoints;
-use crate::ipam_driver::remove;
-use crate::journal::{Call, Journal};
+use crate::journal::Call;
 use crate::memory::{Folder, Memory};
-use crate::network_wire::OfNetwork;
 use crate::networks::Network;
 use crate::plugin_list::PluginRunner;
 use crate::refusal::{Refusal, impossible};
 use crate::state::lock;
-use crate::unanswered::{Unanswered, UnansweredCalls};
 use crate::{conflists, wire};
-
-/// The answer to a call that gives nothing.
-pub(crate) const NOTHING: &str = "{}";
 
 /// The driver.
 pub(crate) struct NetworkDriver {
@@ -31,7 +25,6 @@ pub(crate) struct NetworkDriver {
     pub(crate) plugins: PluginRunner,
     pub(crate) networks: Mutex<HashMap<String, Stored<Network>>>,
     pub(crate) endpoints: LiveEndpoints,
-    pub(crate) unanswered: UnansweredCalls,
     /// Number of dockerds that have called since the start.
     pub(crate) dockerds: AtomicU64,
 }
@@ -83,36 +76,6 @@ impl NetworkDriver {
     /// It is gone.
     pub(crate) fn list_of(&self, network: &Network) -> Result<Object, Refusal> {
         conflists::find(&self.conf_dir, &network.conflist)
-    }
-
-    /// The answer to a call that an earlier daemon has done, and Docker repeats.
-    pub(crate) fn repeated(self: &Arc<Self>, call: &Call) -> Option<Answer> {
-        let Unanswered {
-            name,
-            answer,
-            is_end,
-        } = self.unanswered.take(call)?;
-        tracing::info!(call.path, answer, "given once more");
-        if is_end {
-            let driver = Arc::clone(self);
-            return Some(Answer::then(answer, move |_| {
-                remove(&driver.memory.endpoints, &name);
-            }));
-        }
-        if call.path.ends_with("Network") {
-            let request: OfNetwork = wire::decode(&call.body).ok()?;
-            let journal = Journal::open(self.memory.networks.folder(), &name).ok()?;
-            return Some(self.made_network(journal, request.network_id));
-        }
-        let journal = Journal::open(self.memory.endpoints.folder(), &name).ok()?;
-        self.repeated_endpoint(call, answer, journal)
-    }
-
-    /// Removes the files of calls that Docker doesn't repeat any more.
-    pub(crate) fn forget_unanswered(&self) {
-        for (_, name) in self.unanswered.forget_all() {
-            remove(&self.memory.endpoints, &name);
-        }
     }
 
     /// The folder of endpoints.

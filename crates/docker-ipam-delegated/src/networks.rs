@@ -6,14 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NOTHING};
 use crate::conflists;
 use crate::facts::{self, Facts};
-use crate::ipam_driver::{cant_remember, remove};
 use crate::journal::{Call, Journal};
-use crate::network_driver::{NOTHING, NetworkDriver, Stored};
+use crate::network_driver::{NetworkDriver, Stored};
 use crate::network_wire::{CreateNetwork, OfNetwork, Subnet};
-use crate::refusal::{Refusal, impossible};
+use crate::refusal::{Refusal, cant_remember, impossible};
 use crate::state::lock;
 use crate::wire;
 
@@ -39,7 +38,7 @@ pub(crate) struct Network {
 }
 
 impl NetworkDriver {
-    /// `CreateNetwork`.
+    /// `CreateNetwork`. If it is there already, Docker calls again, since it had no answer.
     ///
     /// # Errors
     ///
@@ -65,38 +64,25 @@ impl NetworkDriver {
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
         let id = network.id.clone();
-        if lock(&self.networks).contains_key(&id) {
-            return Err(impossible(format!("NetworkID: {id} is there already")));
+        let known = lock(&self.networks).get(&id).map(|it| it.object == network);
+        match known {
+            Some(true) => return Ok(Answer::plain(NOTHING)),
+            Some(false) => return Err(impossible(format!("NetworkID: {id} is there already"))),
+            None => {}
         }
-        let name = self.memory.networks.new_name();
-        let folder = self.memory.networks.folder();
-        let mut journal = Journal::begin(folder, &name, call, network.clone())
+        let files = &self.memory.networks;
+        let journal = Journal::made_at_once(files, call, network.clone(), NOTHING)
             .map_err(|error| cant_remember(&error))?;
-        if let Err(error) = journal.made(network.clone(), NOTHING) {
-            journal.remove();
-            return Err(cant_remember(&error));
-        }
-        let object = network;
-        lock(&self.networks).insert(id.clone(), Stored { file: name, object });
-        Ok(self.made_network(journal, id))
-    }
-
-    pub(crate) fn made_network(
-        self: &Arc<Self>,
-        mut journal: Journal<Network>,
-        id: String,
-    ) -> Answer {
+        let (file, object) = (journal.name().to_owned(), network);
+        lock(&self.networks).insert(id.clone(), Stored { file, object });
         let driver = Arc::clone(self);
-        Answer::then(NOTHING, move |is_delivered| {
-            if is_delivered {
-                journal.answered();
-                return;
+        Ok(Answer::then(NOTHING, move |is_delivered| {
+            if !is_delivered {
+                tracing::warn!(network = id, "Docker has gone before it had this network");
+                lock(&driver.networks).remove(&id);
+                journal.remove();
             }
-            tracing::warn!(network = id, "Docker has gone before it had this network");
-            lock(&driver.networks).remove(&id);
-            driver.unanswered.forget(journal.name());
-            journal.remove();
-        })
+        }))
     }
 
     /// `DeleteNetwork`. An unknown network has been deleted.
@@ -117,10 +103,9 @@ impl NetworkDriver {
         let Some(network) = network else {
             return Ok(Answer::plain(NOTHING));
         };
-        self.unanswered.forget(&network.file);
         // One step, so there is nothing to finish after a kill: if Docker repeats the call,
         // the network is unknown, and the call succeeds.
-        remove(&self.memory.networks, &network.file);
+        self.memory.networks.remove(&network.file);
         Ok(Answer::plain(NOTHING))
     }
 

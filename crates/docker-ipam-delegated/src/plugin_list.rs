@@ -11,7 +11,7 @@ use cni::{Command, DelegateName, Environment, NetworkConfig, Object, is_namespac
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::chains::Log;
+use crate::delegate_log::DelegateLog;
 use crate::refusal::{Refusal, impossible};
 use crate::runtime_conf::RuntimeConf;
 
@@ -140,7 +140,7 @@ fn call(
     };
     let config = serde_json::to_vec(config).expect("an object is JSON");
     let config = NetworkConfig::parse(config)?;
-    let output = execution.plugin(command, &name(plugin)?, &config, &Log)?;
+    let output = execution.plugin(command, &name(plugin)?, &config, &DelegateLog)?;
     Ok(output.map(|it| it.json().to_owned()))
 }
 

@@ -16,11 +16,11 @@ use serde_json::value::RawValue;
 use crate::cni_result::CniResult;
 use crate::endpoint::LiveEndpoint;
 use crate::endpoint_lock::EndpointLock;
+use crate::journal::Call;
 use crate::namespaces::{Namespace, is_on_host};
 use crate::network_driver::NetworkDriver;
 use crate::refusal::Refusal;
 use crate::state::lock;
-use crate::undo::unasked;
 
 /// The longest that a call waits for stale endpoints to be undone. Their undo goes on.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,9 +73,7 @@ impl NetworkDriver {
         )?);
         if is_stale(&live, dockerd) {
             tracing::warn!(endpoint = id, "its container is gone");
-            if let Some(journal) = self.end_locked(id, &live.file, &unasked(id))? {
-                journal.remove();
-            }
+            self.end_locked(id, &live.file, &Call::of_daemon())?;
         }
         Ok(())
     }

@@ -7,28 +7,23 @@ use serde_json::value::RawValue;
 
 use crate::endpoint::Endpoint;
 use crate::endpoint_lock::EndpointLock;
-use crate::ipam_driver::cant_remember;
 use crate::journal::{Call, Journal};
 use crate::namespaces::Namespace;
 use crate::network_driver::NetworkDriver;
 use crate::plugin_list;
-use crate::refusal::{Refusal, impossible};
+use crate::refusal::{Refusal, cant_remember, impossible};
 use crate::state::lock;
 
 impl NetworkDriver {
-    /// Undoes the endpoint of this ID, once the call that works on it has ended. Its file
-    /// stays until Docker has the answer; `None` if there is no such endpoint.
+    /// Undoes the endpoint of this ID, if it is there, once the call that works on it has
+    /// ended.
     ///
     /// # Errors
     ///
     /// Those of the plugins that fail. It is tried again before the next endpoint is made.
-    pub(crate) fn end_endpoint(
-        &self,
-        id: &str,
-        call: &Call,
-    ) -> Result<Option<Journal<Endpoint>>, Refusal> {
+    pub(crate) fn end_endpoint(&self, id: &str, call: &Call) -> Result<(), Refusal> {
         let Some(live) = self.endpoints.get(id) else {
-            return Ok(None);
+            return Ok(());
         };
         let _call = lock(&live.calls);
         self.end_locked(id, &live.file, call)
@@ -40,10 +35,7 @@ impl NetworkDriver {
     ///
     /// As [`Self::end_endpoint`].
     pub(crate) fn end_unasked(&self, id: &str) -> Result<(), Refusal> {
-        if let Some(journal) = self.end_endpoint(id, &unasked(id))? {
-            journal.remove();
-        }
-        Ok(())
+        self.end_endpoint(id, &Call::of_daemon())
     }
 
     /// Undoes the endpoint of this ID and file, whose calls the caller has locked.
@@ -51,26 +43,20 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// As [`Self::end_endpoint`].
-    pub(crate) fn end_locked(
-        &self,
-        id: &str,
-        file: &str,
-        call: &Call,
-    ) -> Result<Option<Journal<Endpoint>>, Refusal> {
+    pub(crate) fn end_locked(&self, id: &str, file: &str, call: &Call) -> Result<(), Refusal> {
         // Another call may have ended it meanwhile, and Docker may have made it anew.
         let Some(live) = self.endpoints.get(id).filter(|it| it.file == file) else {
-            return Ok(None);
+            return Ok(());
         };
         let ended = Journal::open(self.endpoint_files().folder(), file)
             .and_then(|mut journal: Journal<Endpoint>| journal.ending(call).map(|()| journal))
             .map_err(|error| cant_remember(&error))
             .and_then(|journal| self.undo(file, &live.endpoint).map(|()| journal));
         match ended {
-            Ok(mut journal) => {
-                self.unanswered.forget(file);
-                journal.ended();
+            Ok(journal) => {
                 self.endpoints.remove(id);
-                Ok(Some(journal))
+                journal.remove();
+                Ok(())
             }
             Err(why) => {
                 // Docker only logs that it has failed, and forgets the endpoint.
@@ -106,13 +92,5 @@ impl NetworkDriver {
         if let Err(error) = self.end_unasked(id) {
             tracing::warn!(%error, endpoint = id, "can't be undone now");
         }
-    }
-}
-
-/// No call of Docker's, which none may be taken for a repetition of.
-pub(crate) fn unasked(id: &str) -> Call {
-    Call {
-        path: "stale".to_owned(),
-        body: id.to_owned(),
     }
 }
