@@ -20,6 +20,7 @@ mod docker_conflists;
 mod docker_endpoints;
 mod docker_endpoints_killed;
 mod docker_killed;
+mod docker_releases;
 mod docker_socket;
 mod documents;
 mod example_flow;
