@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::oneshot;
 
 /// The answer to a call that gives nothing.
 pub(crate) const NOTHING: &str = "{}";
@@ -21,7 +21,13 @@ pub(crate) struct Answer {
     /// The body.
     pub(crate) body: String,
     /// What is to be done.
-    pub(crate) delivery: Delivery,
+    then: Option<OnDelivery>,
+}
+
+/// The body of an answer on its way to Docker. It was not delivered if this is dropped.
+pub(crate) struct Sent {
+    pub(crate) body: String,
+    pub(crate) delivered: oneshot::Sender<()>,
 }
 
 impl Answer {
@@ -29,7 +35,7 @@ impl Answer {
     pub(crate) fn plain(body: impl Into<String>) -> Self {
         Self {
             body: body.into(),
-            delivery: Delivery(None),
+            then: None,
         }
     }
 
@@ -37,39 +43,27 @@ impl Answer {
     pub(crate) fn then(body: impl Into<String>, then: impl FnOnce(bool) + Send + 'static) -> Self {
         Self {
             body: body.into(),
-            delivery: Delivery(Some(Box::new(then))),
+            then: Some(Box::new(then)),
+        }
+    }
+
+    /// Sends the answer on its way, waits until it is delivered or can't be any more, and
+    /// does what is to be done then: it writes files, and may run a chain.
+    pub(crate) fn send(self, to: impl FnOnce(Sent)) {
+        let (delivered, is_delivered) = oneshot::channel();
+        let body = self.body;
+        to(Sent { body, delivered });
+        if let Some(then) = self.then {
+            then(is_delivered.blocking_recv().is_ok());
         }
     }
 }
 
-/// What is to be done once an answer is delivered. If this is dropped, it wasn't.
-pub(crate) struct Delivery(Option<OnDelivery>);
-
-impl Delivery {
-    /// Docker has the answer. What is to be done is done now: until then, a kill would make
-    /// it doubtful whether Docker has it.
-    pub(crate) fn delivered(mut self) {
-        let Some(then) = self.0.take() else {
-            return;
-        };
-        match Handle::try_current().map(|it| it.runtime_flavor()) {
-            // It writes a file: other connections go on in another thread.
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| then(true)),
-            _ => then(true),
-        }
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        let Some(then) = self.0.take() else {
-            return;
-        };
-        // Undoing runs a chain, for which nobody waits.
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || then(false))),
-            Err(_) => then(false),
-        }
+impl Sent {
+    /// A body whose delivery nobody waits for.
+    pub(crate) fn unwatched(body: String) -> Self {
+        let (delivered, _) = oneshot::channel();
+        Self { body, delivered }
     }
 }
 

@@ -12,10 +12,10 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::answer::Answer;
+use crate::answer::Sent;
 use crate::calls::{self, Drivers};
 use crate::delivery::{AnswerBody, OnItsWay, Watched};
 use crate::journal::Call;
@@ -75,12 +75,12 @@ where
     }
 }
 
-fn response(answer: Result<Answer, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
+fn response(answer: Result<Sent, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
     let (status, answer) = match answer {
         Ok(answer) => (200, answer),
         Err(refusal) => {
             let body = wire::failure(&refusal.to_string()).to_string();
-            (refusal.status(), Answer::plain(body))
+            (refusal.status(), Sent::unwatched(body))
         }
     };
     let mut response = Response::new(on_its_way.body(answer));
@@ -89,7 +89,7 @@ fn response(answer: Result<Answer, Refusal>, on_its_way: &OnItsWay) -> Response<
     response
 }
 
-async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answer, Refusal> {
+async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent, Refusal> {
     if request.method() != Method::POST {
         return Err(Refusal::NotPosted);
     }
@@ -97,27 +97,37 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answe
     let body = body(request.into_body()).await?;
     let call = Call { path, body };
     if let Some(answer) = calls::answer_at_once(&call) {
-        return answer;
+        tracing::debug!(call.path, call.body, ?answer);
+        return answer.map(|it| Sent::unwatched(it.body));
     }
     let permit = match call.path.starts_with("/NetworkDriver.") {
         true => Some(Arc::clone(&server.networks_at_once).acquire_owned().await),
         // A pool's chains have permits of its own.
         false => None,
     };
-    // Goes on to its end even if the peer goes; then the answer is dropped, which undoes it.
-    let done = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+    // Goes on to its end even if the peer goes; then the answer is undone.
+    let (send, sent) = oneshot::channel();
+    tokio::task::spawn_blocking(move || {
         let answer = calls::answer(&server.drivers, &call);
-        match &answer {
-            Ok(answer) => tracing::debug!(call.path, call.body, ?answer),
+        drop(permit);
+        match answer {
+            Ok(answer) => {
+                tracing::debug!(call.path, call.body, ?answer);
+                answer.send(|it| drop(send.send(Ok(it))));
+            }
             // Docker tries calls that a driver need not have.
-            Err(Refusal::UnknownPath(path)) => tracing::debug!(path, "not answered"),
-            Err(refusal) => tracing::warn!(call.path, call.body, %refusal),
+            Err(Refusal::UnknownPath(path)) => {
+                tracing::debug!(path, "not answered");
+                drop(send.send(Err(Refusal::UnknownPath(path))));
+            }
+            Err(refusal) => {
+                tracing::warn!(call.path, call.body, %refusal);
+                drop(send.send(Err(refusal)));
+            }
         }
-        answer
     });
-    done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a call has failed");
+    sent.await.unwrap_or_else(|_| {
+        tracing::error!("a call has failed");
         Err(impossible("the daemon has failed; see its log"))
     })
 }

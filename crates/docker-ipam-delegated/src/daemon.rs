@@ -27,6 +27,9 @@ const CONNECTIONS: usize = 1024;
 /// after that: a delegate that hangs must not keep all networks waiting.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
+/// The longest that calls whose answers are delivered are waited for at the end.
+const NOTING: Duration = Duration::from_secs(1);
+
 /// Calls of the network driver at once.
 const NETWORKS_AT_ONCE: usize = 32;
 
@@ -62,8 +65,8 @@ fn run(arguments: &CommandLine) -> Result<()> {
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(arguments, Arc::new(memory), socket));
-    // A call that still runs is not waited for again.
-    runtime.shutdown_background();
+    // Calls note that their answers were delivered. One that still runs is left.
+    runtime.shutdown_timeout(NOTING);
     served
 }
 

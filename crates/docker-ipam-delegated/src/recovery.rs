@@ -104,9 +104,7 @@ impl IpamDriver {
             let (address, is_had) = match stage {
                 Stage::Begun(address) => (address, false),
                 Stage::Made(address, unanswered) => {
-                    if let Some((call, answer)) = unanswered
-                        && address.container_id.is_some()
-                    {
+                    if let Some((call, answer)) = unanswered {
                         self.unanswered.put_made(call, &name, answer);
                     }
                     (address, true)

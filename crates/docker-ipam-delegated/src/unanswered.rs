@@ -2,9 +2,9 @@
 //!
 //! If the daemon is killed before Docker has its answer, Docker calls again, with the same
 //! bytes: after one second, then after two, and so on, for half a minute
-//! (`pkg/plugins/client.go`). Three calls must not be done twice then: `RequestAddress` of
-//! an attachment, whose first address would be nobody's, and the two releases, which would
-//! take what somebody else has got meanwhile. All others are told by the IDs in them, or
+//! (`pkg/plugins/client.go`). Three calls must not be done twice then: `RequestAddress`,
+//! whose first address would be nobody's, and the two releases, which would take what
+//! somebody else has got meanwhile. All others are told by the IDs in them, or
 //! can be done twice.
 
 use std::collections::HashMap;
