@@ -116,7 +116,8 @@ fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
     let entries = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
     let mut ids: Vec<u32> = names.map(|it| it.parse().unwrap()).collect();
-    ids.sort_unstable();
+    // Numbers begin anew behind the largest one.
+    ids.sort_unstable_by_key(|id| (*id < daemon.id(), *id));
     let of_calls = ids.split_off(3);
     [(Threads::OfConnections, ids), (Threads::OfCalls, of_calls)].into()
 }
