@@ -8,6 +8,8 @@ use std::os::unix::net::UnixStream;
 use harness::{DockerDaemon, Node, Sandbox, needs, read_docker_answer, repository};
 use serde_json::{Value, json};
 
+use crate::waiting::wait_for;
+
 const LOCAL: &str = "ipam-delegated-local";
 
 /// Default pools that no route of the machine is likely to overlap with.
@@ -35,8 +37,9 @@ fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
 
 /// The addresses that Docker has were never given twice, and nothing is left of them.
 fn assert_empty(sandbox: &Sandbox) {
-    assert_eq!(sandbox.docker_memory("pools"), [""; 0]);
-    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+    // The files go behind the answers.
+    wait_for(|| sandbox.docker_memory("pools").is_empty());
+    wait_for(|| sandbox.docker_memory("addresses").is_empty());
     for network in fs::read_dir(sandbox.data_dir()).into_iter().flatten() {
         let network = network.unwrap().file_name().into_string().unwrap();
         assert_eq!(sandbox.reserved(&network), [""; 0], "{network}");

@@ -143,7 +143,7 @@ impl Setting {
         }
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.2");
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.3");
-        wait_for(|| self.memory().iter().flatten().all(is_had));
+        wait_for(|| self.memory().iter().flatten().all(|it| is_had(it)));
         daemon
     }
 
@@ -173,7 +173,7 @@ impl Setting {
     /// answer was lost may stay, beside that of the repeated call.
     fn is_settled(&self) -> bool {
         let [pools, addresses] = self.memory();
-        addresses.iter().all(is_had) && !pools.iter().any(|it| it.contains("\"ending\""))
+        addresses.iter().all(|it| is_had(it)) && !pools.iter().any(|it| it.contains("\"ending\""))
     }
 
     /// Number of references to pools, and of addresses, and the reservations.
@@ -189,7 +189,7 @@ impl Setting {
         let daemon = self.daemon();
         let traced = Traced::recorded(&daemon, &trace);
         assert!(self.call(&daemon, victim).is_some());
-        wait_for(|| self.memory().iter().flatten().all(is_had));
+        wait_for(|| self.memory().iter().flatten().all(|it| is_had(it)));
         let state = self.state();
         let mut points = points(&daemon, &trace);
         points.retain(|it| !IDLE.contains(&it.name.as_str()));
@@ -237,7 +237,7 @@ impl Setting {
 type State = (usize, usize, Vec<String>);
 
 /// True if this file's object is Docker's: it was made, and the answer delivered.
-fn is_had(file: &String) -> bool {
+fn is_had(file: &str) -> bool {
     file.ends_with("\"answered\"\n")
 }
 

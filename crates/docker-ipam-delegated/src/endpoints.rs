@@ -128,7 +128,7 @@ impl NetworkDriver {
         };
         let live = live.filter(is_same);
         let live = live.ok_or_else(|| impossible(format!("EndpointID: {id} is there already")))?;
-        let answer = answer_of(interface, &*result_of(&live.endpoint)?)?;
+        let answer = answer_of(interface, &result_of(&live.endpoint)?)?;
         let journal = Journal::open(self.endpoint_files().folder(), &live.file)
             .map_err(|error| cant_remember(&error))?;
         tracing::info!(endpoint = id, answer, "answered once more");
