@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
 
-use harness::{DockerDaemon, Sandbox, repository};
+use harness::{DockerDaemon, Node, Sandbox, needs, read_docker_answer, repository};
 use serde_json::{Value, json};
+
+use crate::waiting::wait_for;
 
 const LOCAL: &str = "ipam-delegated-local";
 
@@ -33,8 +37,9 @@ fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
 
 /// The addresses that Docker has were never given twice, and nothing is left of them.
 fn assert_empty(sandbox: &Sandbox) {
-    assert_eq!(sandbox.docker_memory("pools"), [""; 0]);
-    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+    // The files go behind the answers.
+    wait_for(|| sandbox.docker_memory("pools").is_empty());
+    wait_for(|| sandbox.docker_memory("addresses").is_empty());
     for network in fs::read_dir(sandbox.data_dir()).into_iter().flatten() {
         let network = network.unwrap().file_name().into_string().unwrap();
         assert_eq!(sandbox.reserved(&network), [""; 0], "{network}");
@@ -104,6 +109,34 @@ fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
         status("/IpamDriver.RequestAddress", r#"{"Address":"10.0.0.1"}"#),
         400
     );
+    assert_eq!(status("/NetworkDriver.DiscoverNew", "["), 400);
+    for call in [
+        "CreateNetwork",
+        "DeleteNetwork",
+        "CreateEndpoint",
+        "DeleteEndpoint",
+        "EndpointOperInfo",
+        "Join",
+        "Leave",
+    ] {
+        assert_eq!(
+            status(&format!("/NetworkDriver.{call}"), "{}"),
+            400,
+            "{call}"
+        );
+    }
+    // Neither a GET nor what is no text gets further.
+    for (request, status) in [
+        (&b"GET /Plugin.Activate HTTP/1.1\r\nHost: x\r\n\r\n"[..], 405),
+        (
+            b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+            400,
+        ),
+    ] {
+        let mut stream = UnixStream::connect(sandbox.docker_socket()).unwrap();
+        stream.write_all(request).unwrap();
+        assert_eq!(read_docker_answer(&stream).unwrap().status, status);
+    }
     // No call of these has a payload.
     assert_eq!(status("/Plugin.Activate", "{"), 200);
     assert_eq!(status("/IpamDriver.GetCapabilities", ""), 200);
@@ -226,6 +259,36 @@ fn a_network_that_asks_for_nothing_gets_a_default_pool_of_its_own() {
             .unwrap()
             .contains("IPv6")
     );
+}
+
+#[test]
+fn a_default_pool_that_was_released_is_given_again_as_late_as_possible() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &["--default-pool=10.201.0.0/23,24"]);
+    let mut given = Vec::new();
+    for _ in 0..3 {
+        let pool = request_pool(&daemon, "", "", false);
+        given.push(pool["Pool"].as_str().unwrap().to_owned());
+        let id = &pool["PoolID"];
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": id}));
+    }
+    assert_eq!(given, ["10.201.0.0/24", "10.201.1.0/24", "10.201.0.0/24"]);
+}
+
+#[test]
+fn a_default_pool_overlaps_neither_a_route_nor_a_name_server_of_the_host() {
+    needs!("root", "/sbin/ip");
+    let sandbox = Sandbox::default();
+    let node = Node::new();
+    let resolv_conf = sandbox.root().join("resolv.conf");
+    fs::write(&resolv_conf, "nameserver 10.201.1.53\n").unwrap();
+    node.sh(&format!(
+        "ip route add 10.201.0.0/24 dev lo; mount --bind {} /etc/resolv.conf",
+        resolv_conf.display()
+    ));
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let pool = request_pool(&daemon, "", "", false);
+    assert_eq!(pool["Pool"], "10.201.2.0/24");
 }
 
 #[test]

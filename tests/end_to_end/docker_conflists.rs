@@ -6,6 +6,8 @@ use std::fs;
 use harness::{DockerDaemon, Sandbox, needs};
 use serde_json::{Value, json};
 
+use crate::waiting::wait_for;
+
 /// A sandbox with a network configuration of this name and `ipam` section.
 fn sandbox(name: &str, ipam: &Value) -> (Sandbox, Value) {
     let sandbox = Sandbox::default().with_reference("host-local");
@@ -153,7 +155,7 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
     for pool in [v4, v6, lab] {
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
     }
-    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+    wait_for(|| sandbox.docker_memory("addresses").is_empty());
     assert_eq!(sandbox.records("docker-web"), [""; 0]);
     assert_eq!(sandbox.reserved("shop").len(), 1);
     assert_eq!(

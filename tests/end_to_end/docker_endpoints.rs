@@ -1,67 +1,88 @@
-//! Each call of Docker's network protocol, as a real dockerd makes them, and SIGKILL at
-//! every point of the making of an endpoint.
+//! Each call of Docker's network protocol, as a real dockerd makes them, and what the plugins
+//! of a network may do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Instant;
 
 use harness::{DockerDaemon, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
+use crate::cni_network::{configure, configure_plugins, left};
 use crate::waiting::wait_for;
 
-const STRACE: &str = "/usr/bin/strace";
+/// The first endpoint of the recorded calls, and the name of its interface on the host.
+const ENDPOINT: &str = "5760cf34a9e386f9d1f989b17bb20bccbf30aab6ee9adaf58a7217d3c6ad734c";
+const OUTSIDE: &str = "cni5760cf34a9e3";
+
+/// The namespace that it joins.
+const SANDBOX: &str = "/run/docker-exec/netns/1352753ab163";
 
 /// A node, a sandbox with the network configuration `web`, and nothing that runs.
-fn node() -> Option<(Node, Sandbox)> {
+pub(crate) fn node() -> Option<(Node, Sandbox)> {
     let node = Node::try_new()
         .inspect_err(|reason| harness::skip("docker_endpoints", reason))
         .ok()?;
     let sandbox = Sandbox::default();
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
-        "routes": [{"dst": "0.0.0.0/0"}],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-        "cacheDir": sandbox.cache_dir(),
-    });
-    let bridge = json!({"type": "bridge", "bridge": "web0", "isGateway": true, "ipam": ipam});
-    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [bridge]});
-    fs::create_dir(sandbox.conf_dir()).unwrap();
-    fs::write(sandbox.conf_dir().join("web.conflist"), list.to_string()).unwrap();
+    configure(&sandbox, &json!({}), &[]);
     Some((node, sandbox))
 }
 
-/// The calls of a real dockerd, in order.
-fn recorded() -> Vec<(String, String)> {
+/// A recorded call.
+struct Recorded {
+    path: String,
+    body: String,
+    answer: Value,
+}
+
+/// The calls of a real dockerd, in order, for three networks: with the `null` IPAM driver,
+/// with our IPAM driver and two families, and with Docker's own one and `--internal`.
+fn recorded() -> Vec<Recorded> {
     let file = repository().join("testdata/docker/network-driver-20.10.24.jsonl");
     let text = fs::read_to_string(file).unwrap();
     let call = |line: &str| {
-        let call: Value = serde_json::from_str(line).unwrap();
+        let mut call: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| call[key].as_str().unwrap().to_owned();
-        (text("path"), text("body"))
+        Recorded {
+            path: text("path"),
+            body: text("body"),
+            answer: call["answer"].take(),
+        }
     };
     text.lines().map(call).collect()
 }
 
-/// The first recorded call of this path.
-fn call_of(path: &str) -> (String, String) {
-    recorded().into_iter().find(|it| it.0 == path).unwrap()
+/// The first recorded call of this name.
+pub(crate) fn call_of(name: &str) -> (String, String) {
+    let path = format!("/NetworkDriver.{name}");
+    let call = recorded().into_iter().find(|it| it.path == path);
+    call.map(|it| (it.path, it.body)).unwrap()
 }
 
-/// Names of the interfaces of endpoints on the node, and of their namespaces.
-fn left(node: &Node) -> Vec<String> {
-    let interfaces = node.sh("ip -o link | grep -oE ' (cni|veth)[0-9a-f]*' || true");
-    let namespaces = node.sh("ls /run/netns | grep docker- || true");
-    let all = format!("{interfaces}{namespaces}");
-    all.split_whitespace().map(str::to_owned).collect()
+/// An answer without what the kernel chooses.
+fn without_chance(mut answer: Value) -> Value {
+    if let Some(mac) = answer.pointer_mut("/Interface/MacAddress") {
+        *mac = json!("random");
+    }
+    if let Some(result) = answer.pointer_mut("/Value/result") {
+        *result = json!({"ips": result["ips"]});
+    }
+    answer
+}
+
+/// Makes the first recorded call of this name, which succeeds; returns the answer.
+#[track_caller]
+pub(crate) fn call(daemon: &DockerDaemon, name: &str) -> Value {
+    let (path, body) = call_of(name);
+    let answer = daemon.try_call(&path, &body).unwrap();
+    let failed = answer.body.get("Err").is_some();
+    assert!(answer.status == 200 && !failed, "{path}: {answer:?}");
+    answer.body
 }
 
 #[track_caller]
-fn assert_nothing_left(node: &Node, sandbox: &Sandbox, what: &str) {
+pub(crate) fn assert_nothing_left(node: &Node, sandbox: &Sandbox, what: &str) {
     assert_eq!(sandbox.reserved("web"), [""; 0], "{what}");
     assert_eq!(sandbox.records("web"), [""; 0], "{what}");
     assert_eq!(left(node), [""; 0], "{what}");
@@ -76,56 +97,46 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
     };
     let daemon = DockerDaemon::start_on(&node, &sandbox);
     let mut paths = BTreeSet::new();
-    for (path, body) in recorded() {
-        let answer = daemon.try_call(&path, &body).unwrap();
-        assert_eq!(answer.status, 200, "{path} {body}: {answer:?}");
-        let answer = answer.body;
-        let endpoint = "cb53961db9058382b1af02b14e500e618f185984684c0e22b2d06384b21dbb7f";
+    let mut answers = BTreeMap::<String, Vec<Value>>::new();
+    for Recorded { path, body, answer } in recorded() {
+        let whole = daemon.try_call(&path, &body).unwrap();
+        assert_eq!(whole.status, 200, "{path} {body}: {whole:?}");
+        let whole = whole.body;
+        let given = without_chance(whole.clone());
+        assert_eq!(given, answer, "{path} {body}");
+        let named: Value = serde_json::from_str(&body).unwrap_or_default();
+        let id = named["EndpointID"].as_str().unwrap_or_default();
         match path.strip_prefix("/NetworkDriver.").unwrap() {
-            "GetCapabilities" => {
-                assert_eq!(
-                    answer,
-                    json!({"Scope": "local", "ConnectivityScope": "local"})
-                );
-            }
             "CreateEndpoint" => {
-                let mac = answer["Interface"]["MacAddress"].clone();
-                assert_eq!(
-                    answer,
-                    json!({"Interface": {"Address": "10.95.0.2/24", "AddressIPv6": "fd00:95::2/64", "MacAddress": mac}})
-                );
-                assert_eq!(sandbox.reserved("web").len(), 2);
-                let inside = node.sh(&format!("ip -netns docker-{endpoint} addr show dev eth0"));
-                assert!(inside.contains(mac.as_str().unwrap()) && inside.contains("10.95.0.2/24"));
+                let inside = node.sh(&format!("ip -netns docker-{id} addr show dev eth0"));
+                let mac = whole["Interface"]["MacAddress"].as_str();
+                assert!(inside.contains(mac.unwrap_or_default()), "{inside}");
+                assert!(inside.contains("inet 10.95.0."), "{inside}");
             }
             "Join" => {
-                assert_eq!(
-                    answer,
-                    json!({"InterfaceName": {"SrcName": "cnicb53961db905", "DstPrefix": "eth"},
-                           "Gateway": "10.95.0.1", "StaticRoutes": [], "DisableGatewayService": true})
-                );
-                node.sh("ip link show dev cnicb53961db905");
+                node.sh(&format!("ip link show dev cni{}", &id[..12]));
                 // Once more, as after a restart of the daemon.
-                assert_eq!(daemon.try_call(&path, &body).unwrap().body, answer);
+                assert_eq!(daemon.try_call(&path, &body).unwrap().body, whole);
             }
-            "EndpointOperInfo" => {
-                assert_eq!(
-                    answer["Value"]["result"]["ips"][0]["address"],
-                    "10.95.0.2/24"
-                );
-            }
-            "Leave" => {
-                assert_eq!(answer, json!({}));
-                // What Docker does behind it: the interface is given back.
-                node.sh(&format!("ip -netns docker-{endpoint} link set eth0 name back; ip -netns docker-{endpoint} link set back name cnicb53961db905"));
-                node.sh(&format!(
-                    "ip -netns docker-{endpoint} link set cnicb53961db905 netns $$"
-                ));
-            }
-            _ => assert_eq!(answer, json!({}), "{path}"),
+            "Leave" if id == ENDPOINT => give_back(&node),
+            _ => {}
         }
+        answers.entry(path.clone()).or_default().push(given);
         paths.insert(path);
     }
+    // The recorded answers are as Docker's documentation describes them.
+    let of = |name: &str| &answers[&format!("/NetworkDriver.{name}")];
+    assert_eq!(
+        of("CreateEndpoint"),
+        &[
+            json!({"Interface": {"Address": "10.95.0.2/24", "AddressIPv6": "fd00:95::2/64", "MacAddress": "random"}}),
+            json!({"Interface": {}}),
+            json!({"Interface": {"MacAddress": "random"}}),
+        ]
+    );
+    let gateways: Vec<&Value> = of("Join").iter().map(|it| &it["Gateway"]).collect();
+    let gateway = json!("10.95.0.1");
+    assert_eq!(gateways, [&gateway, &gateway, &Value::Null]);
     let all = [
         "CreateEndpoint",
         "CreateNetwork",
@@ -137,6 +148,8 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         "Leave",
     ];
     assert_eq!(paths, all.map(|it| format!("/NetworkDriver.{it}")).into());
+    // dockerd makes these two only for drivers whose ConnectivityScope is global, and only in
+    // a swarm or with a cluster store, so none is recorded.
     for path in [
         "/NetworkDriver.DiscoverNew",
         "/NetworkDriver.DiscoverDelete",
@@ -144,22 +157,38 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         let body =
             json!({"DiscoveryType": 1, "DiscoveryData": {"Address": "192.168.0.7", "self": true}});
         assert_eq!(daemon.ok(path, &body), json!({}));
-        assert_eq!(daemon.try_call(path, "x").unwrap().status, 400);
+        paths.insert(path.to_owned());
+    }
+    // What can't be decoded.
+    for path in paths.iter().filter(|it| !it.ends_with("Capabilities")) {
+        for body in ["", "x", "[]", "{", "{\"NetworkID\":7,\"DiscoveryType\":}"] {
+            let answer = daemon.try_call(path, body).unwrap();
+            assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
+            assert!(answer.body["Err"].is_string(), "{path} {body}: {answer:?}");
+        }
     }
     assert_nothing_left(&node, &sandbox, "");
     // What is deleted is deleted.
-    for path in ["DeleteEndpoint", "Leave", "DeleteNetwork"] {
-        let (path, body) = call_of(&format!("/NetworkDriver.{path}"));
-        assert_eq!(daemon.try_call(&path, &body).unwrap().body, json!({}));
+    for name in ["DeleteEndpoint", "Leave", "DeleteNetwork"] {
+        assert_eq!(call(&daemon, name), json!({}));
     }
-    for path in ["CreateEndpoint", "Join", "EndpointOperInfo"] {
-        let (path, body) = call_of(&format!("/NetworkDriver.{path}"));
+    for name in ["CreateEndpoint", "Join", "EndpointOperInfo"] {
+        let (path, body) = call_of(name);
         let answer = daemon.try_call(&path, &body).unwrap().body;
         assert!(
             answer["Err"].as_str().unwrap().starts_with("NetworkID: "),
             "{answer}"
         );
     }
+}
+
+/// What Docker does behind `Leave`: it gives the interface back.
+fn give_back(node: &Node) {
+    node.sh(&format!(
+        "ip -netns docker-{ENDPOINT} link set eth0 name back
+         ip -netns docker-{ENDPOINT} link set back name {OUTSIDE}
+         ip -netns docker-{ENDPOINT} link set {OUTSIDE} netns $$"
+    ));
 }
 
 #[test]
@@ -169,138 +198,183 @@ fn a_network_that_is_deleted_takes_its_endpoints_with_it() {
         return;
     };
     let daemon = DockerDaemon::start_on(&node, &sandbox);
-    for path in ["CreateNetwork", "CreateEndpoint", "Join"] {
-        let (path, body) = call_of(&format!("/NetworkDriver.{path}"));
-        daemon.try_call(&path, &body).unwrap();
+    for name in ["CreateNetwork", "CreateEndpoint", "Join"] {
+        call(&daemon, name);
     }
     daemon.kill();
     let daemon = DockerDaemon::start_on(&node, &sandbox);
     assert_eq!(left(&node).len(), 3);
-    let (path, body) = call_of("/NetworkDriver.DeleteNetwork");
-    assert_eq!(daemon.try_call(&path, &body).unwrap().body, json!({}));
+    call(&daemon, "DeleteNetwork");
     assert_nothing_left(&node, &sandbox, "");
 }
 
-/// A system call of the daemon's own threads, and for which time one makes it.
-type Point = (String, usize);
-
-/// Waits until strace has the daemon, or has killed it.
-fn attach(daemon: &DockerDaemon, trace: &Path, expression: &str) -> Child {
-    let strace = Command::new(STRACE)
-        .args(["-f", "-qq", "-e", expression, "-o"])
-        .arg(trace)
-        .args(["-p", &daemon.id().to_string()])
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_for(|| {
-        let Ok(threads) = fs::read_dir(format!("/proc/{}/task", daemon.id())) else {
-            return true;
-        };
-        threads.flatten().all(|thread| {
-            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-            !status.contains("TracerPid:\t0\n") || status.contains("State:\tZ")
-        })
-    });
-    strace
-}
-
-/// The points of `CreateEndpoint` in the daemon's own threads.
-fn points(node: &Node, sandbox: &Sandbox) -> BTreeSet<Point> {
-    let daemon = DockerDaemon::start_on(node, sandbox);
-    let (path, body) = call_of("/NetworkDriver.CreateNetwork");
-    daemon.try_call(&path, &body).unwrap();
-    let trace = sandbox.root().join("trace");
-    let mut strace = attach(&daemon, &trace, "trace=all");
-    let (path, body) = call_of("/NetworkDriver.CreateEndpoint");
-    daemon.try_call(&path, &body).unwrap();
-    wait_for(|| fs::read_to_string(&trace).unwrap().contains("answered"));
-    let threads = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
-    let threads: BTreeSet<String> = threads
-        .map(|it| it.unwrap().file_name().into_string().unwrap())
-        .collect();
-    let (path, body) = call_of("/NetworkDriver.DeleteNetwork");
-    daemon.try_call(&path, &body).unwrap();
-    daemon.kill();
-    strace.wait().unwrap();
-    let mut times: BTreeMap<(String, String), usize> = BTreeMap::new();
-    let mut points = BTreeSet::new();
-    for line in fs::read_to_string(&trace).unwrap().lines() {
-        let Some((thread, call)) = line.split_once(' ') else {
-            continue;
-        };
-        let name = call.trim_start().split('(').next().unwrap_or_default();
-        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        if !threads.contains(thread)
-            || name.is_empty()
-            || !name.bytes().all(is_part)
-            || !call.contains('(')
-        {
-            continue;
-        }
-        let time = times
-            .entry((thread.to_owned(), name.to_owned()))
-            .or_default();
-        *time += 1;
-        points.insert((name.to_owned(), *time));
-    }
-    points
+/// Takes the interface of the endpoint into the namespace of its `Join`, as Docker does.
+fn take(node: &Node) {
+    node.sh(&format!(
+        "mkdir -p /run/docker-exec/netns && ip netns add sandbox
+         touch {SANDBOX}
+         mount --bind /run/netns/sandbox {SANDBOX}
+         ip link set {OUTSIDE} netns sandbox"
+    ));
 }
 
 #[test]
-fn no_interface_namespace_or_address_is_left_wherever_the_daemon_is_killed() {
-    needs!("root", "bridge", "/sbin/ip", STRACE);
+fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
+    needs!("root", "bridge", "/sbin/ip");
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let points = points(&node, &sandbox);
-    assert_nothing_left(&node, &sandbox, "before");
-    let create = call_of("/NetworkDriver.CreateEndpoint");
-    let mut killed = 0;
-    for (i, (name, time)) in points.iter().enumerate() {
-        let what = format!("{name} for the {time}. time");
-        let _ = fs::remove_dir_all(sandbox.docker_state());
-        let daemon = DockerDaemon::start_on(&node, &sandbox);
-        let (path, body) = call_of("/NetworkDriver.CreateNetwork");
-        daemon.try_call(&path, &body).unwrap();
-        wait_for(|| {
-            let folder = sandbox.docker_state().join("memory/v1/networks");
-            let mut files = fs::read_dir(folder).unwrap().flatten();
-            files.all(|it| fs::read_to_string(it.path()).unwrap().contains("answered"))
-        });
-        let expression = format!("inject={name}:signal=SIGKILL:when={time}");
-        let mut strace = attach(&daemon, Path::new("/dev/null"), &expression);
-        let answer = daemon.try_call(&create.0, &create.1).ok();
-        killed += usize::from(answer.is_none());
-        daemon.kill();
-        strace.wait().unwrap();
-        let daemon = DockerDaemon::start_on(&node, &sandbox);
-        // Docker repeats the call, or has gone and does nothing.
-        let repeats = i % 2 == 0;
-        if repeats && answer.is_none() {
-            let again = daemon.try_call(&create.0, &create.1).unwrap().body;
-            assert!(again["Interface"]["Address"].is_string(), "{what}: {again}");
-            assert_eq!(sandbox.reserved("web").len(), 2, "{what}");
-            // The end of the pair, and the namespace.
-            assert_eq!(left(&node).len(), 2, "{what}: {:?}", left(&node));
-            for path in ["Join", "Leave", "DeleteEndpoint"] {
-                let (path, body) = call_of(&format!("/NetworkDriver.{path}"));
-                let answer = daemon.try_call(&path, &body).unwrap().body;
-                assert!(answer.get("Err").is_none(), "{what}: {answer}");
-            }
-            assert_nothing_left(&node, &sandbox, &what);
-        }
-        let (path, body) = call_of("/NetworkDriver.DeleteNetwork");
-        daemon.try_call(&path, &body).unwrap();
-        assert_nothing_left(&node, &sandbox, &what);
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    for name in ["GetCapabilities", "CreateNetwork", "CreateEndpoint", "Join"] {
+        call(&daemon, name);
     }
-    println!(
-        "of {} points, {killed} before Docker had the answer",
-        points.len()
+    // Docker is about to take it, and another container starts.
+    let other = || {
+        let body = call_of("CreateEndpoint").1.replace(ENDPOINT, "0e");
+        let answer = daemon.try_call("/NetworkDriver.CreateEndpoint", &body);
+        assert!(answer.unwrap().body.get("Err").is_none());
+        let body = call_of("DeleteEndpoint").1.replace(ENDPOINT, "0e");
+        let answer = daemon.try_call("/NetworkDriver.DeleteEndpoint", &body);
+        assert_eq!(answer.unwrap().body, json!({}));
+    };
+    other();
+    assert_eq!(sandbox.reserved("web").len(), 2);
+    take(&node);
+    // An administrator removes the bridge under a running container.
+    node.sh("ip link delete web0");
+    other();
+    // Also a new dockerd finds that it runs.
+    call(&daemon, "GetCapabilities");
+    assert_eq!(sandbox.reserved("web").len(), 2);
+    node.sh(&format!("umount {SANDBOX} && ip netns delete sandbox"));
+    wait_for(|| left(&node).len() == 1);
+    other();
+    assert_nothing_left(&node, &sandbox, "");
+}
+
+#[test]
+fn an_interface_that_a_killed_dockerd_has_not_taken_is_undone_when_the_next_one_starts() {
+    needs!("root", "bridge", "/sbin/ip");
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    call(&daemon, "GetCapabilities");
+    call(&daemon, "CreateNetwork");
+    for joins in [false, true] {
+        call(&daemon, "CreateEndpoint");
+        if joins {
+            call(&daemon, "Join");
+        }
+        assert_eq!(left(&node).len(), 2 + usize::from(joins));
+        call(&daemon, "GetCapabilities");
+        assert_nothing_left(&node, &sandbox, &format!("joins: {joins}"));
+    }
+}
+
+/// The network configuration `web` with a script as its only plugin.
+fn script(sandbox: &Sandbox, script: &str) {
+    sandbox.write_executable(
+        "scripted",
+        &format!("#!/bin/sh\ncd {}\n{script}", sandbox.root().display()),
     );
+    configure_plugins(sandbox, "web", &[json!({"type": "scripted"})]);
+}
+
+const ANSWER: &str = r#"echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.95.0.7/24"}]}'"#;
+
+#[test]
+fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
+    needs!("root", "/sbin/ip");
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    // It makes its interface a second after the daemon was killed.
+    let add = format!(
+        "touch began; while [ ! -e killed ]; do sleep 0.01; done; sleep 1; touch made over; {ANSWER}"
+    );
+    let del = "rm -f made";
+    script(
+        &sandbox,
+        &format!("if [ $CNI_COMMAND = ADD ]; then {add}; else {del}; fi"),
+    );
+    let file = |name: &str| sandbox.root().join(name);
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    call(&daemon, "CreateNetwork");
+    let (path, body) = call_of("CreateEndpoint");
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(daemon.try_call(&path, &body).is_err()));
+        wait_for(|| file("began").exists());
+        node.sh(&format!("kill -9 {}", daemon.id()));
+    });
+    daemon.kill();
+    fs::write(file("killed"), "").unwrap();
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    wait_for(|| file("over").exists());
+    assert!(!file("made").exists());
+    assert_nothing_left(&node, &sandbox, "");
+    // One that doesn't end is terminated.
+    script(
+        &sandbox,
+        "if [ $CNI_COMMAND = ADD ]; then touch hangs; sleep 100; fi",
+    );
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(daemon.try_call(&path, &body).is_err()));
+        wait_for(|| file("hangs").exists());
+        node.sh(&format!("kill -9 {}", daemon.id()));
+    });
+    daemon.kill();
+    let began = Instant::now();
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    assert!(began.elapsed().as_secs() < 30);
+    assert_nothing_left(&node, &sandbox, "");
+    call(&daemon, "DeleteNetwork");
+}
+
+#[test]
+fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
+    needs!("root", "/sbin/ip");
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    let del = "echo >>deletions; while [ -e wait ]; do sleep 0.01; done; [ ! -e fail ]";
+    script(
+        &sandbox,
+        &format!("if [ $CNI_COMMAND = ADD ]; then {ANSWER}; else {del}; fi"),
+    );
+    let file = |name: &str| sandbox.root().join(name);
+    let deletions = || fs::read(file("deletions")).map_or(0, |it| it.len());
+    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    for name in ["CreateNetwork", "CreateEndpoint"] {
+        call(&daemon, name);
+    }
+    fs::write(file("wait"), "").unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
+        wait_for(|| deletions() == 1);
+        let second = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
+        thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!second.is_finished());
+        fs::remove_file(file("wait")).unwrap();
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+    assert_eq!(deletions(), 1);
+    assert_nothing_left(&node, &sandbox, "");
+    // Docker forgets the endpoint all the same.
+    call(&daemon, "CreateEndpoint");
+    fs::write(file("fail"), "").unwrap();
+    let (path, body) = call_of("DeleteEndpoint");
+    let answer = daemon.try_call(&path, &body).unwrap().body;
     assert!(
-        points.len() > 50 && killed * 2 > points.len(),
-        "{killed} of {}",
-        points.len()
+        answer["Err"]
+            .as_str()
+            .unwrap()
+            .starts_with("scripted: failed"),
+        "{answer}"
     );
+    assert_eq!(left(&node).len(), 1);
+    fs::remove_file(file("fail")).unwrap();
+    call(&daemon, "GetCapabilities");
+    assert_nothing_left(&node, &sandbox, "");
 }

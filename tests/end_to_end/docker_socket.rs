@@ -5,12 +5,13 @@ use std::fs::{self, Permissions};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use harness::{DockerDaemon, Sandbox, docker_request, needs, read_docker_answer};
+use harness::{DockerDaemon, Sandbox, docker_request, needs, read_docker_answer, repository};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
@@ -201,17 +202,50 @@ fn a_peer_that_is_not_root_is_refused() {
 fn a_second_daemon_is_refused_and_a_killed_ones_socket_is_replaced() {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
-    let second = |socket: &str| {
-        let line = sandbox.docker_daemon_arguments(&sandbox.root().join(socket));
+    let second = |sandbox: &Sandbox, socket: PathBuf| {
+        let line = sandbox.docker_daemon_arguments(&socket);
         let output = Command::new(&line[0]).args(&line[1..]).output().unwrap();
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(second("ipam-delegated.sock").contains("another daemon listens there"));
-    assert!(second("other.sock").contains("another daemon has it"));
+    let socket = sandbox.docker_socket();
+    let said = second(&Sandbox::default(), socket.clone());
+    assert!(said.contains("another daemon listens there"), "{said}");
+    // The memory comes first: with the same one, no socket is touched.
+    let other = sandbox.root().join("other.sock");
+    drop(UnixListener::bind(&other).unwrap());
+    let said = second(&sandbox, other.clone());
+    assert!(said.contains("another daemon has it"), "{said}");
+    assert!(other.exists());
     daemon.kill();
-    assert!(sandbox.docker_socket().exists());
+    assert!(socket.exists());
     DockerDaemon::start(&sandbox, &[]);
+}
+
+#[test]
+fn systemd_takes_the_units() {
+    needs!("/usr/bin/systemd-analyze");
+    let folder = repository().join("crates/docker-ipam-delegated/systemd");
+    let sandbox = Sandbox::default();
+    // The service names an installed executable.
+    let service = fs::read_to_string(folder.join("docker-ipam-delegated.service")).unwrap();
+    let daemon = harness::docker_daemon_executable();
+    let service = service.replace(
+        "/usr/local/sbin/docker-ipam-delegated",
+        daemon.to_str().unwrap(),
+    );
+    let units = sandbox.root();
+    fs::write(units.join("docker-ipam-delegated.service"), service).unwrap();
+    let socket = units.join("docker-ipam-delegated.socket");
+    fs::copy(folder.join("docker-ipam-delegated.socket"), &socket).unwrap();
+    let verified = Command::new("/usr/bin/systemd-analyze")
+        .args(["verify", "--man=no", "--recursive-errors=no"])
+        .args([&socket, &units.join("docker-ipam-delegated.service")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr).into_owned();
+    // Of a machine that systemd has not booted, it says more, about other units.
+    assert!(!said.contains("docker-ipam-delegated"), "{said}");
 }
 
 #[test]

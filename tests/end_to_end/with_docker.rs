@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Stdio;
+use std::thread;
 
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
@@ -141,6 +142,18 @@ fn networks_have_what_they_ask_for() {
     assert_eq!(reserved(&docker), BTreeSet::new());
     docker.wait(|it| it.sandbox.docker_memory("pools").is_empty());
     docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
+    // The misspelt RleaseAddress is only in Docker's documentation.
+    let all = [
+        "/IpamDriver.GetCapabilities",
+        "/IpamDriver.GetDefaultAddressSpaces",
+        "/IpamDriver.ReleaseAddress",
+        "/IpamDriver.ReleasePool",
+        "/IpamDriver.RequestAddress",
+        "/IpamDriver.RequestPool",
+    ];
+    let mut called = docker.called();
+    called.retain(|it| it.starts_with("/IpamDriver."));
+    assert_eq!(called, all.map(str::to_owned).into());
 }
 
 #[test]
@@ -207,17 +220,27 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
         subnets(&docker, "net"),
         json!([{"Subnet": "10.88.0.0/24", "Gateway": "10.88.0.1"}])
     );
-    let mut given = BTreeSet::new();
-    for i in 0..5 {
-        let by_cni = docker
-            .sandbox
-            .call("ipam-delegated", "ADD", &config)
-            .container(&format!("cni{i}"));
-        assert!(given.insert(by_cni.run().ips().remove(0)));
+    let by_cni = &|i: usize| {
+        let call = docker.sandbox.call("ipam-delegated", "ADD", &config);
+        call.container(&format!("cni{i}")).run().ips().remove(0)
+    };
+    let by_docker = &|i: usize| {
         let name = format!("c{i}");
         docker.run("net", &name, &[]);
-        assert!(given.insert(docker.address("net", &name)));
-    }
+        docker.address("net", &name)
+    };
+    // All at once.
+    let given: BTreeSet<String> = thread::scope(|scope| {
+        let both = (0..5).map(|i| {
+            [
+                scope.spawn(move || by_cni(i)),
+                scope.spawn(move || by_docker(i)),
+            ]
+        });
+        let both: Vec<_> = both.flatten().collect();
+        both.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    assert_eq!(given.len(), 10);
     assert_eq!(docker.sandbox.reserved("shared").len(), 10);
     // The host has a route to it now. Without a check, Docker would ask for ever.
     let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=shared", "again"]].concat());

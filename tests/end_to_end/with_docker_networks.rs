@@ -2,29 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Stdio;
 
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
 
+use crate::cni_network::{configure, configure_plugins, left};
 use crate::with_docker::reserved;
 
-/// dockerd with a network configuration `web`: a bridge with two families, and a route.
+/// dockerd with a network configuration `web`: a bridge with two families, routes, and the
+/// MAC address that Docker gives.
 fn start(test: &str, options: &[&str]) -> Option<Dockerd> {
     let docker = Dockerd::start(test, options)?;
-    let sandbox = &docker.sandbox;
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": "10.95.0.0/24"}], [{"subnet": "fd00:95::/64"}]],
-        "routes": [{"dst": "0.0.0.0/0"}, {"dst": "10.123.0.0/16", "gw": "10.95.0.9"}],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-        "cacheDir": sandbox.cache_dir(),
-    });
-    let bridge =
-        json!({"type": "bridge", "bridge": "web0", "isGateway": true, "mtu": 1400, "ipam": ipam});
-    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [bridge]});
-    fs::write(sandbox.conf_dir().join("web.conflist"), list.to_string()).unwrap();
+    let routes = [
+        json!({"dst": "10.123.0.0/16", "gw": "10.95.0.9"}),
+        json!({"dst": "::/0"}),
+        json!({"dst": "fd00:123::/48", "gw": "fd00:95::9"}),
+    ];
+    let more = json!({"mtu": 1400, "capabilities": {"mac": true}});
+    configure(&docker.sandbox, &more, &routes);
     Some(docker)
 }
 
@@ -34,36 +30,27 @@ fn create(docker: &Dockerd, name: &str, options: &[&str]) {
     docker.ok(&[&CREATE, options, &["--opt", "conflist=web", name]].concat());
 }
 
-/// The interfaces and namespaces on the node that endpoints have made.
-fn left(docker: &Dockerd) -> Vec<String> {
-    let interfaces = docker
-        .node
-        .sh("ip -o link | grep -oE ' (cni|veth)[0-9a-f]*' || true");
-    let namespaces = docker
-        .node
-        .sh("ls /run/netns 2>/dev/null | grep docker- || true");
-    let all = format!("{interfaces}{namespaces}");
-    all.split_whitespace().map(str::to_owned).collect()
-}
-
 /// Nothing is left of a network's containers.
 #[track_caller]
 fn assert_nothing_left(docker: &Dockerd) {
     assert_eq!(reserved(docker), BTreeSet::new());
-    assert_eq!(left(docker), [""; 0]);
+    assert_eq!(left(&docker.node), [""; 0]);
     docker.wait(|it| it.sandbox.docker_memory("endpoints").is_empty());
     docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
 }
 
 #[test]
 fn a_network_without_addresses_of_dockers_has_the_configurations() {
-    needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "static", "/sbin/ip");
     let Some(docker) = start("with_docker_networks", &[]) else {
         return;
     };
     create(&docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &[]);
-    docker.run("net", "c2", &[]);
+    let mac = "02:42:00:0a:5f:03";
+    docker.run("net", "c2", &["--mac-address", mac]);
+    let link = docker.ok(&["exec", "c2", "/bin/ip", "link", "show", "eth0"]);
+    assert!(link.contains(mac), "{link}");
     assert_eq!(
         [docker.address("net", "c1"), docker.address("net", "c2")],
         ["10.95.0.2", "10.95.0.3"]
@@ -83,6 +70,13 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     for expected in [
         "default via 10.95.0.1 dev eth0",
         "10.123.0.0/16 via 10.95.0.9 dev eth0",
+    ] {
+        assert!(routes.contains(expected), "{expected}: {routes}");
+    }
+    let routes = docker.ok(&["exec", "c1", "/bin/ip", "-6", "route"]);
+    for expected in [
+        "default via fd00:95::1 dev eth0",
+        "fd00:123::/48 via fd00:95::9 dev eth0",
     ] {
         assert!(routes.contains(expected), "{expected}: {routes}");
     }
@@ -113,6 +107,26 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
         "-W5",
         &docker.address("net", "c1"),
     ]);
+    // A route without a gateway.
+    let ipam = json!({"type": "static", "addresses": [{"address": "10.98.0.5/24"}], "routes": [{"dst": "10.97.0.0/16"}]});
+    let bridge = json!({"type": "bridge", "bridge": "direct0", "ipam": ipam});
+    configure_plugins(&docker.sandbox, "direct", &[bridge]);
+    let direct = ["--ipam-driver=null", "--opt=conflist=direct", "direct"];
+    docker.ok(&[&CREATE[..], &direct].concat());
+    let show = [
+        "run",
+        "--rm",
+        "--network=direct",
+        "test",
+        "/bin/ip",
+        "route",
+    ];
+    let routes = docker.ok(&show);
+    assert!(
+        routes.contains("10.97.0.0/16 dev eth0") && !routes.contains("default"),
+        "{routes}"
+    );
+    docker.ok(&["network", "rm", "direct"]);
     create(&docker, "inner", &["--ipam-driver=null", "--internal"]);
     docker.run("inner", "i1", &[]);
     let routes = docker.ok(&["exec", "i1", "/bin/ip", "route"]);
@@ -124,6 +138,24 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     docker.ok(&["network", "rm", "net", "inner"]);
     assert_nothing_left(&docker);
     assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
+    // Every call of the network driver. DiscoverNew and DiscoverDelete go only to drivers
+    // whose ConnectivityScope is global.
+    let called: BTreeSet<String> = docker
+        .called()
+        .iter()
+        .filter_map(|it| Some(it.strip_prefix("/NetworkDriver.")?.to_owned()))
+        .collect();
+    let all = [
+        "CreateEndpoint",
+        "CreateNetwork",
+        "DeleteEndpoint",
+        "DeleteNetwork",
+        "EndpointOperInfo",
+        "GetCapabilities",
+        "Join",
+        "Leave",
+    ];
+    assert_eq!(called, all.map(str::to_owned).into());
 }
 
 #[test]
@@ -140,12 +172,7 @@ fn a_network_with_addresses_of_dockers_has_these() {
     );
     // Of a configuration for no subnet of its own.
     let bridge = json!({"type": "bridge", "bridge": "plain0", "isGateway": true, "ipam": {"type": "host-local"}});
-    let list = json!({"cniVersion": "1.0.0", "name": "plain", "plugins": [bridge]});
-    fs::write(
-        docker.sandbox.conf_dir().join("plain.conflist"),
-        list.to_string(),
-    )
-    .unwrap();
+    configure_plugins(&docker.sandbox, "plain", &[bridge]);
     let plain = ["--subnet=10.96.0.0/24", "--opt=conflist=plain", "dockers"];
     docker.ok(&[&CREATE[..], &plain].concat());
     docker.run("ours", "c1", &["--ip=10.95.0.77"]);
@@ -218,45 +245,152 @@ fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
     assert_nothing_left(&docker);
 }
 
-/// Kills these under two running containers, and starts them again.
-fn killed(options: &[&str], kill: &[&str]) {
-    let Some(mut docker) = start("with_docker_networks", options) else {
-        return;
-    };
-    create(&docker, "net", &["--ipam-driver=null"]);
-    docker.run("net", "c1", &["--restart=always"]);
-    docker.run("net", "c2", &[]);
-    for what in kill {
+/// Kills these, and starts them again.
+fn kill(docker: &mut Dockerd, what: &[&str]) {
+    for what in what {
         match *what {
             "dockerd" => docker.kill_dockerd(),
             "daemon" => docker.kill_daemon(),
             _ => docker.crash(),
         }
     }
-    if kill == ["node"] {
+}
+
+fn start_again(docker: &mut Dockerd, killed: &[&str]) {
+    if killed == ["node"] {
         docker.start_containerd();
     }
-    if kill != ["dockerd"] {
+    if killed != ["dockerd"] {
         docker.start_daemon();
     }
-    if kill != ["daemon"] {
+    if killed != ["daemon"] {
         docker.start_dockerd();
     }
+}
+
+/// Addresses of these containers, which are all that are reserved.
+#[track_caller]
+fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
+    let given: BTreeSet<String> = names.iter().map(|it| docker.address("net", it)).collect();
+    assert_eq!(given.len(), names.len(), "{given:?}");
+    let v4 = |ip: &String| ip.contains('.');
+    let held: BTreeSet<String> = reserved(docker).into_iter().filter(v4).collect();
+    assert_eq!(held, given);
+    given
+}
+
+/// The containers reach each other, and nothing is left once they are removed.
+#[track_caller]
+fn assert_whole(docker: &Dockerd, names: &[&str]) {
+    for ip in &addresses(docker, names) {
+        docker.ok(&["exec", names[0], "/bin/ping", "-c1", "-W5", ip]);
+    }
+    docker.ok(&[&["rm", "--force"][..], names].concat());
+    docker.ok(&["network", "rm", "net"]);
+    assert_nothing_left(docker);
+}
+
+/// Kills these under two running containers, and starts them again.
+fn killed(options: &[&str], victims: &[&str]) {
+    let Some(mut docker) = start("with_docker_networks", options) else {
+        return;
+    };
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &["--restart=always"]);
+    docker.run("net", "c2", &[]);
+    let before = addresses(&docker, &["c1", "c2"]);
+    kill(&mut docker, victims);
+    start_again(&mut docker, victims);
     docker.wait(|it| !it.address("net", "c1").is_empty());
+    // Without live-restore, the containers ended with dockerd.
+    if victims == ["daemon"] || !options.is_empty() {
+        assert_eq!(addresses(&docker, &["c1", "c2"]), before);
+    }
     docker.ok(&["start", "c2"]);
     docker.run("net", "c3", &[]);
-    let names = ["c1", "c2", "c3"];
-    let given: BTreeSet<String> = names.map(|name| docker.address("net", name)).into();
-    assert_eq!(given.len(), 3);
-    let v4 = |ip: &String| ip.contains('.');
-    let held: BTreeSet<String> = reserved(&docker).into_iter().filter(v4).collect();
-    assert_eq!(held, given);
-    for ip in &given {
-        docker.ok(&["exec", "c3", "/bin/ping", "-c1", "-W5", ip]);
+    assert_whole(&docker, &["c1", "c2", "c3"]);
+}
+
+/// Adds a plugin to `web` that waits at ADD or at DEL as long as a file is there.
+fn add_gate(docker: &Dockerd) {
+    let script = format!(
+        "#!/bin/sh\nconfig=$(cat); cd {}\n\
+         if [ -e wait-$CNI_COMMAND ]; then touch waits; while [ -e wait-$CNI_COMMAND ]; do sleep 0.02; done; fi\n\
+         [ $CNI_COMMAND = DEL ] || echo \"$config\" | tr -d '\\n' | sed 's/.*\"prevResult\"://; s/}}$//'",
+        docker.sandbox.root().display()
+    );
+    docker.sandbox.write_executable("gate", &script);
+    let file = docker.sandbox.conf_dir().join("web.conflist");
+    let mut list: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let plugins = list["plugins"].as_array_mut().unwrap();
+    plugins.push(json!({"type": "gate"}));
+    fs::write(&file, list.to_string()).unwrap();
+}
+
+/// Kills these while a command of docker waits for a plugin at ADD or DEL.
+fn killed_in_flight(docker: &mut Dockerd, command: &[&str], at: &str, victims: &[&str]) {
+    let root = docker.sandbox.root().to_owned();
+    let gate = root.join(format!("wait-{at}"));
+    fs::write(&gate, "").unwrap();
+    let mut docker_command = docker.command(command);
+    let mut in_flight = docker_command.stderr(Stdio::null()).spawn().unwrap();
+    docker.wait(|_| root.join("waits").exists());
+    kill(docker, victims);
+    in_flight.wait().unwrap();
+    fs::remove_file(gate).unwrap();
+    fs::remove_file(root.join("waits")).unwrap();
+    start_again(docker, victims);
+}
+
+#[test]
+fn dockerd_is_killed_while_a_container_stops_and_starts() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+    let Some(mut docker) = start("with_docker_networks", &["--live-restore"]) else {
+        return;
+    };
+    add_gate(&docker);
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &[]);
+    docker.run("net", "c2", &[]);
+    let before = docker.address("net", "c1");
+    for (command, at) in [("stop", "DEL"), ("start", "ADD")] {
+        if command == "start" {
+            docker.ok(&["stop", "c2"]);
+        }
+        killed_in_flight(&mut docker, &[command, "c2"], at, &["dockerd"]);
+        assert_eq!(docker.address("net", "c1"), before);
+        docker.ok(&["start", "c2"]);
+        docker.wait(|it| reserved(it).len() == 4);
+        assert!(addresses(&docker, &["c1", "c2"]).contains(&before));
     }
-    docker.ok(&[&["rm", "--force"][..], &names].concat());
-    docker.ok(&["network", "rm", "net"]);
-    assert_nothing_left(&docker);
+    assert_whole(&docker, &["c1", "c2"]);
+}
+
+#[test]
+fn both_are_killed_while_a_container_starts() {
+    needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
+    let Some(mut docker) = start("with_docker_networks", &["--live-restore"]) else {
+        return;
+    };
+    add_gate(&docker);
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &[]);
+    let before = addresses(&docker, &["c1"]);
+    let run = [
+        "run",
+        "--detach",
+        "--network=net",
+        "--name=c2",
+        "test",
+        "/bin/true",
+    ];
+    killed_in_flight(&mut docker, &run, "ADD", &["dockerd", "daemon"]);
+    // Nothing is left of the container that was starting.
+    docker.wait(|it| reserved(it).len() == 2);
+    assert_eq!(addresses(&docker, &["c1"]), before);
+    docker.run("net", "c3", &[]);
+    docker.ok(&["rm", "--force", "c2"]);
+    assert_whole(&docker, &["c1", "c3"]);
 }
 
 macro_rules! kills {

@@ -100,6 +100,19 @@ impl DockerDaemon {
         Self::start_by(sandbox, arguments, |program| Command::new(program))
     }
 
+    /// Starts the daemon with further arguments and environment variables.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't answer.
+    pub fn start_with(sandbox: &Sandbox, arguments: &[&str], variables: &[(&str, &Path)]) -> Self {
+        Self::start_by(sandbox, arguments, |program| {
+            let mut command = Command::new(program);
+            command.envs(variables.iter().copied());
+            command
+        })
+    }
+
     /// Starts the daemon on a node whose processes are not its own.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 //! All of its files are in a sandbox, or in folders that are private to the node, and all
 //! of its processes end with it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -101,7 +102,8 @@ impl Dockerd {
 
     /// Starts the daemon.
     pub fn start_daemon(&mut self) {
-        let line = self.sandbox.docker_daemon_arguments(SOCKET.as_ref());
+        let mut line = self.sandbox.docker_daemon_arguments(SOCKET.as_ref());
+        line.push("--log=debug".to_owned());
         let log = self.sandbox.root().join("docker-log");
         self.spawn("/run/daemon.pid", &line, log.to_str().unwrap());
         self.wait(|it| it.node.succeeds(&format!("[ -S {SOCKET} ]")));
@@ -166,6 +168,16 @@ impl Dockerd {
             .unwrap();
         self.started.push(process);
         self.wait(|it| it.node.succeeds(&format!("[ -s {id_file} ]")));
+    }
+
+    /// The paths of the calls that dockerd has made, out of the daemon's log.
+    pub fn called(&self) -> BTreeSet<String> {
+        let log = fs::read_to_string(self.sandbox.root().join("docker-log")).unwrap();
+        let path = |line: &str| {
+            let (_, rest) = line.split_once("call.path=\"")?;
+            Some(rest.split_once('"')?.0.to_owned())
+        };
+        log.lines().filter_map(path).collect()
     }
 
     /// Kills the daemon, with SIGKILL.

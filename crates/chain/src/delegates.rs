@@ -206,6 +206,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         }
         let run = Run {
             executable,
+            arguments: &[],
             environment,
             stdin,
             timeout: self.context.settings.timeout,

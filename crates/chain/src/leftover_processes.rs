@@ -84,6 +84,44 @@ impl From<CallId> for String {
     }
 }
 
+/// Variable of every process of an owner outside of a chain.
+const OWNER: &str = "IPAM_DELEGATED_OWNER";
+
+/// The mark of the processes that are executed for an owner: its name, and, in the
+/// environment, the session of the process that has started them.
+pub(crate) struct OwnerMark<'a>(&'a str);
+
+impl<'a> OwnerMark<'a> {
+    /// The mark of this owner.
+    pub(crate) fn of(owner: &'a str) -> Self {
+        Self(owner)
+    }
+
+    /// The environment of the owner's processes.
+    pub(crate) fn mark(&self, environment: Environment) -> Environment {
+        environment.with(OWNER, self.value(proc::own_session().unwrap_or_default()))
+    }
+
+    fn value(&self, session: i32) -> String {
+        format!("{}@{session}", self.0)
+    }
+
+    /// True if the owner's process is still there, and no daemon: it is in the session
+    /// in which it was started.
+    fn is_on(&self, pid: Pid) -> bool {
+        let Some(environment) = proc::environment(pid) else {
+            return false;
+        };
+        let start = format!("{OWNER}={}@", self.0).into_bytes();
+        let Some(marked) = environment.iter().find(|it| it.starts_with(&start)) else {
+            return false;
+        };
+        let session = proc::session(pid);
+        let marked = |session| format!("{OWNER}={}", self.value(session)).as_bytes() == marked;
+        session.is_some_and(marked) && !proc::has_ended(pid)
+    }
+}
+
 /// The calls that had processes at the first query. A node has thousands of processes,
 /// and a GC may query many calls: the processes are read once.
 #[derive(Default)]
@@ -101,14 +139,7 @@ impl RunningCalls {
     }
 }
 
-/// Finds the processes that a call in this session has started. Daemons are not among
-/// them.
-pub(crate) fn of_call(call: &CallId, session: i32) -> Vec<Pid> {
-    let mut found = proc::others();
-    found.retain(|&pid| is_of_call(pid, call, session));
-    found
-}
-
+/// True if a call in this session has started the process, and it is no daemon.
 fn is_of_call(pid: Pid, call: &CallId, session: i32) -> bool {
     let mark = call.marked();
     // The environment first: nothing else is read of a process that isn't the call's.
@@ -158,15 +189,25 @@ pub(crate) fn terminate(
 /// Terminates the processes that a call in this session has started; returns those that
 /// have not ended.
 pub(crate) fn terminate_call(call: &CallId, session: i32, at_most: Duration) -> Vec<Pid> {
+    terminate_all(|pid| is_of_call(pid, call, session), at_most)
+}
+
+/// Terminates the processes of an owner; returns those that have not ended.
+pub(crate) fn terminate_owned(mark: &OwnerMark<'_>, at_most: Duration) -> Vec<Pid> {
+    terminate_all(|pid| mark.is_on(pid), at_most)
+}
+
+fn terminate_all(is_meant: impl Fn(Pid) -> bool, at_most: Duration) -> Vec<Pid> {
     let deadline = Instant::now() + at_most;
     loop {
-        let found = of_call(call, session);
+        let mut found = proc::others();
+        found.retain(|&pid| is_meant(pid));
         let left = deadline.saturating_duration_since(Instant::now());
         if found.is_empty() || left.is_zero() {
             return found;
         }
         // Once more, as one may have started another before it ended.
-        terminate(found, left, |pid| is_of_call(pid, call, session));
+        terminate(found, left, &is_meant);
     }
 }
 
@@ -220,6 +261,12 @@ mod tests {
             .stderr(Stdio::null())
             .spawn()
             .unwrap()
+    }
+
+    fn of_call(call: &CallId, session: i32) -> Vec<Pid> {
+        let mut found = proc::others();
+        found.retain(|&pid| is_of_call(pid, call, session));
+        found
     }
 
     fn wait_for_processes(call: &CallId, count: usize) {

@@ -17,6 +17,8 @@ use crate::spawn::spawn;
 /// A run of a delegate's process.
 pub(crate) struct Run<'a> {
     pub(crate) executable: &'a Path,
+    /// Its arguments; plugins have none.
+    pub(crate) arguments: &'a [&'a str],
     /// All of its environment.
     pub(crate) environment: &'a Environment,
     pub(crate) stdin: &'a [u8],
@@ -38,6 +40,7 @@ impl Run<'_> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut child = spawn(
             self.executable,
+            self.arguments,
             self.environment,
             self.stdin,
             self.inherited,

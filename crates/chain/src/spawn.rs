@@ -49,6 +49,7 @@ impl Lifeline {
 /// Starts `executable` with exactly this environment, as the leader of a process group.
 pub(crate) fn spawn(
     executable: &Path,
+    arguments: &[&str],
     environment: &Environment,
     stdin: &[u8],
     inherited: [Option<BorrowedFd<'_>>; 2],
@@ -56,6 +57,7 @@ pub(crate) fn spawn(
 ) -> io::Result<Child> {
     let mut process = Command::new(executable);
     process
+        .args(arguments)
         .env_clear()
         .envs(environment.iter())
         .stdin(in_memory(stdin)?)

@@ -199,6 +199,21 @@ pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
     Ok(names)
 }
 
+/// The attachments that have a file of a record, in order. No record is read.
+///
+/// # Errors
+///
+/// The system's. A missing folder is empty.
+pub fn attachments(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Attachment>> {
+    let names = names(&state_dir.join(network.as_str()))?;
+    let mut attachments: Vec<Attachment> = names
+        .iter()
+        .filter_map(|name| attachment_of(name))
+        .collect();
+    attachments.sort_unstable();
+    Ok(attachments)
+}
+
 /// Lists the records of a network, in the order of their attachments.
 ///
 /// Other processes may change them meanwhile. A record that is removed meanwhile is not
@@ -208,16 +223,11 @@ pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
 ///
 /// The system's. A missing folder is empty.
 pub fn records(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<ListedRecord>> {
-    let path = state_dir.join(network.as_str());
-    let mut attachments: Vec<Attachment> = names(&path)?
-        .iter()
-        .filter_map(|name| attachment_of(name))
-        .collect();
-    attachments.sort_unstable();
+    let attachments = attachments(state_dir, network)?;
     if attachments.is_empty() {
         return Ok(Vec::new());
     }
-    let folder = StateFolder::open(&path)?;
+    let folder = StateFolder::open(&state_dir.join(network.as_str()))?;
     let read = |attachment: &Attachment| record(&folder, network, attachment);
     let listed = cni::in_threads(&attachments, read);
     listed.into_iter().filter_map(Result::transpose).collect()

@@ -1,20 +1,20 @@
 //! Docker's calls for addresses of a pool.
 
 use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use cni::ContainerId;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, NOTHING, json};
 use crate::chains::address_in;
-use crate::ipam_driver::{IpamDriver, NOTHING, cant_remember, json, remove};
+use crate::ipam_driver::IpamDriver;
 use crate::journal::{Call, Journal};
 use crate::memory::ATTACHMENT;
 use crate::pool::Address;
-use crate::refusal::{Refusal, impossible};
-use crate::requests;
-use crate::state::{Held, LivePool};
-use crate::{configuration, facts, wire};
+use crate::refusal::{Refusal, cant_remember, impossible};
+use crate::releases::Release;
+use crate::state::{AddressFile, LivePool};
+use crate::{configuration, facts, requests, wire};
 
 impl IpamDriver {
     /// `RequestAddress`.
@@ -25,16 +25,14 @@ impl IpamDriver {
     pub(crate) fn request_address(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: wire::RequestAddress = wire::decode(&call.body)?;
         let pool = self.pool(&request.pool_id)?;
-        let _pool_stays = pool.requests.read().unwrap_or_else(PoisonError::into_inner);
-        // It may have gone meanwhile.
-        self.pool(&request.pool_id)?;
         let requested = requests::address(&request.address, pool.pool.subnet)?;
-        let gateway = gateway_of(&pool);
+        let had = self.state.gateway(&pool.id);
+        let gateway = gateway_of(&pool, had);
         if facts::is_for_gateway(&request.options) {
-            let is_fixed = pool.gateway().is_some() || !pool.pool.is_given;
+            let is_fixed = had.is_some() || !pool.pool.is_given;
             let wanted = requested.unwrap_or(gateway);
             if wanted == gateway || !is_fixed {
-                if pool.is_held(wanted) {
+                if self.state.is_held(&pool.id, wanted) {
                     return Err(impossible(format!(
                         "{wanted} is another container's, of pool {}",
                         pool.id
@@ -69,40 +67,58 @@ impl IpamDriver {
         let mut journal = Journal::begin(folder, &name, call, address.clone())
             .map_err(|error| cant_remember(&error))?;
         let args = facts::cni_args(&pool.pool.facts, options);
-        let result = self.chains.add(&config, &container_id, &args);
+        let file = AddressFile {
+            name,
+            container_id: Some(container_id.clone()),
+        };
+        let release = |ip| Release {
+            pool: Arc::clone(pool),
+            ip,
+            file: file.clone(),
+        };
+        let result = self.chains.add(pool, &config, &container_id, &args);
         let result = result.map_err(|error| {
-            journal.remove();
+            self.undo_failed_add(release(None));
             of_pool(&pool.id, &error.into())
         })?;
-        let held = Held {
-            name,
-            container_id: Some(container_id),
-        };
-        let undo = |why: Refusal| {
-            match self.release(pool, &held) {
-                Ok(()) => remove(&self.memory.addresses, &held.name),
-                Err(error) => tracing::warn!(%error, "released at the next start"),
-            }
-            why
-        };
         let ip =
             address_in(&result, pool.pool.subnet).filter(|ip| requested.is_none_or(|it| it == *ip));
         let ip = ip.ok_or_else(|| {
-            undo(impossible(format!(
-                "pool {}: the chain gave no address of it",
-                pool.id
-            )))
+            self.release_with_file(release(None));
+            impossible(format!("pool {}: the chain gave no address of it", pool.id))
         })?;
         address.ip = Some(ip);
         let answer = answer_of(pool, ip);
-        journal
-            .made(address, &answer)
-            .map_err(|error| undo(cant_remember(&error)))?;
-        for stale in pool.give(ip, held) {
+        journal.made(address, &answer).map_err(|error| {
+            self.release_with_file(release(Some(ip)));
+            cant_remember(&error)
+        })?;
+        let stale = self.state.give(pool, ip, file.clone()).map_err(|_| {
+            let _ = journal.ending(&Call::of_daemon());
+            self.release_with_file(release(Some(ip)));
+            impossible(format!("pool {}: it was released meanwhile", pool.id))
+        })?;
+        for stale in stale {
             tracing::warn!(pool = pool.id, %ip, stale.name, "was released without Docker");
-            remove(&self.memory.addresses, &stale.name);
+            self.memory.addresses.remove(&stale.name);
         }
         Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
+    }
+
+    /// Undoes an ADD that has failed: it may have failed to undo itself.
+    fn undo_failed_add(&self, release: Release) {
+        let name = release.file.name.clone();
+        let container_id = release.file.container_id.as_ref();
+        let is_done = container_id.is_none_or(|id| {
+            self.chains.del(&release.pool, id).is_ok()
+                // Such as a plugin that isn't there, in ADD and in DEL.
+                || !self.chains.has_record(&release.pool, id)
+        });
+        if is_done {
+            self.memory.addresses.remove(&name);
+        } else {
+            self.releases.put(release);
+        }
     }
 
     /// Gives the pool's gateway, which no chain gives to anybody.
@@ -112,22 +128,25 @@ impl IpamDriver {
         pool: &Arc<LivePool>,
         ip: IpAddr,
     ) -> Result<Answer, Refusal> {
-        let name = self.memory.addresses.new_name();
         let address = Address {
             pool: pool.id.clone(),
             ip: Some(ip),
             container_id: None,
         };
-        let folder = self.memory.addresses.folder();
-        let mut journal = Journal::begin(folder, &name, call, address.clone())
-            .map_err(|error| cant_remember(&error))?;
         let answer = answer_of(pool, ip);
-        if let Err(error) = journal.made(address, &answer) {
+        let journal = Journal::made_at_once(&self.memory.addresses, call, address, &answer)
+            .map_err(|error| cant_remember(&error))?;
+        let file = AddressFile {
+            name: journal.name().to_owned(),
+            container_id: None,
+        };
+        if self.state.give(pool, ip, file).is_err() {
             journal.remove();
-            return Err(cant_remember(&error));
+            return Err(impossible(format!(
+                "pool {}: it was released meanwhile",
+                pool.id
+            )));
         }
-        let container_id = None;
-        pool.put(ip, Held { name, container_id });
         Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
     }
 
@@ -145,17 +164,16 @@ impl IpamDriver {
                 return;
             }
             tracing::warn!(pool = pool.id, %ip, "Docker has gone before it had this address");
-            let Some(held) = pool.take(ip, Some(journal.name())) else {
+            let Some(file) = driver.state.take(&pool.id, ip, Some(journal.name())) else {
                 return;
             };
-            driver.unanswered.forget(&held.name);
-            match driver.release(&pool, &held) {
-                Ok(()) => journal.remove(),
-                Err(error) => {
-                    tracing::warn!(%error, pool = pool.id, %ip, "can't be released");
-                    pool.put(ip, held);
-                }
-            }
+            driver.unanswered.forget(&file.name);
+            let _ = journal.ending(&Call::of_daemon());
+            driver.release_with_file(Release {
+                pool,
+                ip: Some(ip),
+                file,
+            });
         })
     }
 
@@ -177,46 +195,47 @@ impl IpamDriver {
         let ip = requests::address(&request.address, pool.pool.subnet)?;
         let ip =
             ip.ok_or_else(|| impossible("Address is missing: it names what is to be released"))?;
-        let Some(held) = pool.take(ip, None) else {
-            return Ok(Answer::plain(NOTHING));
+        let Some(file) = self.state.take(&pool.id, ip, None) else {
+            let waiting = self.releases.of(&pool.id, ip);
+            let released = waiting.map_or(Ok(()), |it| self.retry(&it));
+            return match released {
+                Ok(()) => Ok(Answer::plain(NOTHING)),
+                Err(why) => Err(of_pool(&pool.id, &why)),
+            };
         };
-        let journal = Journal::<Address>::open(self.memory.addresses.folder(), &held.name)
+        let journal = Journal::<Address>::open(self.memory.addresses.folder(), &file.name)
             .and_then(|mut journal| journal.ending(call).map(|()| journal));
-        let released = match journal {
-            Ok(journal) => self.release(&pool, &held).map(|()| journal),
-            Err(error) => Err(cant_remember(&error)),
-        };
-        match released {
-            Ok(mut journal) => {
-                self.unanswered.forget(&held.name);
-                journal.ended();
-                Ok(Answer::then(NOTHING, move |_| journal.remove()))
+        let mut journal = match journal {
+            Ok(journal) => journal,
+            Err(error) => {
+                // The pool may have ended meanwhile, and released all but this one.
+                if let Err(file) = self.state.give(&pool, ip, file).map(drop) {
+                    self.release_with_file(Release {
+                        pool,
+                        ip: Some(ip),
+                        file,
+                    });
+                }
+                return Err(cant_remember(&error));
             }
-            Err(why) => {
-                pool.put(ip, held);
-                Err(of_pool(&pool.id, &why))
-            }
-        }
-    }
-
-    /// Releases what an attachment holds; its file stays.
-    pub(crate) fn release(&self, pool: &LivePool, held: &Held) -> Result<(), Refusal> {
-        let Some(container_id) = &held.container_id else {
-            return Ok(());
         };
-        let config = configuration::of_release(&pool.pool)?;
-        self.chains
-            .del(&config, container_id)
-            .map_err(Refusal::from)
+        self.unanswered.forget(&file.name);
+        let release = Release {
+            pool: Arc::clone(&pool),
+            ip: Some(ip),
+            file,
+        };
+        self.release(release)
+            .map_err(|why| of_pool(&pool.id, &why))?;
+        journal.ended();
+        Ok(Answer::then(NOTHING, move |_| journal.remove()))
     }
 }
 
 /// The gateway that Docker has of a pool, or else the chain's.
-fn gateway_of(pool: &LivePool) -> IpAddr {
-    match pool.pool.is_given {
-        true => pool.gateway().unwrap_or(pool.pool.gateway),
-        false => pool.pool.gateway,
-    }
+fn gateway_of(pool: &LivePool, had: Option<IpAddr>) -> IpAddr {
+    had.filter(|_| pool.pool.is_given)
+        .unwrap_or(pool.pool.gateway)
 }
 
 fn answer_of(pool: &LivePool, ip: IpAddr) -> String {

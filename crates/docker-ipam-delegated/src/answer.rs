@@ -1,6 +1,17 @@
-//! Answer to a call, and what is to be done once Docker has it, or hasn't.
+//! Answer to a call, and what is to be done when Docker has it, or can't get it any more.
 
 use std::fmt;
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+/// The answer to a call that gives nothing.
+pub(crate) const NOTHING: &str = "{}";
+
+/// The body of an answer.
+pub(crate) fn json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("an answer is JSON")
+}
 
 /// Called once: with true if Docker has the answer, and with false if it never will.
 type OnDelivery = Box<dyn FnOnce(bool) + Send>;
@@ -10,7 +21,13 @@ pub(crate) struct Answer {
     /// The body.
     pub(crate) body: String,
     /// What is to be done.
-    pub(crate) delivery: Delivery,
+    then: Option<OnDelivery>,
+}
+
+/// The body of an answer on its way to Docker. It was not delivered if this is dropped.
+pub(crate) struct Sent {
+    pub(crate) body: String,
+    pub(crate) delivered: oneshot::Sender<()>,
 }
 
 impl Answer {
@@ -18,7 +35,7 @@ impl Answer {
     pub(crate) fn plain(body: impl Into<String>) -> Self {
         Self {
             body: body.into(),
-            delivery: Delivery(None),
+            then: None,
         }
     }
 
@@ -26,33 +43,27 @@ impl Answer {
     pub(crate) fn then(body: impl Into<String>, then: impl FnOnce(bool) + Send + 'static) -> Self {
         Self {
             body: body.into(),
-            delivery: Delivery(Some(Box::new(then))),
+            then: Some(Box::new(then)),
+        }
+    }
+
+    /// Sends the answer on its way, waits until it is delivered or can't be any more, and
+    /// does what is to be done then: it writes files, and may run a chain.
+    pub(crate) fn send(self, to: impl FnOnce(Sent)) {
+        let (delivered, is_delivered) = oneshot::channel();
+        let body = self.body;
+        to(Sent { body, delivered });
+        if let Some(then) = self.then {
+            then(is_delivered.blocking_recv().is_ok());
         }
     }
 }
 
-/// What is to be done once an answer is delivered. If this is dropped, it wasn't.
-pub(crate) struct Delivery(Option<OnDelivery>);
-
-impl Delivery {
-    /// Docker has the answer.
-    pub(crate) fn delivered(mut self) {
-        if let Some(then) = self.0.take() {
-            then(true);
-        }
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        let Some(then) = self.0.take() else {
-            return;
-        };
-        // Undoing runs a chain, for which the thread of a connection is not to wait.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || then(false))),
-            Err(_) => then(false),
-        }
+impl Sent {
+    /// A body whose delivery nobody waits for.
+    pub(crate) fn unwatched(body: String) -> Self {
+        let (delivered, _) = oneshot::channel();
+        Self { body, delivered }
     }
 }
 

@@ -17,30 +17,36 @@ pub(crate) struct Drivers {
     pub(crate) networks: Arc<NetworkDriver>,
 }
 
-/// Answers a call. It may wait for files and processes.
+/// Answers a call that waits for nothing; `None` for any other.
+pub(crate) fn answer_at_once(call: &Call) -> Option<Result<Answer, Refusal>> {
+    match call.path.as_str() {
+        "/Plugin.Activate" => Some(Ok(activation::manifest())),
+        "/IpamDriver.GetCapabilities" => Some(Ok(IpamDriver::capabilities())),
+        "/IpamDriver.GetDefaultAddressSpaces" => Some(Ok(IpamDriver::default_address_spaces())),
+        "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
+            Some(NetworkDriver::discover(call))
+        }
+        _ => None,
+    }
+}
+
+/// Answers any other call. It may wait for files and processes.
 ///
 /// # Errors
 ///
 /// The path is unknown, the body can't be decoded, or the call can't be done.
 pub(crate) fn answer(drivers: &Drivers, call: &Call) -> Result<Answer, Refusal> {
     let Drivers { ipam, networks } = drivers;
-    if let Some(answer) = ipam.repeated(call).or_else(|| networks.repeated(call)) {
+    if let Some(answer) = ipam.repeated(call) {
         return Ok(answer);
     }
     match call.path.as_str() {
-        "/Plugin.Activate" => Ok(activation::manifest()),
-        "/IpamDriver.GetCapabilities" => Ok(IpamDriver::capabilities()),
-        "/IpamDriver.GetDefaultAddressSpaces" => Ok(IpamDriver::default_address_spaces()),
         "/IpamDriver.RequestPool" => ipam.request_pool(call),
         "/IpamDriver.ReleasePool" => ipam.release_pool(call),
         "/IpamDriver.RequestAddress" => ipam.request_address(call),
         // The second is misspelt in Docker's documentation.
         "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => ipam.release_address(call),
-        "/NetworkDriver.GetCapabilities" => {
-            // A dockerd has started.
-            networks.collect();
-            Ok(NetworkDriver::capabilities())
-        }
+        "/NetworkDriver.GetCapabilities" => Ok(networks.capabilities()),
         "/NetworkDriver.CreateNetwork" => networks.create_network(call),
         "/NetworkDriver.DeleteNetwork" => networks.delete_network(call),
         "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(call),
@@ -48,9 +54,6 @@ pub(crate) fn answer(drivers: &Drivers, call: &Call) -> Result<Answer, Refusal> 
         "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(call),
         "/NetworkDriver.Join" => networks.join(call),
         "/NetworkDriver.Leave" => networks.leave(call),
-        "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
-            NetworkDriver::discover(call)
-        }
         unknown => Err(Refusal::UnknownPath(unknown.to_owned())),
     }
 }

@@ -3,15 +3,19 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 
-use chain::{Chain, Event, Observer, Plugins};
+use chain::{Chain, Plugins, tools};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, LinkedPlugin, NetworkConfig};
 use cni_plugin::Linked;
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
 use ipam_ds_static::IPAM_DS_STATIC;
+use tokio::runtime::Handle;
 
-use crate::narrowing::Narrowing;
+use crate::configuration;
+use crate::delegate_log::DelegateLog;
+use crate::pool_filter::PoolFilter;
+use crate::state::LivePool;
 
 /// The name of the interface in every attachment.
 const IFNAME: &str = "eth0";
@@ -19,6 +23,15 @@ const IFNAME: &str = "eth0";
 /// The network namespace that plugins are told of. An address is asked for before there
 /// is one; this is the host's, which none of them enters.
 const NETNS: &str = "/proc/self/ns/net";
+
+/// The plugins that need no executable.
+pub(crate) const LINKED: [&(dyn LinkedPlugin + 'static); 5] = [
+    &Linked(&IpamDsRanges),
+    &Linked(&IpamDsRules),
+    &Linked(&IPAM_DS_STATIC),
+    &Linked(&PoolFilter),
+    &Linked(&IpamDaHostLocal),
+];
 
 /// Runs chains.
 pub(crate) struct Chains {
@@ -37,12 +50,38 @@ impl Chains {
         Self { environment }
     }
 
-    /// ADD: gives an attachment what its chain has for it.
+    /// ADD of an attachment that holds an address of a pool; waits for its turn.
     ///
     /// # Errors
     ///
-    /// The chain's; it leaves nothing behind then.
+    /// The chain's. Something may be held nevertheless.
     pub(crate) fn add(
+        &self,
+        pool: &LivePool,
+        config: &NetworkConfig,
+        container_id: &ContainerId,
+        args: &str,
+    ) -> Result<IpamResult, Error> {
+        let _turn = Handle::current().block_on(pool.chains.acquire());
+        self.ask(config, container_id, args)
+    }
+
+    /// DEL of such an attachment; waits for its turn. What is gone already is no error.
+    ///
+    /// # Errors
+    ///
+    /// The chain's.
+    pub(crate) fn del(&self, pool: &LivePool, container_id: &ContainerId) -> Result<(), Error> {
+        let _turn = Handle::current().block_on(pool.chains.acquire());
+        self.release(&configuration::of_release(&pool.pool)?, container_id)
+    }
+
+    /// ADD of any attachment.
+    ///
+    /// # Errors
+    ///
+    /// The chain's.
+    pub(crate) fn ask(
         &self,
         config: &NetworkConfig,
         container_id: &ContainerId,
@@ -50,25 +89,37 @@ impl Chains {
     ) -> Result<IpamResult, Error> {
         let environment = self.environment_of(container_id).with("CNI_ARGS", args);
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(&LINKED);
-        let chain = Chain::new(config, &environment, plugins)?.observed_by(&Log);
+        let chain = Chain::new(config, &environment, plugins)?.observed_by(&DelegateLog);
         let output = chain.add(&attachment(container_id)?)?;
         IpamResult::read("the chain's result", output.json())
     }
 
-    /// DEL: takes it back. What is gone already is no error.
+    /// DEL of any attachment.
     ///
     /// # Errors
     ///
     /// The chain's.
-    pub(crate) fn del(
+    pub(crate) fn release(
         &self,
         config: &NetworkConfig,
         container_id: &ContainerId,
     ) -> Result<(), Error> {
         let environment = self.environment_of(container_id);
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(&LINKED);
-        let chain = Chain::for_del(config, &environment, plugins)?.observed_by(&Log);
+        let chain = Chain::for_del(config, &environment, plugins)?.observed_by(&DelegateLog);
         chain.del(&attachment(container_id)?)
+    }
+
+    /// True if the chain has a record of an attachment: it holds something.
+    pub(crate) fn has_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
+        let found = || {
+            let config = configuration::of_release(&pool.pool)?;
+            let folder = tools::state_dir(&config, &self.environment)?;
+            let attachment = attachment(container_id)?;
+            Ok::<_, Error>(tools::record_of(&folder, config.name(), &attachment))
+        };
+        // What can't be read may be one.
+        !matches!(found(), Ok(Ok(None)))
     }
 
     fn environment_of(&self, container_id: &ContainerId) -> Environment {
@@ -76,26 +127,6 @@ impl Chains {
         environment.with("CNI_CONTAINERID", container_id.as_str())
     }
 }
-
-/// The variables of the process that plugins get: `PATH`, and the project's own.
-pub(crate) fn for_plugins(
-    process: impl Iterator<Item = (OsString, OsString)>,
-) -> Vec<(OsString, OsString)> {
-    let is_for_plugins = |(name, _): &(OsString, OsString)| {
-        let name = name.to_string_lossy();
-        name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && name != cni::CHAIN_CALL)
-    };
-    process.filter(is_for_plugins).collect()
-}
-
-/// The plugins that need no executable.
-pub(crate) const LINKED: [&(dyn LinkedPlugin + 'static); 5] = [
-    &Linked(&IpamDsRanges),
-    &Linked(&IpamDsRules),
-    &Linked(&IPAM_DS_STATIC),
-    &Linked(&Narrowing),
-    &Linked(&IpamDaHostLocal),
-];
 
 fn attachment(container_id: &ContainerId) -> Result<Attachment, Error> {
     let ifname = IFNAME.parse().map_err(|_| Error::environment(IFNAME))?;
@@ -109,27 +140,4 @@ fn attachment(container_id: &ContainerId) -> Result<Attachment, Error> {
 pub(crate) fn address_in(result: &IpamResult, subnet: ipam::IpNet) -> Option<IpAddr> {
     let mut ips = result.ips.iter().map(cni::IpConfig::ip);
     ips.find(|ip| subnet.contains(ip))
-}
-
-/// Logs what delegates write to stderr.
-struct Log;
-
-impl Observer for Log {
-    fn event(&self, event: &Event<'_>) {
-        match event {
-            Event::Stderr { delegate, bytes } => {
-                let text = String::from_utf8_lossy(bytes);
-                for line in text.lines().filter(|line| !line.trim().is_empty()) {
-                    tracing::warn!(%delegate, "{line}");
-                }
-            }
-            Event::Ended {
-                delegate,
-                command,
-                took,
-                ..
-            } => tracing::trace!(%delegate, %command, ?took, "has ended"),
-            Event::Started { .. } => {}
-        }
-    }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::default_pools::{DEFAULTS, DefaultPool};
+use crate::tools::RECORDS;
 
 /// Answers Docker's IPAM and network drivers with chains of CNI plugins.
 #[derive(Clone, Debug, Parser)]
@@ -45,23 +46,21 @@ pub(crate) struct CommandLine {
     /// A subnet, and the prefix length of the pools in it, for networks that ask for no
     /// subnet. The first that overlaps neither another pool nor a route of the host is
     /// taken.
-    #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values_t = DEFAULTS.map(str::to_owned), value_parser = valid)]
-    default_pools: Vec<String>,
+    #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values = DEFAULTS)]
+    pub(crate) default_pools: Vec<DefaultPool>,
+    /// The longest that running calls are waited for after SIGTERM, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) stop_timeout: u64,
     /// The lowest level that is logged: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub(crate) log: tracing::Level,
 }
 
 impl CommandLine {
-    /// The default pools, in order.
-    pub(crate) fn default_pools(&self) -> Vec<DefaultPool> {
-        let pools = self.default_pools.iter();
-        pools.filter_map(|it| it.parse().ok()).collect()
+    /// The folder of the chains' records of networks without a network configuration.
+    pub(crate) fn records(&self) -> PathBuf {
+        self.state_dir.join(RECORDS)
     }
-}
-
-fn valid(text: &str) -> Result<String, String> {
-    text.parse().map(|_: DefaultPool| text.to_owned())
 }
 
 #[cfg(test)]
@@ -75,14 +74,14 @@ mod tests {
 
     #[test]
     fn default_pools_are_replaced_by_those_that_are_given() {
-        assert_eq!(parse(&[]).unwrap().default_pools().len(), 2);
+        assert_eq!(parse(&[]).unwrap().default_pools.len(), 2);
         let given = [
             "--default-pool",
             "10.1.0.0/16,24",
             "--default-pool",
             "fd00::/48,64",
         ];
-        let given = parse(&given).unwrap().default_pools();
+        let given = parse(&given).unwrap().default_pools;
         let expected = ["10.1.0.0/16,24", "fd00::/48,64"].map(|it| it.parse().unwrap());
         assert_eq!(given, expected);
     }

@@ -3,22 +3,25 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{NetworkConfig, NetworkName, Object};
-use ipam::IpNet;
+use cni::{Error, NetworkConfig, NetworkName, Object};
+use ipam::{Interval, IpNet};
 use serde_json::json;
 
 use crate::address_space::AddressSpace;
-use crate::default_pools::addresses;
-use crate::narrowing::{self, Wanted};
 use crate::pool::Pool;
+use crate::pool_filter::{self, Wanted};
 use crate::refusal::{Refusal, impossible};
 
 /// What the names of selectors begin with.
 const SELECTOR: &str = "ipam-ds-";
 
 /// The delegates of networks that name no configuration, and in the place of
-/// `host-local`, whose configuration they read and whose files they write.
+/// `host-local`: they read its configuration and write its files.
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
+
+/// A delegate that asks for an address in the container's network namespace, by its
+/// interface. Docker asks for one before there is either.
+const DHCP: &str = "dhcp";
 
 /// Folders of networks that name no network configuration.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ pub(crate) fn of_subnet(space: &AddressSpace, subnet: IpNet, folders: &Folders) 
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
     config.set("name", &format!("docker-{}{subnet}", space.prefix()));
-    config.set("type", narrowing::NAME);
+    config.set("type", pool_filter::NAME);
     config.set(
         "ipam",
         &json!({
@@ -74,6 +77,13 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
         Some(other) => vec![other.to_owned()],
         None => return Err(impossible(format!("conflist {name}: ipam.type is missing"))),
     };
+    if delegates.iter().any(|it| it == DHCP) {
+        return Err(impossible(format!(
+            "conflist {name}: ipam has the delegate {DHCP}, which needs the container's \
+             network namespace, and Docker asks for an address before there is one; with \
+             --driver ipam-delegated --ipam-driver null, the namespace is there"
+        )));
+    }
     let selectors = selectors(&delegates);
     // An allocator without pools knows the network's name alone, and must have the same.
     let own_name = if selectors > 0 {
@@ -84,10 +94,12 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
     config.set("name", &own_name);
     let mut all = delegates;
     if selectors > 0 {
-        all.insert(selectors, narrowing::NAME.to_owned());
+        all.insert(selectors, pool_filter::NAME.to_owned());
     }
     ipam.set("type", "ipam-delegated");
     ipam.set("delegates", &all);
+    // Docker keeps auxiliary addresses over a reboot, and doesn't request them again.
+    ipam.remove("reclaim");
     config.set("ipam", &ipam);
     Ok(config)
 }
@@ -108,7 +120,7 @@ pub(crate) fn of_selectors(
     config: &Object,
     ranges: Option<(IpNet, Option<IpNet>)>,
     state_dir: &Path,
-) -> Result<Option<NetworkConfig>, Refusal> {
+) -> Result<Option<NetworkConfig>, Error> {
     let mut config = config.clone();
     let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
     let mut delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
@@ -157,9 +169,9 @@ pub(crate) fn of_address(
             requested,
             name: name.to_string(),
         };
-        config.set(narrowing::KEY, &wanted);
+        config.set(pool_filter::KEY, &wanted);
     }
-    network_config(&config)
+    Ok(network_config(&config)?)
 }
 
 /// The configuration of a pool that no network configuration serves, with the pool as
@@ -184,21 +196,20 @@ pub(crate) fn with_ranges(pool: &Pool) -> Option<NetworkConfig> {
 /// # Errors
 ///
 /// The pool's configuration is wrong.
-pub(crate) fn of_release(pool: &Pool) -> Result<NetworkConfig, Refusal> {
-    NetworkConfig::parse(pool.config.clone().into_bytes()).map_err(Refusal::from)
+pub(crate) fn of_release(pool: &Pool) -> Result<NetworkConfig, Error> {
+    NetworkConfig::parse(pool.config.clone().into_bytes())
 }
 
-fn network_config(config: &Object) -> Result<NetworkConfig, Refusal> {
-    let bytes = serde_json::to_vec(config).expect("an object is JSON");
-    Ok(NetworkConfig::parse(bytes)?)
+fn network_config(config: &Object) -> Result<NetworkConfig, Error> {
+    NetworkConfig::parse(serde_json::to_vec(config).expect("an object is JSON"))
 }
 
 /// A range, as `host-local` reads it.
 fn range_of(subnet: IpNet, range: Option<IpNet>, gateway: Option<IpAddr>) -> Object {
     let mut object = Object::new();
     object.set("subnet", &subnet.to_string());
-    if let Some(range) = range.map(addresses) {
-        let all = addresses(subnet);
+    if let Some(range) = range.map(Interval::from) {
+        let all = Interval::from(subnet);
         // The ends of the subnet have defaults, without the network's own address.
         if range.first() != all.first() {
             object.set("rangeStart", &range.first().to_string());
@@ -236,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_narrowed_behind_its_selectors() {
+    fn the_filter_stands_behind_the_selectors() {
         let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}"#;
         assert_eq!(
             conflist(ipam).unwrap(),
@@ -258,6 +269,26 @@ mod tests {
         assert!(
             config.contains(r#""delegates":["static"]"#) && config.ends_with(r#""name":"web"}"#)
         );
+    }
+
+    #[test]
+    fn nothing_is_released_because_the_machine_has_booted() {
+        let ipam = r#"{"type":"host-local","subnet":"10.1.0.0/24","reclaim":"boot"}"#;
+        assert!(!conflist(ipam).unwrap().contains("reclaim"));
+    }
+
+    #[test]
+    fn dhcp_is_refused_since_there_is_no_namespace_to_ask_in() {
+        for ipam in [
+            r#"{"type":"dhcp"}"#,
+            r#"{"type":"ipam-delegated","delegates":["dhcp"]}"#,
+        ] {
+            let refused = conflist(ipam).unwrap_err();
+            assert!(
+                refused.starts_with("conflist web: ipam has the delegate dhcp"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

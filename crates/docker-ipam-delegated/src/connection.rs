@@ -11,11 +11,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::answer::Answer;
+use crate::answer::Sent;
 use crate::calls::{self, Drivers};
 use crate::delivery::{AnswerBody, OnItsWay, Watched};
 use crate::journal::Call;
@@ -36,14 +36,15 @@ const MEDIA_TYPE: HeaderValue =
 pub(crate) struct Server {
     /// Answers calls.
     pub(crate) drivers: Drivers,
-    /// Calls that may run at once. More of them would wait for the same locks.
-    pub(crate) at_once: Arc<Semaphore>,
-    /// The same for calls of the network driver, which wait for processes.
+    /// Calls of the network driver that may run at once.
     pub(crate) networks_at_once: Arc<Semaphore>,
 }
 
 /// Serves a connection. A refused peer gets the reason.
-pub(crate) async fn serve(server: Arc<Server>, socket: UnixStream, refused: Option<Refusal>) {
+pub(crate) async fn serve<T>(server: Arc<Server>, socket: T, refused: Option<Refusal>)
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     let on_its_way = OnItsWay::default();
     let service = service_fn(|request| {
         let (server, on_its_way, refused) =
@@ -74,12 +75,12 @@ pub(crate) async fn serve(server: Arc<Server>, socket: UnixStream, refused: Opti
     }
 }
 
-fn response(answer: Result<Answer, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
+fn response(answer: Result<Sent, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
     let (status, answer) = match answer {
         Ok(answer) => (200, answer),
         Err(refusal) => {
             let body = wire::failure(&refusal.to_string()).to_string();
-            (refusal.status(), Answer::plain(body))
+            (refusal.status(), Sent::unwatched(body))
         }
     };
     let mut response = Response::new(on_its_way.body(answer));
@@ -88,32 +89,45 @@ fn response(answer: Result<Answer, Refusal>, on_its_way: &OnItsWay) -> Response<
     response
 }
 
-async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Answer, Refusal> {
+async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent, Refusal> {
     if request.method() != Method::POST {
         return Err(Refusal::NotPosted);
     }
     let path = request.uri().path().to_owned();
     let body = body(request.into_body()).await?;
     let call = Call { path, body };
-    let at_once = match call.path.starts_with("/NetworkDriver.") {
-        true => &server.networks_at_once,
-        false => &server.at_once,
+    if let Some(answer) = calls::answer_at_once(&call) {
+        tracing::debug!(call.path, call.body, ?answer);
+        return answer.map(|it| Sent::unwatched(it.body));
+    }
+    let permit = match call.path.starts_with("/NetworkDriver.") {
+        true => Some(Arc::clone(&server.networks_at_once).acquire_owned().await),
+        // A pool's chains have permits of its own.
+        false => None,
     };
-    let permit = Arc::clone(at_once).acquire_owned().await;
-    // Goes on to its end even if the peer goes; then the answer is dropped, which undoes it.
-    let done = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+    // Goes on to its end even if the peer goes; then the answer is undone.
+    let (send, sent) = oneshot::channel();
+    tokio::task::spawn_blocking(move || {
         let answer = calls::answer(&server.drivers, &call);
-        match &answer {
-            Ok(answer) => tracing::debug!(call.path, call.body, ?answer),
+        drop(permit);
+        match answer {
+            Ok(answer) => {
+                tracing::debug!(call.path, call.body, ?answer);
+                answer.send(|it| drop(send.send(Ok(it))));
+            }
             // Docker tries calls that a driver need not have.
-            Err(Refusal::UnknownPath(path)) => tracing::debug!(path, "not answered"),
-            Err(refusal) => tracing::warn!(call.path, call.body, %refusal),
+            Err(Refusal::UnknownPath(path)) => {
+                tracing::debug!(path, "not answered");
+                drop(send.send(Err(Refusal::UnknownPath(path))));
+            }
+            Err(refusal) => {
+                tracing::warn!(call.path, call.body, %refusal);
+                drop(send.send(Err(refusal)));
+            }
         }
-        answer
     });
-    done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a call has failed");
+    sent.await.unwrap_or_else(|_| {
+        tracing::error!("a call has failed");
         Err(impossible("the daemon has failed; see its log"))
     })
 }
@@ -133,4 +147,69 @@ async fn body(body: Incoming) -> Result<String, Refusal> {
     })?;
     let text = String::from_utf8(bytes.to_bytes().into());
     text.map_err(|error| Refusal::Undecodable(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+    use crate::command_line::CommandLine;
+    use crate::memory::Memory;
+    use crate::{network_recovery, recovery};
+
+    /// What a peer that sends these bytes, and then nothing, gets, and after which time.
+    async fn sent(bytes: &[u8]) -> (String, Duration) {
+        let state = tempfile::tempdir().unwrap();
+        let state_dir = format!("--state-dir={}", state.path().display());
+        let arguments = CommandLine::parse_from(["docker-ipam-delegated", &state_dir]);
+        let memory = Arc::new(Memory::open(state.path()).unwrap());
+        let recovered = recovery::driver(&arguments, Arc::clone(&memory)).unwrap();
+        let server = Arc::new(Server {
+            drivers: Drivers {
+                ipam: recovered.driver,
+                networks: network_recovery::driver(&arguments, memory).unwrap(),
+            },
+            networks_at_once: Arc::new(Semaphore::new(1)),
+        });
+        let (mut peer, socket) = duplex(1 << 16);
+        let serving = tokio::spawn(serve(server, socket, None));
+        let started = tokio::time::Instant::now();
+        peer.write_all(bytes).await.unwrap();
+        let mut answer = String::new();
+        peer.read_to_string(&mut answer).await.unwrap();
+        serving.await.unwrap();
+        (answer, started.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_coming_is_refused() {
+        let head =
+            b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{";
+        let (answer, after) = sent(head).await;
+        assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+        assert!(
+            answer.contains("the request did not come in time"),
+            "{answer}"
+        );
+        assert!((PATIENCE..PATIENCE * 2).contains(&after), "{after:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_stops_within_the_head_is_left() {
+        for head in [&b"POST /Plugin.Act"[..], b""] {
+            let (answer, after) = sent(head).await;
+            assert!(!answer.contains("200"), "{answer}");
+            assert!((PATIENCE..PATIENCE * 2).contains(&after), "{after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_needs_nothing_is_answered_at_once() {
+        let (answer, after) =
+            sent(b"POST /Plugin.Activate HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(after < PATIENCE);
+    }
 }

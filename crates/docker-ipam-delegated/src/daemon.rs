@@ -3,23 +3,32 @@
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::timeout;
 
 use crate::calls::Drivers;
 use crate::command_line::CommandLine;
 use crate::connection::{self, Server};
 use crate::memory::Memory;
 use crate::shutdown::{self, Signals};
-use crate::socket::{self, Socket};
-use crate::{network_recovery, recovery, unanswered};
+use crate::socket::Socket;
+use crate::{network_recovery, peers, recovery, upkeep};
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
+
+/// The longest that calls wait for what an earlier daemon left to be undone. It goes on
+/// after that: a delegate that hangs must not keep all networks waiting.
+const FIRST_ROUND: Duration = Duration::from_secs(5);
+
+/// The longest that calls whose answers are delivered are waited for at the end.
+const NOTING: Duration = Duration::from_secs(1);
 
 /// Calls of the network driver at once.
 const NETWORKS_AT_ONCE: usize = 32;
@@ -44,34 +53,30 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &CommandLine) -> Result<()> {
+    // Before the socket: two daemons with one memory must not have one socket after the
+    // other.
+    let memory = Memory::open(&arguments.state_dir)?;
     // Before there is a second thread: it sets the umask.
     let socket = Socket::open(&arguments.socket)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        // One for each call, and some for what is done after the answers.
+        .max_blocking_threads(CONNECTIONS + 64)
         .enable_all()
         .build()?;
-    runtime.block_on(serve(arguments, socket))
+    let served = runtime.block_on(serve(arguments, Arc::new(memory), socket));
+    // Calls note that their answers were delivered. One that still runs is left.
+    runtime.shutdown_timeout(NOTING);
+    served
 }
 
-async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
+async fn serve(arguments: &CommandLine, memory: Arc<Memory>, socket: Socket) -> Result<()> {
     let mut signals = Signals::new()?;
-    let memory = Arc::new(Memory::open(&arguments.state_dir)?);
-    let ipam = recovery::driver(arguments, Arc::clone(&memory))?;
-    let networks = network_recovery::driver(arguments, memory)?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let server = Arc::new(Server {
-        drivers: Drivers {
-            ipam: Arc::clone(&ipam),
-            networks: Arc::clone(&networks),
-        },
-        networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
-        at_once: Arc::new(Semaphore::new(cores.max(2) * 4)),
-    });
-    tokio::spawn(async move {
-        tokio::time::sleep(unanswered::PATIENCE).await;
-        ipam.forget_unanswered();
-        networks.forget_unanswered();
-    });
+    let starting = start(arguments.clone(), memory);
+    let server = tokio::select! {
+        () = signals.received() => return Ok(()),
+        started = starting => Arc::new(started?),
+    };
     let listener = socket.listener.try_clone().context("the socket")?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
@@ -86,7 +91,7 @@ async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
         };
         match accepted {
             Ok((stream, slot)) => {
-                let refused = socket::refused(stream.peer_cred().map(|it| it.uid()));
+                let refused = peers::refused(stream.peer_cred().map(|it| it.uid()));
                 let server = Arc::clone(&server);
                 connections.spawn(async move {
                     connection::serve(server, stream, refused).await;
@@ -96,15 +101,36 @@ async fn serve(arguments: &CommandLine, socket: Socket) -> Result<()> {
             Err(error) => {
                 // Such as too many open files: others end meanwhile.
                 tracing::warn!(%error, "a connection can't be accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
     }
     tracing::info!("ending after the calls that are running");
     // Nobody else can connect.
     drop((listener, socket));
-    shutdown::finish(connections).await;
+    shutdown::finish(connections, Duration::from_secs(arguments.stop_timeout)).await;
     Ok(())
+}
+
+/// The drivers, with what they remember, after what an earlier daemon left is undone.
+async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
+    let records = arguments.records();
+    let recovering = spawn_blocking(move || {
+        let recovered = recovery::driver(&arguments, Arc::clone(&memory))?;
+        anyhow::Ok((recovered, network_recovery::driver(&arguments, memory)?))
+    });
+    let (recovered, networks) = recovering.await??;
+    let ipam = Arc::clone(&recovered.driver);
+    if timeout(FIRST_ROUND, upkeep::start(recovered, records))
+        .await
+        .is_err()
+    {
+        tracing::warn!("releases of the last start are still running");
+    }
+    Ok(Server {
+        drivers: Drivers { ipam, networks },
+        networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
+    })
 }
 
 async fn accept(

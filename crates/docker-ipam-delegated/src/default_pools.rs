@@ -1,6 +1,5 @@
 //! Pools for networks that ask for none: subnets of one size, out of larger ones.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipam::{Interval, IpNet, parse_subnet};
@@ -16,24 +15,36 @@ pub(crate) struct DefaultPool {
 }
 
 impl DefaultPool {
-    /// The first pool that overlaps none of `used`.
-    pub(crate) fn first_free(&self, v6: bool, used: &[Interval]) -> Option<IpNet> {
+    /// The first pool that overlaps none of `used`, behind the one that was given last. As
+    /// with Docker's own allocator, a pool that was released is given again as late as
+    /// possible.
+    pub(crate) fn next_free(
+        &self,
+        v6: bool,
+        used: &[Interval],
+        last: Option<IpNet>,
+    ) -> Option<IpNet> {
         if v6 != self.base.addr().is_ipv6() {
             return None;
         }
-        let mut start = self.base.network();
+        let all = Interval::from(self.base);
+        let last = last.filter(|it| self.base.contains(it));
+        let behind = last.and_then(|it| all.after(it.broadcast()));
+        let free = behind.and_then(|it| self.first_free(it, used));
+        free.or_else(|| self.first_free(all, used))
+    }
+
+    /// The first pool that overlaps none of `used`, among those that begin in `rest`.
+    fn first_free(&self, mut rest: Interval, used: &[Interval]) -> Option<IpNet> {
         loop {
-            let pool = IpNet::new(start, self.prefix_len).ok()?.trunc();
-            if !self.base.contains(&pool) {
-                return None;
-            }
-            let addresses = addresses(pool);
+            let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
+            let addresses = Interval::from(pool);
             // The next pool starts behind whatever is in the way.
             let in_the_way = used.iter().filter(|it| it.overlaps(addresses));
             let Some(last) = in_the_way.map(|it| it.last().max(addresses.last())).max() else {
                 return Some(pool);
             };
-            start = successor(last)?;
+            rest = rest.after(last)?;
         }
     }
 }
@@ -64,37 +75,20 @@ impl FromStr for DefaultPool {
     }
 }
 
-/// All addresses of a subnet.
-pub(crate) fn addresses(subnet: IpNet) -> Interval {
-    Interval::new(subnet.network(), subnet.broadcast()).expect("a subnet's end is behind its start")
-}
-
-/// The address behind this one.
-pub(crate) fn successor(ip: IpAddr) -> Option<IpAddr> {
-    match ip {
-        IpAddr::V4(ip) => ip
-            .to_bits()
-            .checked_add(1)
-            .map(|bits| IpAddr::V4(bits.into())),
-        IpAddr::V6(ip) => ip
-            .to_bits()
-            .checked_add(1)
-            .map(|bits| IpAddr::V6(bits.into())),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
     use proptest::prelude::*;
 
     fn first_free(pool: &str, v6: bool, used: &[&str]) -> Option<String> {
         let used: Vec<Interval> = used
             .iter()
-            .map(|it| addresses(it.parse().unwrap()))
+            .map(|it| Interval::from(it.parse::<IpNet>().unwrap()))
             .collect();
         let pool: DefaultPool = pool.parse().unwrap();
-        pool.first_free(v6, &used).map(|it| it.to_string())
+        pool.next_free(v6, &used, None).map(|it| it.to_string())
     }
 
     #[test]
@@ -114,6 +108,25 @@ mod tests {
             first_free("255.255.255.0/24,24", false, &["255.255.255.9/32"]),
             None
         );
+    }
+
+    #[test]
+    fn a_pool_that_was_released_is_given_again_as_late_as_possible() {
+        let pool: DefaultPool = "10.201.0.0/22,24".parse().unwrap();
+        let behind = |last: &str, used: &[&str]| {
+            let used: Vec<Interval> = used
+                .iter()
+                .map(|it| Interval::from(it.parse::<IpNet>().unwrap()))
+                .collect();
+            let last = Some(last.parse().unwrap());
+            pool.next_free(false, &used, last).map(|it| it.to_string())
+        };
+        assert_eq!(behind("10.201.1.0/24", &[]).unwrap(), "10.201.2.0/24");
+        assert_eq!(behind("10.201.3.0/24", &[]).unwrap(), "10.201.0.0/24");
+        let used = ["10.201.2.0/23", "10.201.0.0/24"];
+        assert_eq!(behind("10.201.1.0/24", &used).unwrap(), "10.201.1.0/24");
+        assert_eq!(behind("10.9.0.0/24", &[]).unwrap(), "10.201.0.0/24");
+        assert_eq!(behind("10.201.1.0/24", &["10.0.0.0/8"]), None);
     }
 
     #[test]
@@ -153,21 +166,24 @@ mod tests {
         #[test]
         fn pools_that_are_taken_one_after_the_other_never_overlap(
             holes in proptest::collection::vec((0u32..4096, 20u8..=32), 0..6),
+            start_at in proptest::option::of(0u8..16),
         ) {
             let default: DefaultPool = "10.201.0.0/20,24".parse().unwrap();
             let hole = |(start, len): &(u32, u8)| {
                 let start = 0x0ac9_0000 + start;
-                addresses(IpNet::new(IpAddr::V4(start.into()), *len).unwrap().trunc())
+                Interval::from(IpNet::new(IpAddr::V4(start.into()), *len).unwrap())
             };
             let mut used: Vec<Interval> = holes.iter().map(hole).collect();
-            while let Some(pool) = default.first_free(false, &used) {
-                prop_assert!(used.iter().all(|it| !it.overlaps(addresses(pool))));
-                used.push(addresses(pool));
+            let mut last = start_at.map(|i| format!("10.201.{i}.0/24").parse().unwrap());
+            while let Some(pool) = default.next_free(false, &used, last) {
+                prop_assert!(used.iter().all(|it| !it.overlaps(pool.into())));
+                used.push(pool.into());
+                last = Some(pool);
             }
             // Each pool is used, or something is in its way.
             for i in 0..16 {
                 let pool: IpNet = format!("10.201.{i}.0/24").parse().unwrap();
-                prop_assert!(used.iter().any(|it| it.overlaps(addresses(pool))));
+                prop_assert!(used.iter().any(|it| it.overlaps(pool.into())));
             }
         }
     }

@@ -9,21 +9,22 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 
-use crate::answer::{Answer, Delivery};
+use crate::answer::Sent;
 use crate::state::lock;
 
 /// The answer of a connection whose bytes are on their way.
 #[derive(Clone, Default)]
-pub(crate) struct OnItsWay(Arc<Mutex<Option<Delivery>>>);
+pub(crate) struct OnItsWay(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
 impl OnItsWay {
     /// The body of an answer. If it is dropped before all of it is written, Docker hasn't
     /// got it.
-    pub(crate) fn body(&self, answer: Answer) -> AnswerBody {
+    pub(crate) fn body(&self, answer: Sent) -> AnswerBody {
         AnswerBody {
             bytes: Some(answer.body.into()),
-            delivery: Some(answer.delivery),
+            delivered: Some(answer.delivered),
             on_its_way: self.clone(),
         }
     }
@@ -32,7 +33,7 @@ impl OnItsWay {
 /// The body of an answer.
 pub(crate) struct AnswerBody {
     bytes: Option<Bytes>,
-    delivery: Option<Delivery>,
+    delivered: Option<oneshot::Sender<()>>,
     on_its_way: OnItsWay,
 }
 
@@ -49,7 +50,7 @@ impl Body for AnswerBody {
         };
         // From here on, the bytes are the connection's, and the next flush of its socket
         // comes behind them.
-        *lock(&self.on_its_way.0) = self.delivery.take();
+        *lock(&self.on_its_way.0) = self.delivered.take();
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
@@ -91,9 +92,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(context);
         if matches!(flushed, Poll::Ready(Ok(())))
-            && let Some(delivery) = lock(&self.on_its_way.0).take()
+            && let Some(delivered) = lock(&self.on_its_way.0).take()
         {
-            delivery.delivered();
+            // Nobody waits if nothing is to be done.
+            let _ = delivered.send(());
         }
         flushed
     }

@@ -1,26 +1,31 @@
-//! Docker's calls for endpoints: a namespace of its own, in which the network
+//! Docker's calls for endpoints. An endpoint has a namespace of its own, in which the network
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use cni::Object;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::Answer;
-use crate::endpoint_answers::{attached, joined, offered};
-use crate::ipam_driver::{cant_remember, json};
+use crate::answer::{Answer, NOTHING, json};
+use crate::cni_result::CniResult;
+use crate::endpoint::{Endpoint, LiveEndpoint};
+use crate::endpoint_answers::{joined, offered};
+use crate::endpoint_lock::EndpointLock;
 use crate::journal::{Call, Journal};
 use crate::namespaces::Namespace;
-use crate::network_driver::{Endpoint, NOTHING, NetworkDriver, Remembered};
-use crate::network_wire::{CreateEndpoint, Join, OfEndpoint};
-use crate::plumbed::Plumbed;
-use crate::refusal::{Refusal, impossible};
+use crate::network_driver::NetworkDriver;
+use crate::network_wire::{CreateEndpoint, Interface, Join, OfEndpoint};
+use crate::networks::Network;
+use crate::plugin_list;
+use crate::refusal::{Refusal, cant_remember, impossible};
+use crate::runtime_conf::RuntimeConf;
 use crate::state::lock;
 use crate::wire;
 
 impl NetworkDriver {
-    /// `CreateEndpoint`.
+    /// `CreateEndpoint`. If an earlier daemon has made it, Docker calls again, since it had no
+    /// answer.
     ///
     /// # Errors
     ///
@@ -33,48 +38,101 @@ impl NetworkDriver {
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(impossible(format!("EndpointID: {id:?} is no ID")));
         }
-        if lock(&self.endpoints).contains_key(&id) {
-            return Err(impossible(format!("EndpointID: {id} is there already")));
+        if let Some(known) = self.endpoints.get(&id) {
+            return self.create_again(&known, &network, &request.interface);
         }
         let list = self.list_of(&network)?;
-        let of_network = |why: Refusal| impossible(format!("network {}: {why}", network.conflist));
-        self.plugins.find_all(&list).map_err(of_network)?;
-        let mut endpoint = Endpoint {
-            attached: attached(&network, &id, &request.interface),
+        self.plugins
+            .find_all(&list)
+            .map_err(|why| of_network(&network, &why))?;
+        let endpoint = Endpoint {
+            conf: RuntimeConf::new(&network, &id, &request.interface),
             id: id.clone(),
             network: network.id.clone(),
             list: json(&list),
             result: None,
             sandbox: None,
         };
-        let name = self.endpoint_files().new_name();
-        let mut journal = Journal::begin(
-            self.endpoint_files().folder(),
-            &name,
-            call,
-            endpoint.clone(),
-        )
-        .map_err(|error| cant_remember(&error))?;
-        let made = Namespace::of(&id)
-            .make()
-            .and_then(|()| self.plugins.add(&list, &endpoint.attached));
-        let undo = |endpoint: &Endpoint, journal: &Journal<Endpoint>, why: Refusal| {
-            match self.undo(endpoint) {
-                Ok(()) => journal.remove(),
-                Err(error) => tracing::warn!(%error, "undone at the next start"),
+        let file = self.endpoint_files().new_name();
+        let folder = self.endpoint_files().folder();
+        let mut journal = Journal::begin(folder, &file, call, endpoint.clone())
+            .map_err(|error| cant_remember(&error))?;
+        let mut live = LiveEndpoint::new(&file, endpoint.clone());
+        live.dockerd = self.dockerds.load(Ordering::Relaxed);
+        let calls = Arc::clone(&live.calls);
+        let call_of_this = lock(&calls);
+        if !self.endpoints.add(live) {
+            journal.remove();
+            return Err(impossible(format!("EndpointID: {id} is there already")));
+        }
+        let made = self.make(&file, endpoint, &request.interface, &mut journal);
+        // A network that is deleted meanwhile takes the endpoints with it that it has.
+        let made = made.and_then(|answer| self.network(&network.id).map(|_| answer));
+        drop(call_of_this);
+        match made {
+            Ok(answer) => Ok(self.made_endpoint(answer, journal, id)),
+            Err(why) => {
+                let why = of_network(&network, &why);
+                self.abandon(&id, &why.to_string());
+                Err(why)
             }
-            why
-        };
-        let result = made.map_err(|why| undo(&endpoint, &journal, of_network(why)))?;
-        let answer = json!({"Interface": offered(&request.interface, &Plumbed::read(&result))});
-        let answer = answer.to_string();
+        }
+    }
+
+    /// Makes an endpoint, and returns the answer.
+    fn make(
+        &self,
+        file: &str,
+        mut endpoint: Endpoint,
+        interface: &Interface,
+        journal: &mut Journal<Endpoint>,
+    ) -> Result<String, Refusal> {
+        let lock = EndpointLock::acquire(self.endpoint_files().folder(), file)?;
+        let execution = lock.execution(&self.plugins);
+        Namespace::of(&endpoint.id).make(&execution)?;
+        let list =
+            serde_json::from_str(&endpoint.list).map_err(|error| impossible(error.to_string()))?;
+        let result = plugin_list::add(&execution, &list, &endpoint.conf)?;
         endpoint.result = Some(result.get().to_owned());
-        journal
-            .made(endpoint.clone(), &answer)
-            .map_err(|error| undo(&endpoint, &journal, cant_remember(&error)))?;
-        let it = endpoint;
-        lock(&self.endpoints).insert(id.clone(), Remembered { name, it });
-        Ok(self.made_endpoint(answer, journal, id))
+        // For the undo, if the result can't be read or written.
+        let id = endpoint.id.clone();
+        let made = endpoint.clone();
+        self.endpoints.change(&id, |it| it.endpoint = made);
+        let answer = answer_of(interface, &result)?;
+        let written = journal.made(endpoint, NOTHING);
+        written.map_err(|error| cant_remember(&error))?;
+        Ok(answer)
+    }
+
+    fn create_again(
+        self: &Arc<Self>,
+        known: &LiveEndpoint,
+        network: &Network,
+        interface: &Interface,
+    ) -> Result<Answer, Refusal> {
+        let id = &known.endpoint.id;
+        let _call = lock(&known.calls);
+        let live = self.endpoints.get(id).filter(|it| it.file == known.file);
+        let is_same = |it: &LiveEndpoint| {
+            let Endpoint {
+                network: of,
+                conf,
+                sandbox,
+                ..
+            } = &it.endpoint;
+            it.is_recovered
+                && !it.is_abandoned
+                && *of == network.id
+                && *conf == RuntimeConf::new(network, id, interface)
+                && sandbox.is_none()
+        };
+        let live = live.filter(is_same);
+        let live = live.ok_or_else(|| impossible(format!("EndpointID: {id} is there already")))?;
+        let answer = answer_of(interface, &result_of(&live.endpoint)?)?;
+        let journal = Journal::open(self.endpoint_files().folder(), &live.file)
+            .map_err(|error| cant_remember(&error))?;
+        tracing::info!(endpoint = id, answer, "answered once more");
+        Ok(self.made_endpoint(answer, journal, id.clone()))
     }
 
     fn made_endpoint(
@@ -84,35 +142,10 @@ impl NetworkDriver {
         id: String,
     ) -> Answer {
         let driver = Arc::clone(self);
-        Answer::then(answer, move |is_delivered| {
-            if is_delivered {
-                journal.answered();
-                return;
-            }
-            tracing::warn!(endpoint = id, "Docker has gone before it had this endpoint");
-            let Some(endpoint) = lock(&driver.endpoints).remove(&id) else {
-                return;
-            };
-            driver.unanswered.forget(&endpoint.name);
-            match driver.undo(&endpoint.it) {
-                Ok(()) => journal.remove(),
-                Err(error) => {
-                    tracing::warn!(%error, endpoint = id, "can't be undone");
-                    lock(&driver.endpoints).insert(id, endpoint);
-                }
-            }
+        Answer::then(answer, move |is_delivered| match is_delivered {
+            true => journal.answered(),
+            false => driver.abandon(&id, "Docker has gone before it had this endpoint"),
         })
-    }
-
-    /// The answer to a call for an endpoint that an earlier daemon has made.
-    pub(crate) fn repeated_endpoint(
-        self: &Arc<Self>,
-        call: &Call,
-        answer: String,
-        journal: Journal<Endpoint>,
-    ) -> Option<Answer> {
-        let request: OfEndpoint = wire::decode(&call.body).ok()?;
-        Some(self.made_endpoint(answer, journal, request.endpoint_id))
     }
 
     /// `DeleteEndpoint`. An unknown endpoint has been deleted.
@@ -122,49 +155,8 @@ impl NetworkDriver {
     /// Those of the plugins that fail.
     pub(crate) fn delete_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: OfEndpoint = wire::decode(&call.body)?;
-        Ok(match self.end_endpoint(&request.endpoint_id, call)? {
-            Some(journal) => Answer::then(NOTHING, move |_| journal.remove()),
-            None => Answer::plain(NOTHING),
-        })
-    }
-
-    /// Undoes an endpoint; its file stays until Docker has the answer.
-    pub(crate) fn end_endpoint(
-        &self,
-        id: &str,
-        call: &Call,
-    ) -> Result<Option<Journal<Endpoint>>, Refusal> {
-        let Some(endpoint) = lock(&self.endpoints).remove(id) else {
-            return Ok(None);
-        };
-        let ended = Journal::open(self.endpoint_files().folder(), &endpoint.name)
-            .and_then(|mut journal: Journal<Endpoint>| journal.ending(call).map(|()| journal))
-            .map_err(|error| cant_remember(&error))
-            .and_then(|journal| self.undo(&endpoint.it).map(|()| journal));
-        match ended {
-            Ok(mut journal) => {
-                self.unanswered.forget(&endpoint.name);
-                journal.ended();
-                Ok(Some(journal))
-            }
-            Err(why) => {
-                lock(&self.endpoints).insert(id.to_owned(), endpoint);
-                Err(why)
-            }
-        }
-    }
-
-    /// Undoes what `CreateEndpoint` and `Join` have done, as far as they came.
-    pub(crate) fn undo(&self, endpoint: &Endpoint) -> Result<(), Refusal> {
-        let namespace = Namespace::of(&endpoint.id);
-        namespace.move_back()?;
-        let list: Object =
-            serde_json::from_str(&endpoint.list).map_err(|error| impossible(error.to_string()))?;
-        let result = endpoint.result.clone().map(RawValue::from_string);
-        let result = result.and_then(Result::ok);
-        self.plugins
-            .del(&list, &endpoint.attached, result.as_deref())?;
-        namespace.remove()
+        self.end_endpoint(&request.endpoint_id, call)?;
+        Ok(Answer::plain(NOTHING))
     }
 
     /// `EndpointOperInfo`: the result of the plugins.
@@ -173,8 +165,8 @@ impl NetworkDriver {
     ///
     /// The endpoint is unknown.
     pub(crate) fn endpoint_info(&self, call: &Call) -> Result<Answer, Refusal> {
-        let (endpoint, result) = self.endpoint(call)?;
-        let value = json!({"namespace": endpoint.attached.netns, "result": result});
+        let endpoint = self.endpoint(call)?.endpoint;
+        let value = json!({"namespace": endpoint.conf.netns, "result": result_of(&endpoint)?});
         Ok(Answer::plain(json!({"Value": value}).to_string()))
     }
 
@@ -184,39 +176,50 @@ impl NetworkDriver {
     ///
     /// The endpoint is unknown, or the interface can't be moved.
     pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let (endpoint, result) = self.endpoint(call)?;
         let request: Join = wire::decode(&call.body)?;
-        self.remember_sandbox(endpoint.clone(), request.sandbox_key)?;
+        let LiveEndpoint { calls, file, .. } = self.endpoint(call)?;
+        let _call = lock(&calls);
+        // Again: it may have ended meanwhile.
+        let endpoint = self.endpoint(call)?.endpoint;
+        let mut result = CniResult::read(&result_of(&endpoint)?)?;
+        let is_internal = self.network(&endpoint.network)?.is_internal;
+        self.remember_sandbox(&file, endpoint.clone(), request.sandbox_key)?;
         let namespace = Namespace::of(&endpoint.id);
-        namespace.move_out()?;
-        let mut plumbed = Plumbed::read(&result);
-        if self.network(&endpoint.network)?.is_internal {
-            plumbed.routes.retain(|(to, _)| to.prefix_len() > 0);
+        let files = Arc::clone(self.endpoint_files().folder());
+        let lock = EndpointLock::acquire(&files, &file)?;
+        namespace.move_out(&lock.execution(&self.plugins))?;
+        if is_internal {
+            result.routes.retain(|it| it.to.prefix_len() > 0);
         }
-        let joined = joined(&plumbed, namespace.outside());
+        let joined = joined(&result, namespace.outside());
+        let (driver, id) = (Arc::clone(self), endpoint.id);
         Ok(Answer::then(json(&joined), move |is_delivered| {
-            if !is_delivered && let Err(error) = namespace.move_back() {
-                tracing::warn!(%error, "the interface can't be moved back");
+            if !is_delivered && let Err(error) = driver.take_back(&id) {
+                tracing::warn!(%error, endpoint = id, "the interface can't be moved back");
             }
         }))
     }
 
-    fn remember_sandbox(&self, mut endpoint: Endpoint, sandbox: String) -> Result<(), Refusal> {
+    fn remember_sandbox(
+        &self,
+        file: &str,
+        mut endpoint: Endpoint,
+        sandbox: String,
+    ) -> Result<(), Refusal> {
         endpoint.sandbox = Some(sandbox);
-        let mut endpoints = lock(&self.endpoints);
-        let Some(known) = endpoints.get_mut(&endpoint.id) else {
-            return Ok(());
-        };
-        // Docker has the answer to the call that made it: it wouldn't join otherwise.
-        self.unanswered.forget(&known.name);
-        Journal::open(self.endpoint_files().folder(), &known.name)
+        Journal::open(self.endpoint_files().folder(), file)
             .and_then(|mut journal| {
                 journal.made(endpoint.clone(), NOTHING)?;
                 journal.answered();
                 Ok(())
             })
             .map_err(|error| cant_remember(&error))?;
-        known.it = endpoint;
+        let dockerd = self.dockerds.load(Ordering::Relaxed);
+        let id = endpoint.id.clone();
+        self.endpoints.change(&id, |it| {
+            it.endpoint = endpoint;
+            it.dockerd = dockerd;
+        });
         Ok(())
     }
 
@@ -228,27 +231,52 @@ impl NetworkDriver {
     /// The interface is there, and can't be moved back.
     pub(crate) fn leave(&self, call: &Call) -> Result<Answer, Refusal> {
         let request: OfEndpoint = wire::decode(&call.body)?;
-        if lock(&self.endpoints).contains_key(&request.endpoint_id) {
-            Namespace::of(&request.endpoint_id).move_back()?;
-        }
+        self.take_back(&request.endpoint_id)?;
         Ok(Answer::plain(NOTHING))
     }
 
-    /// The endpoint of a call, and the result of its plugins.
-    fn endpoint(&self, call: &Call) -> Result<(Endpoint, Box<RawValue>), Refusal> {
+    /// Moves the interface of an endpoint back into the endpoint's own namespace.
+    fn take_back(&self, id: &str) -> Result<(), Refusal> {
+        let Some(live) = self.endpoints.get(id) else {
+            return Ok(());
+        };
+        let _call = lock(&live.calls);
+        if self.endpoints.get(id).is_none_or(|it| it.file != live.file) {
+            return Ok(());
+        }
+        let lock = EndpointLock::acquire(self.endpoint_files().folder(), &live.file)?;
+        Namespace::of(id).move_back(&lock.execution(&self.plugins))
+    }
+
+    /// The endpoint of a call, which has been made.
+    fn endpoint(&self, call: &Call) -> Result<LiveEndpoint, Refusal> {
         let request: OfEndpoint = wire::decode(&call.body)?;
         self.network(&request.network_id)?;
         let id = request.endpoint_id;
-        let endpoint = lock(&self.endpoints).get(&id).map(|it| it.it.clone());
-        let endpoint = endpoint.filter(|it| it.network == request.network_id);
-        let endpoint = endpoint.ok_or_else(|| {
+        let live = self.endpoints.get(&id);
+        let is_of_call = |it: &LiveEndpoint| {
+            it.endpoint.network == request.network_id && it.endpoint.result.is_some()
+        };
+        live.filter(is_of_call).ok_or_else(|| {
             impossible(format!(
                 "EndpointID: {id:?} is no endpoint that was created and not deleted"
             ))
-        })?;
-        let result = endpoint.result.clone().unwrap_or_default();
-        let result =
-            RawValue::from_string(result).map_err(|error| impossible(error.to_string()))?;
-        Ok((endpoint, result))
+        })
     }
+}
+
+fn of_network(network: &Network, why: &Refusal) -> Refusal {
+    impossible(format!("network {}: {why}", network.conflist))
+}
+
+/// The answer to the call that makes an endpoint.
+fn answer_of(interface: &Interface, result: &RawValue) -> Result<String, Refusal> {
+    let offered = offered(interface, &CniResult::read(result)?);
+    Ok(json!({"Interface": offered}).to_string())
+}
+
+/// The result of an endpoint's plugins.
+fn result_of(endpoint: &Endpoint) -> Result<Box<RawValue>, Refusal> {
+    let result = endpoint.result.clone().unwrap_or_default();
+    RawValue::from_string(result).map_err(|error| impossible(error.to_string()))
 }

@@ -1,22 +1,18 @@
 //! Docker's IPAM driver: its parts, and what it says of itself.
 
-use std::io;
 use std::sync::{Arc, Mutex};
 
-use serde::Serialize;
 use serde_json::json;
 
 use crate::address_space::{GLOBAL, LOCAL};
 use crate::answer::Answer;
 use crate::chains::Chains;
-use crate::memory::{Folder, Memory};
+use crate::memory::Memory;
 use crate::pool_choice::PoolChoice;
 use crate::refusal::{Refusal, impossible};
+use crate::releases::Releases;
 use crate::state::{LivePool, State};
 use crate::unanswered::UnansweredCalls;
-
-/// The answer to a call that only takes something back.
-pub(crate) const NOTHING: &str = "{}";
 
 /// The driver.
 pub(crate) struct IpamDriver {
@@ -24,9 +20,11 @@ pub(crate) struct IpamDriver {
     pub(crate) memory: Arc<Memory>,
     pub(crate) choice: PoolChoice,
     pub(crate) state: State,
+    pub(crate) releases: Releases,
     pub(crate) unanswered: UnansweredCalls,
-    /// Held while a pool is chosen or goes.
-    pub(crate) pool_calls: Mutex<()>,
+    /// Held while a pool is compared with the others, and added to them. No chain runs
+    /// meanwhile.
+    pub(crate) adding: Mutex<()>,
 }
 
 impl IpamDriver {
@@ -55,22 +53,5 @@ impl IpamDriver {
                 "PoolID: {id:?} is no pool that was requested and not released"
             ))
         })
-    }
-}
-
-/// An answer.
-pub(crate) fn json<T: Serialize>(value: &T) -> String {
-    serde_json::to_string(value).expect("an answer is JSON")
-}
-
-/// The refusal to do what could not be remembered.
-pub(crate) fn cant_remember(error: &io::Error) -> Refusal {
-    impossible(format!("the daemon's state can't be written: {error}"))
-}
-
-/// Removes the file of an object.
-pub(crate) fn remove(folder: &Folder, name: &str) {
-    if let Err(error) = folder.folder().remove(name) {
-        tracing::warn!(%error, name, "can't be removed");
     }
 }

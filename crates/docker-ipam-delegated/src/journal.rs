@@ -1,4 +1,4 @@
-//! File of one object: a line for each step of its life, appended in one write.
+//! File of one object: a line for each step of its life, each appended in one write.
 //!
 //! A last line without a line feed was not written. The file goes when Docker has the
 //! answer to the call that ended the object.
@@ -13,6 +13,8 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::memory::Folder;
+
 /// A call of Docker's. Docker repeats a call whose answer it doesn't get.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Call {
@@ -20,6 +22,21 @@ pub(crate) struct Call {
     pub(crate) path: String,
     /// The body, as it came.
     pub(crate) body: String,
+}
+
+impl Call {
+    /// No call of Docker's: the daemon ends an object by itself. Docker never repeats it.
+    pub(crate) fn of_daemon() -> Self {
+        Self {
+            path: String::new(),
+            body: String::new(),
+        }
+    }
+
+    /// True if Docker has called.
+    pub(crate) fn is_dockers(&self) -> bool {
+        !self.path.is_empty()
+    }
 }
 
 /// A step in the life of an object.
@@ -38,9 +55,9 @@ enum Step<T> {
     Ended,
 }
 
-/// The state that an object was left in.
+/// The stage of its life that an object's file tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Left<T> {
+pub(crate) enum Stage<T> {
     /// Nobody knows how far it was made.
     Begun(T),
     /// It is there. If Docker may not know, the call and its answer.
@@ -71,11 +88,40 @@ impl<T: Serialize> Journal<T> {
         call: &Call,
         object: T,
     ) -> io::Result<Self> {
+        let call = call.clone();
+        Self::create(folder, name, &[Step::Begun { call, object }])
+    }
+
+    /// Makes the file of an object that a call makes without any other step.
+    ///
+    /// # Errors
+    ///
+    /// The system's; there is no file then.
+    pub(crate) fn made_at_once(
+        folder: &Folder,
+        call: &Call,
+        object: T,
+        answer: &str,
+    ) -> io::Result<Self>
+    where
+        T: Clone,
+    {
+        let (call, answer) = (call.clone(), answer.to_owned());
+        let steps = [
+            Step::Begun {
+                call,
+                object: object.clone(),
+            },
+            Step::Made { object, answer },
+        ];
+        Self::create(folder.folder(), &folder.new_name(), &steps)
+    }
+
+    fn create(folder: &Arc<StateFolder>, name: &str, steps: &[Step<T>]) -> io::Result<Self> {
         let access = OFlags::WRONLY | OFlags::APPEND | OFlags::EXCL;
         let file = folder.create_file(name, access)?;
         let mut journal = Self::new(folder, name, file);
-        let call = call.clone();
-        match journal.append(&Step::Begun { call, object }) {
+        match journal.append(steps) {
             Ok(()) => Ok(journal),
             Err(error) => {
                 journal.remove();
@@ -115,13 +161,13 @@ impl<T: Serialize> Journal<T> {
     /// The system's.
     pub(crate) fn made(&mut self, object: T, answer: &str) -> io::Result<()> {
         let answer = answer.to_owned();
-        self.append(&Step::Made { object, answer })
+        self.append(&[Step::Made { object, answer }])
     }
 
     /// Docker has the answer. If this can't be written, the answer is given once more to
     /// the same call after a restart, and nothing else.
     pub(crate) fn answered(&mut self) {
-        if let Err(error) = self.append(&Step::Answered) {
+        if let Err(error) = self.append(&[Step::Answered]) {
             tracing::warn!(%error, file = %self.path(), "can't be written");
         }
     }
@@ -133,13 +179,13 @@ impl<T: Serialize> Journal<T> {
     /// The system's.
     pub(crate) fn ending(&mut self, call: &Call) -> io::Result<()> {
         let call = call.clone();
-        self.append(&Step::Ending { call })
+        self.append(&[Step::Ending { call }])
     }
 
     /// The object has ended. If this can't be written, it is ended again after a restart,
     /// which does nothing.
     pub(crate) fn ended(&mut self) {
-        if let Err(error) = self.append(&Step::Ended) {
+        if let Err(error) = self.append(&[Step::Ended]) {
             tracing::warn!(%error, file = %self.path(), "can't be written");
         }
     }
@@ -155,42 +201,45 @@ impl<T: Serialize> Journal<T> {
         self.folder.path_of(&self.name).display().to_string()
     }
 
-    fn append(&mut self, step: &Step<T>) -> io::Result<()> {
-        let mut line = serde_json::to_vec(step)?;
-        line.push(b'\n');
+    fn append(&mut self, steps: &[Step<T>]) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for step in steps {
+            serde_json::to_writer(&mut lines, step)?;
+            lines.push(b'\n');
+        }
         // A line that is cut off, by a full disk, would spoil the next one.
         let length = self.file.metadata()?.len();
-        self.file.write_all(&line).inspect_err(|_| {
+        self.file.write_all(&lines).inspect_err(|_| {
             let _ = self.file.set_len(length);
         })
     }
 }
 
-/// The state that the lines of a file tell; `None` if not even the first was written.
-pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Left<T>>, serde_json::Error> {
-    let mut left = None;
+/// The stage that the lines of a file tell; `None` if not even the first was written.
+pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Stage<T>>, serde_json::Error> {
+    let mut stage = None;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let mut made_by = None;
     for line in whole.lines() {
-        left = match (serde_json::from_str(line)?, left) {
+        stage = match (serde_json::from_str(line)?, stage) {
             (Step::Begun { call, object }, _) => {
                 made_by = Some(call);
-                Some(Left::Begun(object))
+                Some(Stage::Begun(object))
             }
             (Step::Made { object, answer }, _) => {
                 let unanswered = made_by.take().map(|call| (call, answer));
-                Some(Left::Made(object, unanswered))
+                Some(Stage::Made(object, unanswered))
             }
-            (Step::Answered, Some(Left::Made(object, _))) => Some(Left::Made(object, None)),
+            (Step::Answered, Some(Stage::Made(object, _))) => Some(Stage::Made(object, None)),
             (
                 Step::Ending { call },
-                Some(Left::Begun(object) | Left::Made(object, _) | Left::Ending(object, _)),
-            ) => Some(Left::Ending(object, call)),
-            (Step::Ended, Some(Left::Ending(_, call))) => Some(Left::Ended(call)),
-            (_, left) => left,
+                Some(Stage::Begun(object) | Stage::Made(object, _) | Stage::Ending(object, _)),
+            ) => Some(Stage::Ending(object, call)),
+            (Step::Ended, Some(Stage::Ending(_, call))) => Some(Stage::Ended(call)),
+            (_, stage) => stage,
         };
     }
-    Ok(left)
+    Ok(stage)
 }
 
 #[cfg(test)]
@@ -204,15 +253,15 @@ mod tests {
         }
     }
 
-    /// The file after each step of a whole life, and the state that it tells.
-    fn life() -> Vec<(String, Option<Left<u8>>)> {
+    /// The file after each step of a whole life, and the stage that it tells.
+    fn life() -> Vec<(String, Option<Stage<u8>>)> {
         let folder = tempfile::tempdir().unwrap();
         let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
         let mut states = Vec::new();
         let mut look = || {
             let text = String::from_utf8(folder.read("x").unwrap()).unwrap();
-            let left = read(&text).unwrap();
-            states.push((text, left));
+            let stage = read(&text).unwrap();
+            states.push((text, stage));
         };
         let mut journal = Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
         look();
@@ -232,14 +281,17 @@ mod tests {
 
     #[test]
     fn each_step_is_read_back() {
-        let states: Vec<_> = life().into_iter().map(|(_, left)| left.unwrap()).collect();
+        let states: Vec<_> = life()
+            .into_iter()
+            .map(|(_, stage)| stage.unwrap())
+            .collect();
         let unanswered = Some((call("/Make"), "{}".to_owned()));
         let expected = [
-            Left::Begun(1),
-            Left::Made(2, unanswered),
-            Left::Made(2, None),
-            Left::Ending(2, call("/End")),
-            Left::Ended(call("/End")),
+            Stage::Begun(1),
+            Stage::Made(2, unanswered),
+            Stage::Made(2, None),
+            Stage::Ending(2, call("/End")),
+            Stage::Ended(call("/End")),
         ];
         assert_eq!(states, expected);
     }

@@ -15,7 +15,7 @@ use cni::StateFolder;
 use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 
-use crate::journal::{self, Left};
+use crate::journal::{self, Stage};
 
 /// The version of the format.
 const VERSION: &str = "v1";
@@ -31,6 +31,20 @@ pub(crate) const ATTACHMENT: &str = "docker-";
 /// The folder of the memory in a state folder.
 pub(crate) fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("memory").join(VERSION)
+}
+
+/// True if a container ID is one that the daemon makes for an attachment.
+pub(crate) fn is_attachment(container_id: &str) -> bool {
+    let Some(rest) = container_id.strip_prefix(ATTACHMENT) else {
+        return false;
+    };
+    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match rest.split_once('-') {
+        // Of an address.
+        Some((start, number)) => start.len() == 16 && is_hex(start) && is_hex(number),
+        // Of an endpoint.
+        None => rest.len() == 64 && is_hex(rest),
+    }
 }
 
 /// All folders.
@@ -120,27 +134,45 @@ impl Folder {
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<BTreeMap<String, Left<T>>> {
+    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<Loaded<T>> {
         let mut objects = BTreeMap::new();
-        for (name, left) in read(&self.path)? {
-            match left {
-                Ok(Some(left)) => {
-                    objects.insert(name, left);
+        let mut is_whole = true;
+        for (name, stage) in read(&self.path)? {
+            match stage {
+                Ok(Some(stage)) => {
+                    objects.insert(name, stage);
                 }
                 Ok(None) => self.folder.remove(&name)?,
                 Err(error) => {
+                    is_whole = false;
                     let file = self.path.join(name);
                     tracing::warn!(error, file = %file.display(), "can't be read");
                 }
             }
         }
-        Ok(objects)
+        Ok(Loaded { objects, is_whole })
+    }
+
+    /// Removes the file of an object. A missing one is no error.
+    pub(crate) fn remove(&self, name: &str) {
+        if let Err(error) = self.folder.remove(name) {
+            let file = self.path.join(name);
+            tracing::warn!(%error, file = %file.display(), "can't be removed");
+        }
     }
 }
 
-/// A file's name, and the state that its lines tell; `None` if not even the first was
+/// The objects of a folder.
+pub(crate) struct Loaded<T> {
+    /// The objects, by the names of their files.
+    pub(crate) objects: BTreeMap<String, Stage<T>>,
+    /// False if a file can't be read.
+    pub(crate) is_whole: bool,
+}
+
+/// A file's name, and the stage that its lines tell; `None` if not even the first was
 /// written.
-type Listed<T> = (String, Result<Option<Left<T>>, String>);
+type Listed<T> = (String, Result<Option<Stage<T>>, String>);
 
 /// Reads the files of one kind of object. One that is removed meanwhile is left out.
 ///
@@ -159,7 +191,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<Listed<T>
         let Ok(name) = entry?.file_name().into_string() else {
             continue;
         };
-        let left = match folder.read(&name) {
+        let stage = match folder.read(&name) {
             Ok(content) => {
                 let text = String::from_utf8_lossy(&content);
                 journal::read(&text).map_err(|error| error.to_string())
@@ -167,7 +199,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<Listed<T>
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) => Err(error.to_string()),
         };
-        all.push((name, left));
+        all.push((name, stage));
     }
     Ok(all)
 }
@@ -190,6 +222,23 @@ mod tests {
     }
 
     #[test]
+    fn an_attachments_id_is_told_from_a_name() {
+        let endpoint = format!("docker-{}", "8f".repeat(32));
+        for id in ["docker-18f0a1b2c3d4e5f6-2a", &endpoint] {
+            assert!(is_attachment(id), "{id}");
+        }
+        for id in [
+            "docker-web",
+            "docker-web-1",
+            "docker-registry-01",
+            "web",
+            "docker-",
+        ] {
+            assert!(!is_attachment(id), "{id}");
+        }
+    }
+
+    #[test]
     fn names_are_never_used_again() {
         let state = tempfile::tempdir().unwrap();
         let names = || {
@@ -207,7 +256,7 @@ mod tests {
         let memory = Memory::open(state.path()).unwrap();
         let file = state.path().join("memory/v1/pools/1-0");
         fs::write(&file, "{\"begun\":{\"ca").unwrap();
-        assert!(memory.pools.load::<u8>().unwrap().is_empty());
+        assert!(memory.pools.load::<u8>().unwrap().objects.is_empty());
         assert!(!file.exists());
     }
 }

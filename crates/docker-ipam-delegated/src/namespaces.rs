@@ -1,18 +1,20 @@
-//! Network namespaces of endpoints, and the way of an interface out of them and back, by
-//! `ip` (iproute2): `/run/netns/docker-<endpoint>`.
+//! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`, and the way of an
+//! interface out of them and back, by `ip` (iproute2).
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
-use std::process::Command;
+use std::thread;
 
-use rustix::fs::statfs;
+use chain::Execution;
+use cni::is_namespace;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::os::fd::AsFd;
 
 use crate::plugin_list::IFNAME;
 use crate::refusal::{Refusal, impossible};
-
-/// The type of the file system of namespaces, `NSFS_MAGIC`.
-const NSFS: i64 = 0x6e73_6673;
 
 /// The namespace of an endpoint, and the name of its interface outside.
 #[derive(Clone, Debug)]
@@ -47,9 +49,9 @@ impl Namespace {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn make(&self) -> Result<(), Refusal> {
-        self.remove()?;
-        ip(&["netns", "add", &self.name])
+    pub(crate) fn make(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        self.remove(execution)?;
+        ip(execution, &["netns", "add", &self.name], "")
     }
 
     /// Removes it, if it is there.
@@ -57,9 +59,9 @@ impl Namespace {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn remove(&self) -> Result<(), Refusal> {
+    pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
         if self.is_there() {
-            return ip(&["netns", "delete", &self.name]);
+            return ip(execution, &["netns", "delete", &self.name], "");
         }
         // What a namespace was mounted on.
         match fs::remove_file(self.path()) {
@@ -75,17 +77,18 @@ impl Namespace {
     /// # Errors
     ///
     /// It isn't there, or what `ip` says.
-    pub(crate) fn move_out(&self) -> Result<(), Refusal> {
-        if self.is_outside() {
+    pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        let (host, outside) = (std::process::id(), &self.outside);
+        if is_on_host(outside) {
             return Ok(());
         }
-        let host = std::process::id().to_string();
+        let mut steps = String::new();
         // It may have its outer name: a daemon that was killed has come so far.
-        if self.has(IFNAME) {
-            self.ip(&["link", "set", "dev", IFNAME, "down"])?;
-            self.ip(&["link", "set", "dev", IFNAME, "name", &self.outside])?;
+        if !self.has(outside) {
+            steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
         }
-        self.ip(&["link", "set", "dev", &self.outside, "netns", &host])
+        steps += &format!("link set dev {outside} netns {host}\n");
+        self.ip(execution, &steps)
     }
 
     /// Moves the interface back, if it is in the host's namespace.
@@ -93,17 +96,25 @@ impl Namespace {
     /// # Errors
     ///
     /// What `ip` says.
-    pub(crate) fn move_back(&self) -> Result<(), Refusal> {
+    pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        let (name, outside) = (&self.name, &self.outside);
         let is_there = self.is_there();
-        if self.is_outside() {
+        if is_on_host(outside) {
             if !is_there {
-                // The namespace is gone: a node that has crashed. So is the use of it.
-                return ip(&["link", "delete", "dev", &self.outside]);
+                // The namespace ended with a crash of the node: the interface is of no use.
+                return ip(execution, &["link", "delete", "dev", outside], "");
             }
-            ip(&["link", "set", "dev", &self.outside, "netns", &self.name])?;
+            ip(
+                execution,
+                &["link", "set", "dev", outside, "netns", name],
+                "",
+            )?;
         }
-        if is_there && self.has(&self.outside) {
-            self.ip(&["link", "set", "dev", &self.outside, "name", IFNAME])?;
+        if is_there && self.has(outside) {
+            self.ip(
+                execution,
+                &format!("link set dev {outside} name {IFNAME}\n"),
+            )?;
         }
         Ok(())
     }
@@ -111,53 +122,44 @@ impl Namespace {
     /// True if the interface is here, or in the host's namespace: Docker hasn't taken it,
     /// or has given it back.
     pub(crate) fn has_interface(&self) -> bool {
-        let is_there = self.is_there();
-        self.is_outside() || (is_there && (self.has(IFNAME) || self.has(&self.outside)))
+        is_on_host(&self.outside) || self.has(IFNAME) || self.has(&self.outside)
     }
 
     fn is_there(&self) -> bool {
-        is_namespace(Path::new(&self.path()))
+        is_namespace(Path::new(&self.path())).unwrap_or_default()
     }
 
-    fn is_outside(&self) -> bool {
-        is_on_host(&self.outside)
-    }
-
+    /// True if there is an interface of this name in it.
     fn has(&self, interface: &str) -> bool {
-        self.ip(&["link", "show", "dev", interface]).is_ok()
+        let Ok(namespace) = File::open(self.path()) else {
+            return false;
+        };
+        // The thread ends with the look: no other one is ever in this namespace.
+        let look = || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network).is_ok() && is_on_host(interface)
+        };
+        thread::scope(|scope| scope.spawn(look).join().unwrap_or_default())
     }
 
-    fn ip(&self, arguments: &[&str]) -> Result<(), Refusal> {
-        ip(&[&["-netns", &self.name][..], arguments].concat())
+    /// Runs lines of `ip` in it.
+    fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<(), Refusal> {
+        ip(execution, &["-netns", &self.name, "-batch", "-"], lines)
     }
 }
 
-/// True if a namespace is there, and not only the file that one was mounted on.
-pub(crate) fn is_namespace(path: &Path) -> bool {
-    // Its type is an `i32` on some machines.
-    #[allow(clippy::useless_conversion)]
-    statfs(path).is_ok_and(|it| i64::from(it.f_type) == NSFS)
-}
-
-/// True if the host has an interface of this name.
+/// True if the namespace of this thread, which is the host's, has an interface of this name.
 pub(crate) fn is_on_host(interface: &str) -> bool {
-    ip(&["link", "show", "dev", interface]).is_ok()
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None);
+    socket.is_ok_and(|it| name_to_index(it, interface).is_ok())
 }
 
-fn ip(arguments: &[&str]) -> Result<(), Refusal> {
-    let output = Command::new("ip")
-        .args(arguments)
-        .output()
-        .map_err(|error| impossible(format!("ip (Debian: iproute2) can't be run: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(impossible(format!(
-        "ip {}: {}",
-        arguments.join(" "),
-        said.trim()
-    )))
+fn ip(execution: &Execution<'_>, arguments: &[&str], stdin: &str) -> Result<(), Refusal> {
+    execution.tool("ip", arguments, stdin).map_err(|error| {
+        let line = [arguments, &stdin.lines().collect::<Vec<_>>()].concat();
+        impossible(format!("ip {}: {}", line.join(" "), error.msg))
+    })
 }
 
 #[cfg(test)]
@@ -165,10 +167,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_is_told_from_the_file_that_it_was_mounted_on() {
-        assert!(is_namespace(Path::new("/proc/self/ns/net")));
-        assert!(!is_namespace(Path::new("/proc/self/status")));
-        assert!(!is_namespace(Path::new("/nowhere")));
+    fn an_interface_is_found_by_its_name() {
+        assert!(is_on_host("lo"));
+        assert!(!is_on_host("cninone"));
+        assert!(!Namespace::of("none").has_interface());
     }
 
     #[test]

@@ -2,18 +2,19 @@
 //! earlier daemon was doing when it was killed.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
 
-use crate::chains::for_plugins;
 use crate::command_line::CommandLine;
-use crate::ipam_driver::remove;
-use crate::journal::{Call, Journal, Left};
+use crate::endpoint::{Endpoint, LiveEndpoint};
+use crate::journal::Stage;
 use crate::memory::Memory;
-use crate::network_driver::{Endpoint, Network, NetworkDriver, Remembered};
+use crate::network_driver::{NetworkDriver, Stored};
+use crate::networks::Network;
+use crate::plugin_environment::for_plugins;
 use crate::plugin_list::PluginRunner;
 use crate::state::lock;
-use crate::unanswered::{Unanswered, UnansweredCalls};
 
 /// The driver, with what it remembers.
 ///
@@ -24,13 +25,10 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc
     let driver = NetworkDriver {
         memory,
         conf_dir: arguments.conf_dir.clone(),
-        plugins: PluginRunner {
-            cni_path: arguments.cni_path.clone(),
-            environment: for_plugins(std::env::vars_os()),
-        },
+        plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
         networks: Default::default(),
         endpoints: Default::default(),
-        unanswered: UnansweredCalls::default(),
+        dockerds: AtomicU64::new(0),
     };
     driver.recover_networks()?;
     driver.recover_endpoints()?;
@@ -39,77 +37,50 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc
 
 impl NetworkDriver {
     fn recover_networks(&self) -> Result<()> {
-        for (name, left) in self.memory.networks.load::<Network>()? {
-            match left {
-                Left::Made(it, unanswered) => {
-                    self.note(unanswered, &name);
-                    lock(&self.networks).insert(it.id.clone(), Remembered { name, it });
+        for (file, stage) in self.memory.networks.load::<Network>()?.objects {
+            match stage {
+                Stage::Made(object, _) => {
+                    let id = object.id.clone();
+                    lock(&self.networks).insert(id, Stored { file, object });
                 }
                 // A network alone holds nothing.
-                _ => remove(&self.memory.networks, &name),
+                _ => self.memory.networks.remove(&file),
             }
         }
         Ok(())
     }
 
     fn recover_endpoints(&self) -> Result<()> {
-        for (name, left) in self.memory.endpoints.load::<Endpoint>()? {
-            match left {
-                Left::Begun(endpoint) => {
-                    if self.is_undone(&endpoint) {
-                        remove(&self.memory.endpoints, &name);
+        for (file, stage) in self.memory.endpoints.load::<Endpoint>()?.objects {
+            match stage {
+                Stage::Begun(endpoint) | Stage::Ending(endpoint, _) => {
+                    if self.is_undone(&file, endpoint) {
+                        self.memory.endpoints.remove(&file);
                     }
                 }
-                Left::Made(it, unanswered) => {
-                    self.note(unanswered, &name);
-                    lock(&self.endpoints).insert(it.id.clone(), Remembered { name, it });
-                }
-                Left::Ending(endpoint, call) => {
-                    if self.is_undone(&endpoint) {
-                        let folder = self.memory.endpoints.folder();
-                        if let Ok(mut journal) = Journal::<Endpoint>::open(folder, &name) {
-                            journal.ended();
-                        }
-                        self.note_end(call, name);
-                    } else {
-                        let it = endpoint;
-                        lock(&self.endpoints).insert(it.id.clone(), Remembered { name, it });
-                    }
-                }
-                Left::Ended(call) => self.note_end(call, name),
+                Stage::Made(endpoint, _) => self.recover(&file, endpoint, false),
+                Stage::Ended(_) => self.memory.endpoints.remove(&file),
             }
         }
         Ok(())
     }
 
-    fn is_undone(&self, endpoint: &Endpoint) -> bool {
-        let undone = self.undo(endpoint);
+    /// Undoes an endpoint. If that fails, it is tried again before the next one is made.
+    fn is_undone(&self, file: &str, endpoint: Endpoint) -> bool {
+        let undone = self.undo(file, &endpoint);
         if let Err(error) = &undone {
-            let id = &endpoint.id;
-            tracing::warn!(%error, endpoint = id, "can't be undone now; the next start tries again");
+            tracing::warn!(%error, endpoint = endpoint.id, "can't be undone now");
+            self.recover(file, endpoint, true);
         }
         undone.is_ok()
     }
 
-    fn note(&self, unanswered: Option<(Call, String)>, name: &str) {
-        if let Some((call, answer)) = unanswered {
-            let (name, is_end) = (name.to_owned(), false);
-            let unanswered = Unanswered {
-                name,
-                answer,
-                is_end,
-            };
-            self.unanswered.put(call, unanswered);
+    fn recover(&self, file: &str, endpoint: Endpoint, is_abandoned: bool) {
+        let mut live = LiveEndpoint::new(file, endpoint);
+        live.is_abandoned = is_abandoned;
+        live.is_recovered = true;
+        if !self.endpoints.add(live) {
+            tracing::warn!(file, "is a second file of an endpoint");
         }
-    }
-
-    fn note_end(&self, call: Call, name: String) {
-        let (answer, is_end) = ("{}".to_owned(), true);
-        let unanswered = Unanswered {
-            name,
-            answer,
-            is_end,
-        };
-        self.unanswered.put(call, unanswered);
     }
 }

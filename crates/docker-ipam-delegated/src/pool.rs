@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
-use cni::{ContainerId, NetworkName};
-use ipam::IpNet;
+use cni::{ContainerId, Error, NetworkName, Object};
+use ipam::{IpNet, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::address_space::AddressSpace;
 use crate::facts::Facts;
-use crate::text;
 
 /// A pool, with all that is needed for an address of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,13 +15,12 @@ pub(crate) struct Pool {
     /// The address space.
     pub(crate) space: AddressSpace,
     /// The name of the network configuration whose chain serves it.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) conflist: Option<NetworkName>,
     /// The subnet.
-    #[serde(with = "text")]
     pub(crate) subnet: IpNet,
     /// The sub-pool: the part that addresses are given from unless requested.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) range: Option<IpNet>,
     /// The network's options.
     pub(crate) facts: Facts,
@@ -45,10 +43,21 @@ impl Pool {
         id
     }
 
-    /// True if the two keep their reservations together, so that they may overlap.
+    /// True if both pools keep their reservations in one place, so that they may overlap.
     pub(crate) fn is_part_of_the_same(&self, other: &Self) -> bool {
         self.subnet == other.subnet && self.conflist == other.conflist
     }
+}
+
+/// The gateway of a subnet, unless somebody says another.
+///
+/// # Errors
+///
+/// Code 7: the subnet has no address to give.
+pub(crate) fn gateway_of(subnet: IpNet) -> Result<IpAddr, Error> {
+    let mut keys = Object::new();
+    keys.set("subnet", &subnet);
+    Ok(Range::read("Pool", &keys)?.gateway())
 }
 
 /// A reference to a pool: one `RequestPool` without its `ReleasePool`.
@@ -64,19 +73,19 @@ pub(crate) struct Address {
     /// The ID of its pool.
     pub(crate) pool: String,
     /// The address, once there is one.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) ip: Option<IpAddr>,
     /// The container ID of the attachment that holds the address; `None` for the pool's
     /// gateway, which nobody holds.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) container_id: Option<ContainerId>,
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
+    pub(crate) fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
         Pool {
             space: crate::address_space::LOCAL.parse().unwrap(),
             conflist: conflist.map(|it| it.parse().unwrap()),

@@ -3,19 +3,21 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cni::{NetworkName, Object};
-use ipam::{Interval, IpNet, Range};
+use cni::{ContainerId, Error, NetworkName, Object, code};
+use ipam::{Interval, IpNet};
 
 use crate::chains::Chains;
 use crate::configuration::Folders;
-use crate::default_pools::{DefaultPool, addresses};
+use crate::default_pools::DefaultPool;
 use crate::facts::{self, Facts};
-use crate::pool::Pool;
+use crate::pool::{Pool, gateway_of};
 use crate::refusal::{Refusal, impossible};
 use crate::requests::PoolRequest;
-use crate::{configuration, conflists, host_routes, narrowing};
+use crate::state::lock;
+use crate::{configuration, conflists, host_routes, pool_filter};
 
 /// Chooses pools.
 pub(crate) struct PoolChoice {
@@ -27,32 +29,58 @@ pub(crate) struct PoolChoice {
     pub(crate) choices: PathBuf,
     /// Pools for networks that ask for none.
     pub(crate) default_pools: Vec<DefaultPool>,
+    /// The default pool that was given last.
+    pub(crate) last: Mutex<Option<IpNet>>,
     /// Number of the next choice.
     pub(crate) next: AtomicU64,
 }
 
+/// A pool for a request, as far as it is known without the others.
+pub(crate) enum Chosen {
+    /// This one.
+    Pool(Pool),
+    /// A default pool that is free.
+    AnyDefault,
+}
+
 /// A subnet that selectors chose, with its gateway.
-type Chosen = (IpNet, IpAddr);
+type Subnet = (IpNet, IpAddr);
 
 impl PoolChoice {
-    /// The pool for a request, beside those that there are.
+    /// The pool for a request. Selectors may take their time.
     ///
     /// # Errors
     ///
-    /// Nothing chooses the pool that is requested, or any; the one that is chosen
-    /// overlaps with another of the address space, or with what the host uses.
-    pub(crate) fn choose(
+    /// Nothing chooses the pool that is requested, or any; a chosen one overlaps with what
+    /// the host uses.
+    pub(crate) fn choose(&self, request: &PoolRequest, chains: &Chains) -> Result<Chosen, Refusal> {
+        Ok(match (&request.conflist, request.subnet) {
+            (Some(name), _) => Chosen::Pool(self.of_conflist(name, request, chains)?),
+            (None, Some(subnet)) => Chosen::Pool(self.of_subnet(request, subnet)?),
+            (None, None) => Chosen::AnyDefault,
+        })
+    }
+
+    /// The chosen pool, beside those that there are.
+    ///
+    /// # Errors
+    ///
+    /// It overlaps with another of the address space, or no default pool is free.
+    pub(crate) fn place(
         &self,
+        chosen: Chosen,
         request: &PoolRequest,
-        chains: &Chains,
         others: &[&Pool],
     ) -> Result<Pool, Refusal> {
-        let pool = match &request.conflist {
-            Some(name) => self.of_conflist(name, request, chains)?,
-            None => self.of_subnet(request, others)?,
+        let pool = match chosen {
+            Chosen::Pool(pool) => pool,
+            Chosen::AnyDefault => {
+                let subnet = self.default_pool(request.v6, others)?;
+                self.of_subnet(request, (subnet, None))?
+            }
         };
         for other in others.iter().filter(|it| it.space == pool.space) {
-            let overlap = addresses(other.subnet).overlaps(addresses(pool.subnet));
+            let overlap = Interval::from(other.subnet).overlaps(pool.subnet.into());
             if overlap && !other.is_part_of_the_same(&pool) {
                 return Err(impossible(format!(
                     "Pool overlaps with other one on this address space: {} with {}",
@@ -64,25 +92,27 @@ impl PoolChoice {
         Ok(pool)
     }
 
-    fn of_subnet(&self, request: &PoolRequest, others: &[&Pool]) -> Result<Pool, Refusal> {
-        let (subnet, range) = match request.subnet {
-            Some(subnet) => subnet,
-            None => (self.default_pool(request.v6, others)?, None),
-        };
-        let mut keys = Object::new();
-        keys.set("subnet", &subnet.to_string());
-        let gateway = Range::read("Pool", &keys)?.gateway();
+    fn of_subnet(
+        &self,
+        request: &PoolRequest,
+        (subnet, range): (IpNet, Option<IpNet>),
+    ) -> Result<Pool, Refusal> {
+        let gateway = gateway_of(subnet)?;
         let config = configuration::of_subnet(&request.space, subnet, &self.folders);
         Ok(pool(request, subnet, range, gateway, true, &config))
     }
 
     fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
-        let mut used: Vec<Interval> = others.iter().map(|it| addresses(it.subnet)).collect();
-        used.extend(host_routes::in_use().iter().map(|it| addresses(it.subnet)));
-        let free = self
-            .default_pools
-            .iter()
-            .find_map(|it| it.first_free(v6, &used));
+        let mut used: Vec<Interval> = others.iter().map(|it| it.subnet.into()).collect();
+        used.extend(
+            host_routes::in_use()
+                .iter()
+                .map(|it| Interval::from(it.subnet)),
+        );
+        let mut last = lock(&self.last);
+        let mut pools = self.default_pools.iter();
+        let free = pools.find_map(|it| it.next_free(v6, &used, *last));
+        *last = free.or(*last);
         free.ok_or_else(|| {
             let family = if v6 { "IPv6" } else { "IPv4" };
             impossible(format!(
@@ -106,17 +136,19 @@ impl PoolChoice {
             let (subnet, gateway) = of_family(&chosen, request.v6, name)?;
             return Ok(pool(request, subnet, None, gateway, false, &config));
         };
-        let find = |chosen: &[Chosen]| chosen.iter().copied().find(|it| it.0 == subnet);
+        let find = |chosen: &[Subnet]| chosen.iter().copied().find(|it| it.0 == subnet);
         // What the configuration has by itself needs not be given to it, and must not:
         // it would be there twice.
-        let own = ask(None).ok().flatten().unwrap_or_default();
+        let own = match ask(None) {
+            // It chooses among the pools that it is given.
+            Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),
+            other => other?.unwrap_or_default(),
+        };
         if let Some((_, gateway)) = find(&own) {
             return Ok(pool(request, subnet, range, gateway, false, &config));
         }
         let Some(chosen) = ask(Some((subnet, None)))? else {
-            let mut keys = Object::new();
-            keys.set("subnet", &subnet.to_string());
-            let gateway = Range::read("Pool", &keys)?.gateway();
+            let gateway = gateway_of(subnet)?;
             return Ok(pool(request, subnet, range, gateway, true, &config));
         };
         match find(&chosen) {
@@ -136,22 +168,22 @@ impl PoolChoice {
         ranges: Option<(IpNet, Option<IpNet>)>,
         facts: &Facts,
         chains: &Chains,
-    ) -> Result<Option<Vec<Chosen>>, Refusal> {
+    ) -> Result<Option<Vec<Subnet>>, Error> {
         let Some(config) = configuration::of_selectors(config, ranges, &self.choices)? else {
             return Ok(None);
         };
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("docker-choice-{number}");
-        let id = id.parse().map_err(|_| impossible(id))?;
+        let id: ContainerId = id.parse().map_err(|_| Error::environment(id))?;
         let args = facts::cni_args(facts, &Facts::new());
-        let result = chains.add(&config, &id, &args)?;
+        let result = chains.ask(&config, &id, &args)?;
         // Selectors hold nothing; this removes the record.
-        if let Err(error) = chains.del(&config, &id) {
+        if let Err(error) = chains.release(&config, &id) {
             tracing::warn!(%error, "the selectors can't be undone");
         }
         let mut chosen = Vec::new();
-        for pool in narrowing::pools(&result)? {
-            let ranges = narrowing::ranges(&pool)?;
+        for pool in ipam::pools_of_result(&result)? {
+            let ranges = pool_filter::ranges(&pool)?;
             chosen.extend(ranges.iter().map(|(_, it)| (it.subnet(), it.gateway())));
         }
         Ok(Some(chosen))
@@ -180,7 +212,7 @@ fn pool(
 
 /// The first pool of the family. It must not overlap with what the host uses: Docker
 /// would refuse it, and ask again for ever.
-fn of_family(chosen: &[Chosen], v6: bool, name: &NetworkName) -> Result<Chosen, Refusal> {
+fn of_family(chosen: &[Subnet], v6: bool, name: &NetworkName) -> Result<Subnet, Refusal> {
     let family = if v6 { "IPv6" } else { "IPv4" };
     let found = chosen
         .iter()
@@ -193,7 +225,7 @@ fn of_family(chosen: &[Chosen], v6: bool, name: &NetworkName) -> Result<Chosen, 
         ))
     })?;
     let mut in_use = host_routes::in_use().into_iter();
-    if let Some(it) = in_use.find(|it| addresses(it.subnet).overlaps(addresses(subnet))) {
+    if let Some(it) = in_use.find(|it| Interval::from(it.subnet).overlaps(subnet.into())) {
         return Err(impossible(format!(
             "the pool {subnet} of conflist {name} overlaps with {}; Docker takes such a pool only if \
              it is asked for: --subnet {subnet}",
@@ -203,7 +235,7 @@ fn of_family(chosen: &[Chosen], v6: bool, name: &NetworkName) -> Result<Chosen, 
     Ok((subnet, gateway))
 }
 
-fn list_of(chosen: &[Chosen]) -> String {
+fn list_of(chosen: &[Subnet]) -> String {
     if chosen.is_empty() {
         return "none".to_owned();
     }

@@ -1,14 +1,15 @@
 //! Docker's calls for pools.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use crate::answer::Answer;
-use crate::ipam_driver::{IpamDriver, NOTHING, cant_remember, json, remove};
+use crate::answer::{Answer, NOTHING, json};
+use crate::ipam_driver::IpamDriver;
 use crate::journal::{Call, Journal};
 use crate::pool::{Pool, Reference};
-use crate::refusal::{Refusal, impossible};
+use crate::refusal::{Refusal, cant_remember, impossible};
+use crate::releases::Release;
 use crate::requests::PoolRequest;
-use crate::state::{LivePool, lock};
+use crate::state::{Ended, lock};
 use crate::wire;
 
 impl IpamDriver {
@@ -19,10 +20,11 @@ impl IpamDriver {
     /// The request is wrong, or nothing has such a pool.
     pub(crate) fn request_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request = PoolRequest::read(wire::decode(&call.body)?)?;
-        let _one_at_a_time = lock(&self.pool_calls);
+        let chosen = self.choice.choose(&request, &self.chains)?;
+        let _one_at_a_time = lock(&self.adding);
         let live = self.state.pools();
         let others: Vec<&Pool> = live.iter().map(|it| &it.pool).collect();
-        let mut pool = self.choice.choose(&request, &self.chains, &others)?;
+        let mut pool = self.choice.place(chosen, &request, &others)?;
         if let Some(same) = others.iter().find(|it| it.id() == pool.id()) {
             if same.facts != pool.facts {
                 return Err(impossible(format!(
@@ -39,45 +41,29 @@ impl IpamDriver {
             pool: pool.subnet.to_string(),
             data: wire::Options::new(),
         });
-        let name = self.memory.pools.new_name();
         let reference = Reference { pool: pool.clone() };
-        let folder = self.memory.pools.folder();
-        let mut journal = Journal::begin(folder, &name, call, reference.clone())
+        let mut journal = Journal::made_at_once(&self.memory.pools, call, reference, &answer)
             .map_err(|error| cant_remember(&error))?;
-        if let Err(error) = journal.made(reference, &answer) {
-            journal.remove();
-            return Err(cant_remember(&error));
-        }
-        let id = self.state.refer(pool, &name).id.clone();
-        Ok(self.made_pool(answer, journal, id))
-    }
-
-    pub(crate) fn made_pool(
-        self: &Arc<Self>,
-        answer: String,
-        mut journal: Journal<Reference>,
-        id: String,
-    ) -> Answer {
+        let pool = self.state.refer(pool, journal.name(), true);
         let driver = Arc::clone(self);
-        Answer::then(answer, move |is_delivered| {
+        Ok(Answer::then(answer, move |is_delivered| {
             if is_delivered {
                 journal.answered();
             } else {
-                tracing::warn!(pool = id, "Docker has gone before it had this pool");
-                driver.undo_pool(&id, journal.name());
+                tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
+                driver.undo_pool(&pool.id, journal.name());
             }
-        })
+        }))
     }
 
-    fn undo_pool(&self, id: &str, name: &str) {
-        let _one_at_a_time = lock(&self.pool_calls);
-        let Some(pool) = self.state.pool(id) else {
-            return;
-        };
-        if pool.take_reference(Some(name)).is_some() {
-            self.unanswered.forget(name);
-            remove(&self.memory.pools, name);
-            self.state.remove_unreferenced(id);
+    fn undo_pool(&self, id: &str, file: &str) {
+        let dropped = self.state.drop_reference(id, Some(file), |_| Ok(()));
+        if let Ok(Some(dropped)) = dropped {
+            // What can't be released is tried again, and keeps the file.
+            let _ = dropped.ended.map(|ended| self.end_pool(ended, file));
+            if !self.releases.has_file(file) {
+                self.memory.pools.remove(file);
+            }
         }
     }
 
@@ -86,58 +72,60 @@ impl IpamDriver {
     ///
     /// # Errors
     ///
-    /// An address can't be released.
+    /// An address can't be released now. The pool has ended nevertheless: Docker only logs
+    /// the error, and has forgotten the network.
     pub(crate) fn release_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: wire::ReleasePool = wire::decode(&call.body)?;
-        let _one_at_a_time = lock(&self.pool_calls);
-        let Some(pool) = self.state.pool(&request.pool_id) else {
+        let mut journal = None;
+        let dropped = self
+            .state
+            .drop_reference(&request.pool_id, None, |file| {
+                let mut it = Journal::<Reference>::open(self.memory.pools.folder(), file)?;
+                it.ending(call)?;
+                journal = Some(it);
+                Ok(())
+            })
+            .map_err(|error| cant_remember(&error))?;
+        let (Some(dropped), Some(mut journal)) = (dropped, journal) else {
             tracing::warn!(pool = request.pool_id, "released, and not known");
             return Ok(Answer::plain(NOTHING));
         };
-        let _no_requests = pool
-            .requests
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Some(name) = pool.take_reference(None) else {
+        if let Some(ended) = dropped.ended {
+            self.end_pool(ended, &dropped.file)?;
+        }
+        if self.releases.has_file(&dropped.file) {
             return Ok(Answer::plain(NOTHING));
-        };
-        let journal = self.end_pool(&pool, name, call)?;
+        }
+        journal.ended();
         Ok(Answer::then(NOTHING, move |_| journal.remove()))
     }
 
-    pub(crate) fn end_pool(
-        &self,
-        pool: &Arc<LivePool>,
-        name: String,
-        call: &Call,
-    ) -> Result<Journal<Reference>, Refusal> {
-        let opened = Journal::open(self.memory.pools.folder(), &name)
-            .and_then(|mut journal| journal.ending(call).map(|()| journal));
-        let mut journal = match opened {
-            Ok(journal) => journal,
-            Err(error) => {
-                pool.put_reference(name);
-                return Err(cant_remember(&error));
-            }
-        };
-        if pool.references() == 0 {
-            let mut failed = Vec::new();
-            for (ip, held) in pool.take_all() {
-                if let Err(why) = self.release(pool, &held) {
-                    failed.push(format!("{ip}: {why}"));
-                    pool.put(ip, held);
-                } else {
-                    remove(&self.memory.addresses, &held.name);
-                }
-            }
-            if !failed.is_empty() {
-                pool.put_reference(name);
-                return Err(impossible(failed.join("; ")));
+    /// Releases what is left of a pool that has ended. The file of its last reference stays
+    /// as long as a release waits, or a call for it runs.
+    fn end_pool(&self, ended: Ended, file: &str) -> Result<(), Refusal> {
+        for reference in ended.references {
+            self.memory.pools.remove(&reference);
+        }
+        let mut failed = Vec::new();
+        for (ip, address) in ended.addresses {
+            self.unanswered.forget(&address.name);
+            let name = address.name.clone();
+            let release = Release {
+                pool: Arc::clone(&ended.pool),
+                ip: Some(ip),
+                file: address,
+            };
+            match self.release(release) {
+                Ok(()) => self.memory.addresses.remove(&name),
+                Err(why) => failed.push(format!("{ip}: {why}")),
             }
         }
-        self.unanswered.forget(&name);
-        self.state.remove_unreferenced(&pool.id);
-        journal.ended();
-        Ok(journal)
+        if Arc::strong_count(&ended.pool) > 1 {
+            self.releases.put_ended(ended.pool, file.to_owned());
+        }
+        if failed.is_empty() {
+            return Ok(());
+        }
+        Err(impossible(format!("released later: {}", failed.join("; "))))
     }
 }

@@ -1,29 +1,41 @@
-//! Start of the IPAM driver: reads what is remembered, and undoes or finishes what an earlier
-//! daemon was doing when it was killed.
+//! Start of the IPAM driver: reads what is remembered. What an earlier daemon was doing when
+//! it was killed is to be undone or finished: it is left to the releases that wait.
 
+use std::collections::HashMap;
 use std::fs;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 
-use crate::chains::{Chains, for_plugins};
+use crate::chains::Chains;
 use crate::command_line::CommandLine;
 use crate::configuration::Folders;
-use crate::ipam_driver::{IpamDriver, remove};
-use crate::journal::{Call, Journal, Left};
+use crate::forgotten::Orphan;
+use crate::ipam_driver::IpamDriver;
+use crate::journal::{Call, Stage};
 use crate::memory::Memory;
+use crate::plugin_environment::for_plugins;
 use crate::pool::{Address, Reference};
 use crate::pool_choice::PoolChoice;
-use crate::state::{Held, State};
-use crate::unanswered::{Unanswered, UnansweredCalls};
+use crate::releases::{Release, Releases};
+use crate::state::{AddressFile, LivePool, State};
+use crate::unanswered::UnansweredCalls;
 
-/// The driver, with what it remembers.
+/// The driver as its memory has it.
+pub(crate) struct Recovered {
+    pub(crate) driver: Arc<IpamDriver>,
+    /// Addresses whose pools are unknown; `None` if a pool can't be read, and may be
+    /// theirs.
+    pub(crate) orphans: Option<Vec<Orphan>>,
+}
+
+/// The driver, with what it remembers. No chain runs.
 ///
 /// # Errors
 ///
 /// The memory can't be read.
-pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc<IpamDriver>> {
+pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Recovered> {
     let choices = arguments.state_dir.join("choices");
     // Nothing in it holds anything.
     let _ = fs::remove_dir_all(&choices);
@@ -33,146 +45,127 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc
             conf_dir: arguments.conf_dir.clone(),
             folders: Folders {
                 data: arguments.data_dir.clone(),
-                records: arguments.state_dir.join("records"),
+                records: arguments.records(),
                 cache: arguments.cache_dir.clone(),
             },
             choices,
-            default_pools: arguments.default_pools(),
+            default_pools: arguments.default_pools.clone(),
+            last: Mutex::default(),
             next: AtomicU64::new(0),
         },
         memory,
         state: State::default(),
+        releases: Releases::default(),
         unanswered: UnansweredCalls::default(),
-        pool_calls: Mutex::new(()),
+        adding: Mutex::default(),
     };
-    let ending = driver.recover_pools()?;
-    driver.recover_addresses()?;
-    driver.end_pools(ending);
+    let (ending, is_whole) = driver.recover_pools()?;
+    let orphans = driver.recover_addresses(&ending)?;
+    for file in driver.state.drop_unused() {
+        driver.memory.pools.remove(&file);
+    }
     tracing::info!(pools = driver.state.pools().len(), "recovered");
-    Ok(Arc::new(driver))
-}
-
-/// A reference to a pool that was being released.
-struct Ending {
-    name: String,
-    pool: String,
-    call: Call,
+    Ok(Recovered {
+        driver: Arc::new(driver),
+        orphans: is_whole.then_some(orphans),
+    })
 }
 
 impl IpamDriver {
-    /// Reads the references to pools; returns those that were being released, which are
-    /// needed until the addresses are read.
-    fn recover_pools(&self) -> Result<Vec<Ending>> {
-        let mut ending = Vec::new();
-        for (name, left) in self.memory.pools.load::<Reference>()? {
-            match left {
+    /// Reads the references to pools; returns the pools that were being released, and
+    /// whether all could be read.
+    fn recover_pools(&self) -> Result<(HashMap<String, Arc<LivePool>>, bool)> {
+        let mut ending: HashMap<String, Arc<LivePool>> = HashMap::new();
+        let loaded = self.memory.pools.load::<Reference>()?;
+        for (file, stage) in loaded.objects {
+            match stage {
                 // A reference alone holds nothing.
-                Left::Begun(_) => remove(&self.memory.pools, &name),
-                Left::Made(reference, unanswered) => {
-                    self.state.refer(reference.pool, &name);
-                    self.note(unanswered, &name);
+                Stage::Begun(_) => self.memory.pools.remove(&file),
+                Stage::Made(reference, unanswered) => {
+                    let is_sure = unanswered.is_none();
+                    self.state.refer(reference.pool, &file, is_sure);
                 }
-                Left::Ending(reference, call) => {
-                    let pool = self.state.refer(reference.pool, &name).id.clone();
-                    ending.push(Ending { name, pool, call });
+                Stage::Ending(Reference { pool }, call) => {
+                    let pool = ending
+                        .entry(pool.id())
+                        .or_insert_with(|| LivePool::new(pool));
+                    self.releases.put_ended(Arc::clone(pool), file.clone());
+                    self.note_end(call, &file);
                 }
-                Left::Ended(call) => self.note_end(call, name),
+                Stage::Ended(call) => self.note_end(call, &file),
             }
         }
-        Ok(ending)
+        Ok((ending, loaded.is_whole))
     }
 
-    fn recover_addresses(&self) -> Result<()> {
-        for (name, left) in self.memory.addresses.load::<Address>()? {
-            match left {
-                Left::Begun(address) => {
-                    if self.let_go(&name, &address) {
-                        remove(&self.memory.addresses, &name);
+    fn recover_addresses(&self, ending: &HashMap<String, Arc<LivePool>>) -> Result<Vec<Orphan>> {
+        let mut orphans = Vec::new();
+        for (name, stage) in self.memory.addresses.load::<Address>()?.objects {
+            let (address, is_had) = match stage {
+                Stage::Begun(address) => (address, false),
+                Stage::Made(address, unanswered) => {
+                    if let Some((call, answer)) = unanswered {
+                        self.unanswered.put_made(call, &name, answer);
                     }
+                    (address, true)
                 }
-                Left::Made(address, unanswered) => match self.state.pool(&address.pool) {
-                    Some(pool) => {
-                        let container_id = address.container_id;
-                        if let Some(ip) = address.ip {
-                            let name = name.clone();
-                            pool.put(ip, Held { name, container_id });
-                        }
-                        self.note(unanswered, &name);
-                    }
-                    None => {
-                        tracing::warn!(name, pool = address.pool, "an address without its pool");
-                    }
-                },
-                Left::Ending(address, call) => {
-                    if self.let_go(&name, &address) {
-                        if let Ok(mut journal) =
-                            Journal::<Address>::open(self.memory.addresses.folder(), &name)
-                        {
-                            journal.ended();
-                        }
-                        self.note_end(call, name);
-                    }
+                Stage::Ending(address, call) => {
+                    self.note_end(call, &name);
+                    (address, false)
                 }
-                Left::Ended(call) => self.note_end(call, name),
-            }
-        }
-        Ok(())
-    }
-
-    /// Finishes the release of pools.
-    fn end_pools(&self, ending: Vec<Ending>) {
-        for Ending { name, pool, call } in ending {
-            let Some(pool) = self.state.pool(&pool) else {
-                continue;
+                Stage::Ended(call) => {
+                    self.note_end(call, &name);
+                    continue;
+                }
             };
-            pool.take_reference(Some(&name));
-            match self.end_pool(&pool, name.clone(), &call) {
-                Ok(_) => self.note_end(call, name),
-                Err(error) => tracing::warn!(%error, pool = pool.id, "can't be released"),
+            let file = AddressFile {
+                name,
+                container_id: address.container_id,
+            };
+            let live = self.state.pool(&address.pool);
+            match (live, address.ip, ending.get(&address.pool)) {
+                (Some(pool), Some(ip), _) if is_had => {
+                    let given = self.state.give(&pool, ip, file);
+                    // Two files of one address: the earlier one's was released.
+                    for stale in given.unwrap_or_default() {
+                        self.memory.addresses.remove(&stale.name);
+                    }
+                }
+                (Some(pool), ip, _) => self.releases.put(Release { pool, ip, file }),
+                (None, ip, Some(pool)) => {
+                    let pool = Arc::clone(pool);
+                    self.releases.put(Release { pool, ip, file });
+                }
+                (None, _, None) => orphans.push(Orphan {
+                    file: file.name,
+                    pool: address.pool,
+                }),
             }
         }
+        Ok(orphans)
     }
 
-    /// Releases what an attachment may hold; true if it could.
-    fn let_go(&self, name: &str, address: &Address) -> bool {
-        let Some(pool) = self.state.pool(&address.pool) else {
-            tracing::warn!(name, pool = address.pool, "an address without its pool");
-            return false;
-        };
-        let held = Held {
-            name: name.to_owned(),
-            container_id: address.container_id.clone(),
-        };
-        let released = self.release(&pool, &held);
-        if let Err(error) = &released {
-            tracing::warn!(%error, name, "can't be released now; the next start tries again");
-        }
-        released.is_ok()
-    }
-
-    fn note(&self, unanswered: Option<(Call, String)>, name: &str) {
-        if let Some((call, answer)) = unanswered {
-            let (name, is_end) = (name.to_owned(), false);
-            self.unanswered.put(
-                call,
-                Unanswered {
-                    name,
-                    answer,
-                    is_end,
-                },
-            );
+    fn note_end(&self, call: Call, file: &str) {
+        if call.is_dockers() {
+            self.unanswered.put_ended(call, file);
         }
     }
+}
 
-    fn note_end(&self, call: Call, name: String) {
-        let (answer, is_end) = ("{}".to_owned(), true);
-        self.unanswered.put(
-            call,
-            Unanswered {
-                name,
-                answer,
-                is_end,
-            },
-        );
+/// True if a pool is a network configuration's, by its ID.
+pub(crate) fn has_conflist(pool: &str) -> bool {
+    let conflist = pool.split('/').nth(1);
+    conflist.is_some_and(|it| !it.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pools_id_says_whether_it_is_a_configurations() {
+        let id = |conflist| crate::pool::tests::pool("10.1.0.0/16", None, conflist).id();
+        assert!(has_conflist(&id(Some("web"))));
+        assert!(!has_conflist(&id(None)));
     }
 }

@@ -1,6 +1,7 @@
 //! Reasons why a call of Docker's gets no answer, and their HTTP statuses.
 
 use std::fmt;
+use std::io;
 
 /// The reason why a call fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,4 +65,9 @@ impl From<cni::Error> for Refusal {
 /// A [`Refusal::Impossible`].
 pub(crate) fn impossible(why: impl Into<String>) -> Refusal {
     Refusal::Impossible(why.into())
+}
+
+/// The refusal to do what could not be remembered.
+pub(crate) fn cant_remember(error: &io::Error) -> Refusal {
+    impossible(format!("the daemon's state can't be written: {error}"))
 }

@@ -85,14 +85,9 @@ pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>, Refus
     if text.is_empty() {
         return Ok(None);
     }
-    let ip: IpAddr = text
-        .parse()
-        .map_err(|_| impossible(format!("Address: {text:?} is no IP address")))?;
-    let ip = if subnet.addr().is_ipv4() {
-        ip.to_canonical()
-    } else {
-        ip
-    };
+    let ip = ipam::parse_address(text)
+        .ok_or_else(|| impossible(format!("Address: {text:?} is no IP address")))?;
+    let ip = ipam::in_family(subnet.addr().is_ipv4(), ip);
     if !subnet.contains(&ip) {
         return Err(impossible(format!(
             "Address: {ip} is not in the pool {subnet}"

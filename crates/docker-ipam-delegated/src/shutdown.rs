@@ -7,9 +7,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The longest that running calls are waited for; systemd would wait for 90 seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The signals.
 pub(crate) struct Signals {
     terminate: Signal,
@@ -38,10 +35,10 @@ impl Signals {
     }
 }
 
-/// Waits for the connections that are there to end.
-pub(crate) async fn finish(mut connections: JoinSet<()>) {
+/// Waits for the connections that are there to end, and no longer than this.
+pub(crate) async fn finish(mut connections: JoinSet<()>, at_most: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
-    if timeout(PATIENCE, all).await.is_err() {
+    if timeout(at_most, all).await.is_err() {
         tracing::warn!("calls are still running; what they did is undone at the next start");
     }
 }

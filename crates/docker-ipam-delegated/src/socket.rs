@@ -1,7 +1,7 @@
-//! The socket: systemd's, or one of our own; and who may call.
+//! The socket: systemd's, or one of our own.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use listenfd::ListenFd;
 use rustix::fs::Mode;
-use rustix::process::{geteuid, umask};
-
-use crate::refusal::Refusal;
+use rustix::process::umask;
 
 /// A socket that listens. If it was made here, its file goes with this.
 pub(crate) struct Socket {
@@ -65,17 +63,4 @@ fn make(path: &Path) -> Result<Socket> {
         listener: listener?,
         made: Some(path.to_owned()),
     })
-}
-
-/// The reason why a peer may not call: it is neither root nor the daemon's own user.
-pub(crate) fn refused(peer: io::Result<u32>) -> Option<Refusal> {
-    match peer {
-        Ok(user) if user == 0 || user == geteuid().as_raw() => None,
-        Ok(user) => Some(Refusal::Forbidden(format!(
-            "user {user} may not call: only root may"
-        ))),
-        Err(error) => Some(Refusal::Forbidden(format!(
-            "who calls is not known: {error}"
-        ))),
-    }
 }

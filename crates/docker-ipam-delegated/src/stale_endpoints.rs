@@ -1,70 +1,115 @@
-//! Endpoints whose containers are gone, and that Docker doesn't delete: a dockerd that
-//! was killed releases what its containers had, and tells only the network drivers that it
-//! has loaded by then (`network.driver`, `endpoint.deleteEndpoint`).
+//! Endpoints whose containers are gone, and that Docker doesn't delete.
+//!
+//! A dockerd that was killed releases what its containers had, and tells only the network
+//! drivers that it has loaded by then (`network.driver`, `endpoint.deleteEndpoint`).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
+use cni::is_namespace;
 use serde_json::value::RawValue;
 
+use crate::cni_result::CniResult;
+use crate::endpoint::LiveEndpoint;
+use crate::endpoint_lock::EndpointLock;
 use crate::journal::Call;
-use crate::namespaces::{Namespace, is_namespace, is_on_host};
-use crate::network_driver::{Endpoint, NetworkDriver};
-use crate::plumbed::Plumbed;
+use crate::namespaces::{Namespace, is_on_host};
+use crate::network_driver::NetworkDriver;
 use crate::refusal::Refusal;
 use crate::state::lock;
 
+/// The longest that a call waits for stale endpoints to be undone. Their undo goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Endpoints that are undone at once.
+const AT_ONCE: usize = 4;
+
 impl NetworkDriver {
-    /// Undoes the endpoints whose containers are gone.
+    /// Undoes the endpoints that Docker will not delete.
     pub(crate) fn collect(self: &Arc<Self>) {
-        let endpoints = lock(&self.endpoints).values().cloned().collect::<Vec<_>>();
-        for endpoint in endpoints {
-            let id = endpoint.it.id.clone();
-            if is_stale(&endpoint.it) {
-                tracing::warn!(endpoint = id, "its container is gone");
-                if let Err(error) = self.end_unasked(&id) {
-                    tracing::warn!(%error, endpoint = id, "can't be undone");
+        let dockerd = self.dockerds.load(Ordering::Relaxed);
+        let mut stale = self.endpoints.all();
+        stale.retain(|it| may_be_stale(it, dockerd));
+        if stale.is_empty() {
+            return;
+        }
+        let threads = AT_ONCE.min(stale.len());
+        let stale = Arc::new(Mutex::new(stale));
+        let (done, all_done) = channel::<()>();
+        for _ in 0..threads {
+            let (driver, stale, done) = (Arc::clone(self), Arc::clone(&stale), done.clone());
+            thread::spawn(move || {
+                let _done = done;
+                while let Some(live) = { lock(&stale).pop() } {
+                    if let Err(error) = driver.end_stale(&live, dockerd) {
+                        tracing::warn!(%error, endpoint = live.endpoint.id, "can't be undone");
+                    }
                 }
-            }
+            });
+        }
+        drop(done);
+        if all_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("endpoints of gone containers are still being undone");
         }
     }
 
-    /// Undoes an endpoint that Docker didn't ask to delete.
-    ///
-    /// # Errors
-    ///
-    /// Those of the plugins that fail.
-    pub(crate) fn end_unasked(&self, id: &str) -> Result<(), Refusal> {
-        // No call of Docker's, which none may be taken for a repetition of.
-        let call = Call {
-            path: "stale".to_owned(),
-            body: id.to_owned(),
+    /// Undoes an endpoint if it is stale, and no call works on it.
+    fn end_stale(&self, live: &LiveEndpoint, dockerd: u64) -> Result<(), Refusal> {
+        let Ok(_call) = live.calls.try_lock() else {
+            return Ok(());
         };
-        if let Some(journal) = self.end_endpoint(id, &call)? {
-            journal.remove();
+        let id = &live.endpoint.id;
+        let Some(live) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
+            return Ok(());
+        };
+        // A program of a killed daemon's may be moving the interface.
+        drop(EndpointLock::acquire(
+            self.endpoint_files().folder(),
+            &live.file,
+        )?);
+        if is_stale(&live, dockerd) {
+            tracing::warn!(endpoint = id, "its container is gone");
+            self.end_locked(id, &live.file, &Call::of_daemon())?;
         }
         Ok(())
     }
 }
 
-/// True if Docker has taken the interface, and it ended with the container's namespace.
-///
-/// While Docker is about to take it, it is where `Join` has put it. The namespace is not
-/// there at that time.
-fn is_stale(endpoint: &Endpoint) -> bool {
-    let Some(sandbox) = &endpoint.sandbox else {
+/// True if there is no container, as far as it can be said without the endpoint's lock.
+fn may_be_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
+    // Its dockerd has ended. The next one finds a container that runs by its namespace.
+    let is_earlier = live.dockerd < dockerd;
+    match &live.endpoint.sandbox {
+        _ if live.is_abandoned => true,
+        None => is_earlier,
+        Some(sandbox) => !is_namespace(Path::new(sandbox)).unwrap_or_default(),
+    }
+}
+
+/// True if the endpoint's container is gone, or if there will be none.
+fn is_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
+    let endpoint = &live.endpoint;
+    if !may_be_stale(live, dockerd) {
         return false;
-    };
+    }
+    if live.is_abandoned || endpoint.sandbox.is_none() {
+        return true;
+    }
+    if Namespace::of(&endpoint.id).has_interface() {
+        // Docker is about to take it: the container's namespace is made after `Join`. Or its
+        // dockerd was killed before that, or behind `Leave`.
+        return live.dockerd < dockerd;
+    }
+    // Docker has taken it. Of a pair, the other end ends with the container's namespace; if
+    // it is there, the namespace is at a path that only Docker sees.
     let result = endpoint.result.clone().map(RawValue::from_string);
-    let Some(Ok(result)) = result else {
-        return false;
-    };
-    // The other end of a pair ends with it. An interface without one, such as a macvlan,
-    // has only its namespace to be known by.
-    let ends = Plumbed::read(&result).host_interfaces;
-    let is_gone = match ends.is_empty() {
-        true => !is_namespace(Path::new(sandbox)),
-        false => !ends.iter().all(|it| is_on_host(it)),
-    };
-    is_gone && !Namespace::of(&endpoint.id).has_interface()
+    let result = result.and_then(Result::ok);
+    let result = result.and_then(|it| CniResult::read(&it).ok());
+    let result = result.unwrap_or_default();
+    let mut ends = result.host_interfaces().peekable();
+    ends.peek().is_none() || !ends.all(is_on_host)
 }

@@ -1,17 +1,23 @@
 //! Pools and addresses that Docker has now, in memory.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cni::ContainerId;
+use tokio::sync::Semaphore;
 
 use crate::pool::Pool;
+
+/// Chains that run for one pool at once. More of them would wait for the same locks, and a
+/// pool whose delegates hang keeps no other pool waiting.
+const CHAINS_AT_ONCE: usize = 4;
 
 /// All pools, by their IDs.
 #[derive(Default)]
 pub(crate) struct State {
-    pools: Mutex<HashMap<String, Arc<LivePool>>>,
+    pools: Mutex<HashMap<String, Entry>>,
 }
 
 /// A pool that Docker has.
@@ -20,144 +26,300 @@ pub(crate) struct LivePool {
     pub(crate) id: String,
     /// The pool.
     pub(crate) pool: Pool,
-    /// The files of its references.
-    references: Mutex<Vec<String>>,
-    /// The addresses that Docker has of it. The gateway may be had several times.
-    addresses: Mutex<HashMap<IpAddr, Vec<Held>>>,
-    /// Those of them that are gateways, as often as Docker has each.
-    gateways: Mutex<Vec<IpAddr>>,
-    /// Held to read while an address is requested, and to write while the pool goes.
-    pub(crate) requests: RwLock<()>,
+    /// A permit for each chain that may run for it.
+    pub(crate) chains: Semaphore,
 }
 
-/// An address that Docker has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+impl LivePool {
+    /// A pool by itself.
+    pub(crate) fn new(pool: Pool) -> Arc<Self> {
+        Arc::new(Self {
+            id: pool.id(),
+            pool,
+            chains: Semaphore::new(CHAINS_AT_ONCE),
+        })
+    }
+}
+
+/// A pool with what Docker has of it.
+struct Entry {
+    pool: Arc<LivePool>,
+    references: Vec<Reference>,
+    /// The gateway may be had several times.
+    addresses: HashMap<IpAddr, Vec<AddressFile>>,
+    /// Those of the addresses that are gateways, as often as Docker has each.
+    gateways: Vec<IpAddr>,
+}
+
+/// One `RequestPool` without its `ReleasePool`.
+struct Reference {
     /// The name of its file.
+    file: String,
+    /// False if an earlier daemon was killed, and Docker may not have had the answer.
+    is_sure: bool,
+}
+
+/// The file of an address that Docker has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AddressFile {
+    /// Its name.
     pub(crate) name: String,
-    /// The attachment that holds it; `None` for the pool's gateway.
+    /// The attachment that holds the address; `None` for the pool's gateway.
     pub(crate) container_id: Option<ContainerId>,
+}
+
+/// A reference that was taken away.
+pub(crate) struct Dropped {
+    /// The name of its file.
+    pub(crate) file: String,
+    /// The pool, if that was its end.
+    pub(crate) ended: Option<Ended>,
+}
+
+/// What is left of a pool that has ended.
+pub(crate) struct Ended {
+    pub(crate) pool: Arc<LivePool>,
+    /// The files of references that nobody has.
+    pub(crate) references: Vec<String>,
+    /// Addresses that were not released before it.
+    pub(crate) addresses: Vec<(IpAddr, AddressFile)>,
 }
 
 impl State {
     /// The pool of this ID.
     pub(crate) fn pool(&self, id: &str) -> Option<Arc<LivePool>> {
-        lock(&self.pools).get(id).cloned()
+        lock(&self.pools).get(id).map(|it| Arc::clone(&it.pool))
     }
 
     /// All pools.
     pub(crate) fn pools(&self) -> Vec<Arc<LivePool>> {
-        lock(&self.pools).values().cloned().collect()
+        let pools = lock(&self.pools);
+        pools.values().map(|it| Arc::clone(&it.pool)).collect()
     }
 
     /// Adds a reference to a pool, which may be there.
-    pub(crate) fn refer(&self, pool: Pool, name: &str) -> Arc<LivePool> {
-        let id = pool.id();
+    pub(crate) fn refer(&self, pool: Pool, file: &str, is_sure: bool) -> Arc<LivePool> {
         let mut pools = lock(&self.pools);
-        let live = pools.entry(id.clone()).or_insert_with(|| {
-            Arc::new(LivePool {
-                id,
-                pool,
-                references: Mutex::default(),
-                addresses: Mutex::default(),
-                gateways: Mutex::default(),
-                requests: RwLock::default(),
-            })
+        let entry = pools.entry(pool.id()).or_insert_with(|| Entry {
+            pool: LivePool::new(pool),
+            references: Vec::new(),
+            addresses: HashMap::new(),
+            gateways: Vec::new(),
         });
-        lock(&live.references).push(name.to_owned());
-        Arc::clone(live)
+        let file = file.to_owned();
+        entry.references.push(Reference { file, is_sure });
+        Arc::clone(&entry.pool)
     }
 
-    /// Removes a pool without references.
-    pub(crate) fn remove_unreferenced(&self, id: &str) {
-        lock(&self.pools).retain(|key, pool| key != id || !lock(&pool.references).is_empty());
+    /// Takes a reference away: that of a file, or any. `note` gets the file's name before.
+    ///
+    /// The pool ends with its last reference, and if Docker has no address of it, not
+    /// even a gateway, and may never have had the others.
+    ///
+    /// # Errors
+    ///
+    /// Those of `note`; the reference stays.
+    pub(crate) fn drop_reference(
+        &self,
+        id: &str,
+        file: Option<&str>,
+        note: impl FnOnce(&str) -> io::Result<()>,
+    ) -> io::Result<Option<Dropped>> {
+        let mut pools = lock(&self.pools);
+        let Some(entry) = pools.get_mut(id) else {
+            return Ok(None);
+        };
+        let references = &mut entry.references;
+        let i = match file {
+            Some(file) => references.iter().position(|it| it.file == file),
+            None => references
+                .iter()
+                .rposition(|it| it.is_sure)
+                .or(references.len().checked_sub(1)),
+        };
+        let Some(i) = i else {
+            return Ok(None);
+        };
+        note(&references[i].file)?;
+        let file = references.remove(i).file;
+        let is_unused = entry.addresses.is_empty() && references.iter().all(|it| !it.is_sure);
+        if !is_unused && !references.is_empty() {
+            return Ok(Some(Dropped { file, ended: None }));
+        }
+        let ended = pools.remove(id).map(|entry| Ended {
+            pool: entry.pool,
+            references: entry.references.into_iter().map(|it| it.file).collect(),
+            addresses: each(entry.addresses),
+        });
+        Ok(Some(Dropped { file, ended }))
     }
-}
 
-impl LivePool {
-    /// Number of references.
-    pub(crate) fn references(&self) -> usize {
-        lock(&self.references).len()
-    }
-
-    /// Takes a reference away: the file of that name, or the last one.
-    pub(crate) fn take_reference(&self, name: Option<&str>) -> Option<String> {
-        let mut references = lock(&self.references);
-        match name {
-            None => references.pop(),
-            Some(name) => {
-                let i = references.iter().position(|it| it == name)?;
-                Some(references.remove(i))
-            }
+    /// Docker may have one reference to the pool less than is known.
+    pub(crate) fn doubt(&self, id: &str) {
+        if let Some(entry) = lock(&self.pools).get_mut(id)
+            && let Some(reference) = entry.references.iter_mut().find(|it| it.is_sure)
+        {
+            reference.is_sure = false;
         }
     }
 
-    /// Gives a reference back.
-    pub(crate) fn put_reference(&self, name: String) {
-        lock(&self.references).push(name);
+    /// Takes away the pools that Docker may never have had, and has no address of; returns
+    /// the files of their references.
+    pub(crate) fn drop_unused(&self) -> Vec<String> {
+        let mut pools = lock(&self.pools);
+        let is_unused = |_: &String, entry: &mut Entry| {
+            entry.addresses.is_empty() && entry.references.iter().all(|it| !it.is_sure)
+        };
+        let unused = pools.extract_if(is_unused);
+        let references = unused.flat_map(|(_, entry)| entry.references);
+        references.map(|it| it.file).collect()
     }
 
-    /// Notes that Docker has an address.
-    pub(crate) fn put(&self, ip: IpAddr, held: Held) {
-        if held.container_id.is_none() {
-            lock(&self.gateways).push(ip);
+    /// Notes that Docker has an address of a pool. The chain gives an attachment's address
+    /// again only if it was released: returns the attachments that were noted for it.
+    ///
+    /// # Errors
+    ///
+    /// The pool has ended meanwhile; nothing is noted.
+    pub(crate) fn give(
+        &self,
+        pool: &Arc<LivePool>,
+        ip: IpAddr,
+        file: AddressFile,
+    ) -> Result<Vec<AddressFile>, AddressFile> {
+        let mut pools = lock(&self.pools);
+        let entry = pools.get_mut(&pool.id);
+        let Some(entry) = entry.filter(|it| Arc::ptr_eq(&it.pool, pool)) else {
+            return Err(file);
+        };
+        let all = entry.addresses.entry(ip).or_default();
+        let mut stale = Vec::new();
+        match file.container_id {
+            Some(_) => stale.extend(all.extract_if(.., |it| it.container_id.is_some())),
+            None => entry.gateways.push(ip),
         }
-        lock(&self.addresses).entry(ip).or_default().push(held);
-    }
-
-    /// Notes that Docker has an address of an attachment's. Returns the attachments that
-    /// were noted for it: the chain gives an address again only if it was released.
-    pub(crate) fn give(&self, ip: IpAddr, held: Held) -> Vec<Held> {
-        let mut addresses = lock(&self.addresses);
-        let all = addresses.entry(ip).or_default();
-        let stale = all.extract_if(.., |it| it.container_id.is_some()).collect();
-        all.push(held);
-        stale
+        all.push(file);
+        Ok(stale)
     }
 
     /// Takes an address away from Docker: the one with that file, or any.
-    pub(crate) fn take(&self, ip: IpAddr, name: Option<&str>) -> Option<Held> {
-        let mut addresses = lock(&self.addresses);
-        let held = addresses.get_mut(&ip)?;
-        let i = match name {
-            None => held.len().checked_sub(1)?,
-            Some(name) => held.iter().position(|it| it.name == name)?,
+    pub(crate) fn take(&self, id: &str, ip: IpAddr, file: Option<&str>) -> Option<AddressFile> {
+        let mut pools = lock(&self.pools);
+        let entry = pools.get_mut(id)?;
+        let all = entry.addresses.get_mut(&ip)?;
+        let i = match file {
+            None => all.len().checked_sub(1)?,
+            Some(file) => all.iter().position(|it| it.name == file)?,
         };
-        let taken = held.remove(i);
-        if held.is_empty() {
-            addresses.remove(&ip);
+        let taken = all.remove(i);
+        if all.is_empty() {
+            entry.addresses.remove(&ip);
         }
-        if taken.container_id.is_none() {
-            let mut gateways = lock(&self.gateways);
-            if let Some(i) = gateways.iter().position(|it| *it == ip) {
-                gateways.remove(i);
-            }
+        if taken.container_id.is_none()
+            && let Some(i) = entry.gateways.iter().position(|it| *it == ip)
+        {
+            entry.gateways.remove(i);
         }
         Some(taken)
     }
 
-    /// Takes all addresses away.
-    pub(crate) fn take_all(&self) -> Vec<(IpAddr, Held)> {
-        lock(&self.gateways).clear();
-        let all = lock(&self.addresses).drain().collect::<Vec<_>>();
-        let each = |(ip, held): (IpAddr, Vec<Held>)| held.into_iter().map(move |it| (ip, it));
-        all.into_iter().flat_map(each).collect()
-    }
-
     /// True if an attachment holds this address.
-    pub(crate) fn is_held(&self, ip: IpAddr) -> bool {
-        let addresses = lock(&self.addresses);
-        let mut held = addresses.get(&ip).into_iter().flatten();
-        held.any(|it| it.container_id.is_some())
+    pub(crate) fn is_held(&self, id: &str, ip: IpAddr) -> bool {
+        let pools = lock(&self.pools);
+        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
+        let mut files = files.into_iter().flatten();
+        files.any(|it| it.container_id.is_some())
     }
 
-    /// The gateway that Docker has had longest of this pool.
-    pub(crate) fn gateway(&self) -> Option<IpAddr> {
-        lock(&self.gateways).first().copied()
+    /// The gateway that Docker has had longest of a pool.
+    pub(crate) fn gateway(&self, id: &str) -> Option<IpAddr> {
+        lock(&self.pools).get(id)?.gateways.first().copied()
     }
+
+    /// The attachments that hold addresses.
+    pub(crate) fn container_ids(&self) -> Vec<ContainerId> {
+        let pools = lock(&self.pools);
+        let files = pools.values().flat_map(|it| it.addresses.values());
+        let files = files.flatten();
+        files.filter_map(|it| it.container_id.clone()).collect()
+    }
+}
+
+fn each(addresses: HashMap<IpAddr, Vec<AddressFile>>) -> Vec<(IpAddr, AddressFile)> {
+    let of_ip = |(ip, files): (IpAddr, Vec<AddressFile>)| files.into_iter().map(move |it| (ip, it));
+    addresses.into_iter().flat_map(of_ip).collect()
 }
 
 /// Locks. A thread that has panicked leaves each of these as it was or as it should be.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GATEWAY: &str = "10.1.0.1";
+
+    fn state(references: &[(&str, bool)]) -> (State, Arc<LivePool>) {
+        let state = State::default();
+        let pool = crate::pool::tests::pool("10.1.0.0/16", None, None);
+        for (file, is_sure) in references {
+            state.refer(pool.clone(), file, *is_sure);
+        }
+        let pool = state.pool(&pool.id()).unwrap();
+        (state, pool)
+    }
+
+    fn file(name: &str, container_id: Option<&str>) -> AddressFile {
+        AddressFile {
+            name: name.to_owned(),
+            container_id: container_id.map(|it| it.parse().unwrap()),
+        }
+    }
+
+    /// Whether the pool has ended with a reference of this file.
+    fn dropped(state: &State, pool: &LivePool) -> (String, bool) {
+        let dropped = state.drop_reference(&pool.id, None, |_| Ok(())).unwrap();
+        let dropped = dropped.unwrap();
+        (dropped.file, dropped.ended.is_some())
+    }
+
+    #[test]
+    fn a_reference_that_docker_may_not_have_keeps_only_a_pool_that_is_used() {
+        let (state, pool) = state(&[("1", true), ("2", false)]);
+        let ip = GATEWAY.parse().unwrap();
+        state.give(&pool, ip, file("g", None)).unwrap();
+        assert!(state.drop_unused().is_empty());
+        // The other network's gateway.
+        assert_eq!(dropped(&state, &pool), ("1".to_owned(), false));
+        state.take(&pool.id, ip, None).unwrap();
+        assert_eq!(state.drop_unused(), ["2"]);
+        assert!(state.pool(&pool.id).is_none());
+
+        let (state, pool) = self::state(&[("1", false), ("2", true)]);
+        assert_eq!(dropped(&state, &pool), ("2".to_owned(), true));
+    }
+
+    #[test]
+    fn a_reference_whose_end_cant_be_noted_stays() {
+        let (state, pool) = state(&[("1", true)]);
+        let full = |_: &str| Err(io::Error::other("full"));
+        assert!(state.drop_reference(&pool.id, None, full).is_err());
+        assert_eq!(dropped(&state, &pool), ("1".to_owned(), true));
+    }
+
+    #[test]
+    fn an_address_of_a_pool_that_has_ended_is_not_noted() {
+        let (state, pool) = state(&[("1", true)]);
+        let ip = "10.1.0.2".parse().unwrap();
+        assert_eq!(state.give(&pool, ip, file("a", Some("c1"))), Ok(Vec::new()));
+        let stale = state.give(&pool, ip, file("b", Some("c2"))).unwrap();
+        assert_eq!(stale, [file("a", Some("c1"))]);
+        dropped(&state, &pool);
+        // Another pool of the same ID is not the same pool.
+        state.refer(pool.pool.clone(), "2", true);
+        let late = file("c", Some("c3"));
+        assert_eq!(state.give(&pool, ip, late.clone()), Err(late));
+    }
 }

@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::chains;
 use crate::configuration;
+use crate::endpoint::Endpoint;
 use crate::engine::http::call;
-use crate::journal::Left;
+use crate::journal::Stage;
 use crate::memory;
-use crate::network_driver::Endpoint;
 use crate::pool::{Address, Reference};
 
 /// The plugins that chains of Docker's networks run without an executable.
@@ -112,7 +112,7 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
     }
     for (_, endpoint) in it.read::<Endpoint>(&root.join(memory::ENDPOINTS))? {
         it.endpoints.push(RememberedEndpoint {
-            container_id: endpoint.attached.container_id,
+            container_id: endpoint.conf.container_id,
             id: endpoint.id,
             network: endpoint.network,
         });
@@ -124,13 +124,13 @@ impl Remembered {
     /// The objects of a folder that have not ended.
     fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, T)>> {
         let mut found = Vec::new();
-        for (name, left) in memory::read(folder)? {
+        for (name, stage) in memory::read(folder)? {
             let file = folder.join(name);
-            match left {
-                Ok(Some(Left::Begun(it) | Left::Made(it, _) | Left::Ending(it, _))) => {
+            match stage {
+                Ok(Some(Stage::Begun(it) | Stage::Made(it, _) | Stage::Ending(it, _))) => {
                     found.push((file, it));
                 }
-                Ok(Some(Left::Ended(_)) | None) => {}
+                Ok(Some(Stage::Ended(_)) | None) => {}
                 Err(reason) => self.problems.push((file, reason)),
             }
         }
@@ -156,38 +156,12 @@ pub fn delete_endpoint(socket: &Path, network: &str, endpoint: &str) -> anyhow::
 
 /// True if a container ID is one that the daemon makes for an attachment.
 pub fn is_attachment(container_id: &str) -> bool {
-    let Some(rest) = container_id.strip_prefix(memory::ATTACHMENT) else {
-        return false;
-    };
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match rest.split_once('-') {
-        // Of an address.
-        Some((start, number)) => start.len() == 16 && is_hex(start) && is_hex(number),
-        // Of an endpoint.
-        None => rest.len() == 64 && is_hex(rest),
-    }
+    memory::is_attachment(container_id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_attachments_id_is_told_from_a_name() {
-        let endpoint = format!("docker-{}", "8f".repeat(32));
-        for id in ["docker-18f0a1b2c3d4e5f6-2a", &endpoint] {
-            assert!(is_attachment(id), "{id}");
-        }
-        for id in [
-            "docker-web",
-            "docker-web-1",
-            "docker-registry-01",
-            "web",
-            "docker-",
-        ] {
-            assert!(!is_attachment(id), "{id}");
-        }
-    }
 
     #[test]
     fn a_state_folder_without_memory_is_told_from_an_empty_memory() {

@@ -2,7 +2,10 @@
 //!
 //! If the daemon is killed before Docker has its answer, Docker calls again, with the same
 //! bytes: after one second, then after two, and so on, for half a minute
-//! (`pkg/plugins/client.go`). What the first call has done must not be done twice.
+//! (`pkg/plugins/client.go`). Three calls must not be done twice then: `RequestAddress`,
+//! whose first address would be nobody's, and the two releases, which would take what
+//! somebody else has got meanwhile. All others are told by the IDs in them, or
+//! can be done twice.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,15 +18,13 @@ use crate::state::lock;
 /// Docker goes on.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An answer that Docker may not have.
+/// A call that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered {
     /// The name of the object's file.
-    pub(crate) name: String,
-    /// The answer.
-    pub(crate) answer: String,
-    /// True if the call has ended the object, false if it has made it.
-    pub(crate) is_end: bool,
+    pub(crate) file: String,
+    /// The answer, if the call made the object; `None` if it ended it.
+    pub(crate) made: Option<String>,
 }
 
 /// The calls, each with what it did.
@@ -42,12 +43,23 @@ impl Default for UnansweredCalls {
 }
 
 impl UnansweredCalls {
-    /// Notes a call.
-    pub(crate) fn put(&self, call: Call, unanswered: Unanswered) {
+    /// Notes a call that made an object, with its answer.
+    pub(crate) fn put_made(&self, call: Call, file: &str, answer: String) {
+        let (file, made) = (file.to_owned(), Some(answer));
+        self.put(call, Unanswered { file, made });
+    }
+
+    /// Notes a call that ended an object.
+    pub(crate) fn put_ended(&self, call: Call, file: &str) {
+        let (file, made) = (file.to_owned(), None);
+        self.put(call, Unanswered { file, made });
+    }
+
+    fn put(&self, call: Call, unanswered: Unanswered) {
         lock(&self.calls).entry(call).or_default().push(unanswered);
     }
 
-    /// What a call did, if it is a repeated one. It is one once.
+    /// What a call did, if it is a repeated one; each is returned once.
     pub(crate) fn take(&self, call: &Call) -> Option<Unanswered> {
         if self.since.elapsed() > PATIENCE {
             return None;
@@ -62,25 +74,23 @@ impl UnansweredCalls {
     }
 
     /// Forgets the call that made an object, which has ended.
-    pub(crate) fn forget(&self, name: &str) {
+    pub(crate) fn forget(&self, file: &str) {
         let mut calls = lock(&self.calls);
         if calls.is_empty() {
             return;
         }
         calls.retain(|_, done| {
-            done.retain(|it| it.name != name || it.is_end);
+            done.retain(|it| it.file != file || it.made.is_none());
             !done.is_empty()
         });
     }
 
-    /// Forgets all calls; returns the names of files that are of no use any more.
-    pub(crate) fn forget_all(&self) -> Vec<(Call, String)> {
+    /// Forgets all calls; returns those that ended objects.
+    pub(crate) fn forget_all(&self) -> Vec<(Call, Unanswered)> {
         let all = lock(&self.calls).drain().collect::<Vec<_>>();
         let ended = |(call, done): (Call, Vec<Unanswered>)| {
-            let ended = done.into_iter().filter(|it| it.is_end);
-            ended
-                .map(move |it| (call.clone(), it.name))
-                .collect::<Vec<_>>()
+            let ended = done.into_iter().filter(|it| it.made.is_none());
+            ended.map(|it| (call.clone(), it)).collect::<Vec<_>>()
         };
         all.into_iter().flat_map(ended).collect()
     }
@@ -97,34 +107,30 @@ mod tests {
         }
     }
 
-    fn unanswered(name: &str, is_end: bool) -> Unanswered {
-        Unanswered {
-            name: name.to_owned(),
-            answer: "{}".to_owned(),
-            is_end,
-        }
-    }
-
     #[test]
     fn a_call_is_a_repeated_one_as_often_as_it_was_unanswered() {
         let calls = UnansweredCalls::default();
-        calls.put(call("/a"), unanswered("1", false));
-        calls.put(call("/a"), unanswered("2", false));
-        let names: Vec<_> = (0..3)
-            .map(|_| calls.take(&call("/a")).map(|it| it.name))
+        calls.put_made(call("/a"), "1", "{}".to_owned());
+        calls.put_made(call("/a"), "2", "{}".to_owned());
+        let files: Vec<_> = (0..3)
+            .map(|_| calls.take(&call("/a")).map(|it| it.file))
             .collect();
-        assert_eq!(names, [Some("1".to_owned()), Some("2".to_owned()), None]);
+        assert_eq!(files, [Some("1".to_owned()), Some("2".to_owned()), None]);
         assert_eq!(calls.take(&call("/b")), None);
     }
 
     #[test]
     fn what_has_ended_since_is_not_handed_out() {
         let calls = UnansweredCalls::default();
-        calls.put(call("/a"), unanswered("1", false));
-        calls.put(call("/b"), unanswered("1", true));
+        calls.put_made(call("/a"), "1", "{}".to_owned());
+        calls.put_ended(call("/b"), "1");
         calls.forget("1");
         assert_eq!(calls.take(&call("/a")), None);
-        assert_eq!(calls.forget_all(), [(call("/b"), "1".to_owned())]);
+        let (file, made) = ("1".to_owned(), None);
+        assert_eq!(
+            calls.forget_all(),
+            [(call("/b"), Unanswered { file, made })]
+        );
         assert_eq!(calls.take(&call("/b")), None);
     }
 }

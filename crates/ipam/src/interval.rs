@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::IpNet;
+
 /// The addresses from a first to a last one, both included, of one family.
 ///
 /// Kept as numbers, so that thousands of them are compared quickly.
@@ -71,7 +73,7 @@ impl Interval {
     }
 
     /// The addresses after `ip`, which is of this family; `ip` itself not included.
-    pub(crate) fn after(self, ip: IpAddr) -> Option<Self> {
+    pub fn after(self, ip: IpAddr) -> Option<Self> {
         self.behind(bits(ip))
     }
 
@@ -143,6 +145,17 @@ impl Interval {
     }
 }
 
+impl From<IpNet> for Interval {
+    /// All addresses of a subnet, those of the network and of broadcasts included.
+    fn from(subnet: IpNet) -> Self {
+        Self {
+            v4: subnet.addr().is_ipv4(),
+            first: bits(subnet.network()),
+            last: bits(subnet.broadcast()),
+        }
+    }
+}
+
 /// True if `next` starts right after `last`.
 fn adjoin(last: Interval, next: Interval) -> bool {
     last.v4 == next.v4 && last.last.checked_add(1) == Some(next.first)
@@ -157,7 +170,7 @@ impl fmt::Display for Interval {
 /// The address, read beside addresses of a family: an IPv4 address that is written
 /// as IPv6 (`::ffff:10.0.0.1`) is an IPv4 address beside IPv4, and stays an IPv6
 /// address beside IPv6.
-pub(crate) fn in_family(v4: bool, ip: IpAddr) -> IpAddr {
+pub fn in_family(v4: bool, ip: IpAddr) -> IpAddr {
     if v4 { ip.to_canonical() } else { ip }
 }
 

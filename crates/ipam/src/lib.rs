@@ -20,11 +20,12 @@ mod subnet;
 pub use all_or_nothing::all_or_nothing;
 pub use completion::{Completion, read_routes};
 pub use disjoint::Disjoint;
-pub use interval::Interval;
-pub use pool::{LONGEST_STICKY_KEY, Pool, parse_address};
+pub use interval::{Interval, in_family};
+pub use pool::{LONGEST_STICKY_KEY, Pool, parse_address, range_objects};
 pub use pool_name::{InvalidPoolName, PoolName};
 pub use pools::{
-    append_pools, has_ranges, pool_names, pool_objects, pools, ranged_pools, read_pools,
+    append_pools, has_ranges, pool_names, pool_objects, pools, pools_of_result, ranged_pools,
+    read_pools,
 };
 pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;

@@ -107,6 +107,26 @@ fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {
     }
 }
 
+/// The ranges of a pool, as they are written: its list, or one of its own keys; none if it
+/// is known by its name alone. What the pool excludes is not theirs.
+///
+/// # Errors
+///
+/// Code 7 if `ranges` is no list of objects; `path` is the pool's name in messages.
+pub fn range_objects(path: &str, pool: &Object) -> Result<Vec<Object>, Error> {
+    if let Some(ranges) = pool.read(path, "ranges")? {
+        return Ok(ranges);
+    }
+    let mut own = Object::new();
+    for key in RANGE_KEYS.iter().filter(|key| **key != exclude::KEY) {
+        if let Some(value) = pool.get(key) {
+            own.set(key, value);
+        }
+    }
+    let is_range = pool.get("subnet").is_some_and(|raw| raw.get() != "null");
+    Ok(Vec::from_iter(is_range.then_some(own)))
+}
+
 fn requested_of(text: &str, ranges: &RangeSet) -> Result<IpAddr, String> {
     let ip = parse_address(text).ok_or_else(|| format!("{text:?} is no IP address"))?;
     let range = ranges

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use cni::{Error, IpamResult, NetworkConfig, Object};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::disjoint::Disjoint;
@@ -27,10 +28,7 @@ pub fn append_pools<P: Serialize>(
     pools: impl IntoIterator<Item = P>,
 ) -> Result<IpamResult, Error> {
     let mut result = config.prev_result()?.unwrap_or_default();
-    let mut all: Vec<Box<RawValue>> = match result.other(KEY) {
-        Some(raw) if raw.get() != "null" => cni::read("prevResult.pools", raw)?,
-        _ => Vec::new(),
-    };
+    let mut all: Vec<Box<RawValue>> = list(&result, "prevResult.pools")?;
     all.extend(
         pools
             .into_iter()
@@ -38,6 +36,22 @@ pub fn append_pools<P: Serialize>(
     );
     result.set_other(KEY, &all);
     Ok(result)
+}
+
+/// The pools of a result, as they are written.
+///
+/// # Errors
+///
+/// Code 7 if they are no list of objects.
+pub fn pools_of_result(result: &IpamResult) -> Result<Vec<Object>, Error> {
+    list(result, KEY)
+}
+
+fn list<T: DeserializeOwned>(result: &IpamResult, path: &str) -> Result<Vec<T>, Error> {
+    match result.other(KEY) {
+        Some(raw) if raw.get() != "null" => cni::read(path, raw),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// `prevResult.pools`, for an allocator. Empty if no selector has put any there.

@@ -1,20 +1,16 @@
 //! Evidence that nobody will release an attachment.
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use cni::{Environment, boot_id};
-use rustix::fs::{StatFs, statfs};
-use rustix::io::Errno;
+use cni::{Environment, boot_id, is_namespace};
 
 use crate::attached::Attached;
 use crate::container_id::is_of_a_build;
 use crate::docker::Standing;
 use crate::holding::HoldingState;
 use crate::valid::Valid;
-
-/// Type of the file system of namespaces: `NSFS_MAGIC` of Linux.
-const NSFS: i64 = 0x6e73_6673;
 
 /// Folders of network namespaces. Nothing else is looked at: a file system of somebody
 /// else's may not answer.
@@ -163,23 +159,20 @@ impl<'a> Evidences<'a> {
 /// True if there is no network namespace at this path any more.
 pub(crate) fn is_gone(path: &str) -> bool {
     // A file that is no namespace here may be one in the runtime's mount namespace.
-    matches!(look(path), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+    let is_missing =
+        |it: io::Error| matches!(it.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    look(path).is_some_and(|looked| looked.is_err_and(is_missing))
 }
 
 /// True if there is a network namespace at this path.
 pub(crate) fn is_there(path: &str) -> bool {
-    #[expect(
-        clippy::unnecessary_cast,
-        reason = "the type is not the same everywhere"
-    )]
-    let is_namespace = |it: StatFs| it.f_type as i64 == NSFS;
-    look(path).is_some_and(|looked| looked.is_ok_and(is_namespace))
+    look(path).is_some_and(|looked| looked.unwrap_or_default())
 }
 
-/// The file system at this path; `None` if the path is not looked at.
-fn look(path: &str) -> Option<Result<StatFs, Errno>> {
+/// True if there is a namespace at this path; `None` if the path is not looked at.
+fn look(path: &str) -> Option<io::Result<bool>> {
     let is_looked_at = NAMESPACES.iter().any(|folder| path.starts_with(folder));
-    is_looked_at.then(|| statfs(Path::new(path)))
+    is_looked_at.then(|| is_namespace(Path::new(path)))
 }
 
 #[cfg(test)]

@@ -24,8 +24,12 @@ fn commands() -> String {
 fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
     needs!(ETCD, ETCDCTL);
     let it = Cluster::default();
-    it.etcd.put("/ipam/v1/pools/lan", r#"{"subnet":"10.40.0.0/24"}"#);
-    it.etcd.put("/ipam/v1/pools/fast", r#"{"subnet":"10.41.0.0/24","block":28}"#);
+    it.etcd
+        .put("/ipam/v1/pools/lan", r#"{"subnet":"10.40.0.0/24"}"#);
+    it.etcd.put(
+        "/ipam/v1/pools/fast",
+        r#"{"subnet":"10.41.0.0/24","block":28}"#,
+    );
     let made = Command::new("sh")
         .args(["-ec", &commands()])
         .env("ETCDCTL_API", "3")
@@ -33,7 +37,11 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    for line in ["user add root:secret", "user grant-role root root", "auth enable"] {
+    for line in [
+        "user add root:secret",
+        "user grant-role root root",
+        "auth enable",
+    ] {
         it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
     }
     let password = it.sandbox.root().join("password");
@@ -62,7 +70,13 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
         it.add("c2", config).result();
         it.gc(&[], config).nothing();
     }
-    let mut write = vec!["--user", "ipam-node:good", "put", "/ipam/v1/pools/lan", "{}"];
+    let mut write = vec![
+        "--user",
+        "ipam-node:good",
+        "put",
+        "/ipam/v1/pools/lan",
+        "{}",
+    ];
     for key in ["/ipam/v1/pools/lan", "/other"] {
         write[3] = key;
         let output = it.etcd.try_ctl(&write);

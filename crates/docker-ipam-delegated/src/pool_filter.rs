@@ -1,5 +1,5 @@
 //! The selector that the daemon puts behind a configuration's own: of all their pools,
-//! it leaves the one that Docker asks about.
+//! it leaves the one that Docker asks for.
 //!
 //! Docker asks for the address of one pool at a time, and a chain gives one of each. An
 //! unnamed pool gets the configuration's name, so that Docker's networks and the
@@ -7,48 +7,44 @@
 
 use std::net::IpAddr;
 
-use cni::{About, Attachment, Call, Error, IpamResult, Object, Plugin, Reply};
+use cni::{About, Attachment, Call, Error, Object, Plugin, Reply};
 use ipam::{IpNet, RANGE_KEYS, Range};
 use serde::{Deserialize, Serialize};
 
-use crate::default_pools::addresses;
-use crate::text;
-
-/// The key of the network configuration that says which pool is asked about.
+/// The key of the network configuration that says which pool is asked for.
 pub(crate) const KEY: &str = "dockerPool";
 
 /// The name of the selector.
 pub(crate) const NAME: &str = env!("CARGO_PKG_NAME");
 
-/// The pool that is asked about.
+/// The pool that is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Wanted {
     /// Its subnet.
-    #[serde(with = "text")]
     pub(crate) subnet: IpNet,
     /// The part of it that addresses are given from.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) range: Option<IpNet>,
     /// The address that is requested.
-    #[serde(with = "text::optional", default)]
+    #[serde(default)]
     pub(crate) requested: Option<IpAddr>,
     /// The name of an unnamed pool.
     pub(crate) name: String,
 }
 
 /// The selector.
-pub(crate) struct Narrowing;
+pub(crate) struct PoolFilter;
 
-impl Narrowing {
+impl PoolFilter {
     fn reply(call: &Call<'_>) -> Result<Reply, Error> {
         let wanted: Option<Wanted> = call.config.read(KEY)?;
         let mut result = call.config.prev_result()?.unwrap_or_default();
         if let Some(wanted) = wanted {
-            let pools = pools(&result)?;
-            let narrowed = pools
+            let pools = ipam::pools_of_result(&result)?;
+            let filtered = pools
                 .iter()
-                .find_map(|pool| narrowed(pool, &wanted).transpose());
-            match narrowed.transpose()? {
+                .find_map(|pool| filtered(pool, &wanted).transpose());
+            match filtered.transpose()? {
                 Some(pool) => result.set_other("pools", &[pool]),
                 None if pools.is_empty() => {}
                 None => {
@@ -63,7 +59,7 @@ impl Narrowing {
     }
 }
 
-impl Plugin for Narrowing {
+impl Plugin for PoolFilter {
     fn about(&self) -> About {
         cni::about!()
     }
@@ -82,53 +78,26 @@ impl Plugin for Narrowing {
     }
 }
 
-/// The pools of a result.
-///
-/// # Errors
-///
-/// Code 7 if they are no list of objects.
-pub(crate) fn pools(result: &IpamResult) -> Result<Vec<Object>, Error> {
-    match result.other("pools") {
-        Some(raw) if raw.get() != "null" => cni::read("pools", raw),
-        _ => Ok(Vec::new()),
-    }
-}
-
-/// The ranges of a pool, as they are written.
+/// The ranges of a pool, each as it is written and as it is read.
 ///
 /// # Errors
 ///
 /// Code 7 for an invalid one.
 pub(crate) fn ranges(pool: &Object) -> Result<Vec<(Object, Range)>, Error> {
-    let written = match pool.read::<Vec<Object>>("pool", "ranges")? {
-        Some(ranges) => ranges,
-        None if pool.get("subnet").is_some() => vec![own_keys(pool)],
-        // Known to the allocator by its name alone.
-        None => Vec::new(),
-    };
+    let written = ipam::range_objects("pool", pool)?.into_iter();
     let read = |range: Object| Ok((range.clone(), Range::read("pool", &range)?));
-    written.into_iter().map(read).collect()
-}
-
-fn own_keys(pool: &Object) -> Object {
-    let mut range = Object::new();
-    for key in RANGE_KEYS.into_iter().filter(|key| *key != "exclude") {
-        if let Some(value) = pool.get(key) {
-            range.set(key, value);
-        }
-    }
-    range
+    written.map(read).collect()
 }
 
 /// The part of a pool that is wanted; `None` if it has none.
-fn narrowed(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
+fn filtered(pool: &Object, wanted: &Wanted) -> Result<Option<Object>, Error> {
     let mut left = Vec::new();
     for (mut written, range) in ranges(pool)? {
         if range.subnet() != wanted.subnet {
             continue;
         }
         if let Some(part) = wanted.range {
-            let Some(both) = range.addresses().intersection(addresses(part)) else {
+            let Some(both) = range.addresses().intersection(part.into()) else {
                 continue;
             };
             written.set("rangeStart", &both.first().to_string());
@@ -166,13 +135,13 @@ mod tests {
     use super::*;
     use cni::{Environment, NetworkConfig, SpecVersion};
 
-    fn narrow(wanted: &str, pools: &str) -> Result<String, String> {
+    fn filter(wanted: &str, pools: &str) -> Result<String, String> {
         let json = format!(
             r#"{{"cniVersion":"1.0.0","name":"n","{KEY}":{wanted},"prevResult":{{"pools":{pools}}}}}"#
         );
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
         let environment = Environment::default();
-        let reply = Narrowing::reply(&Call::new(config, &environment));
+        let reply = PoolFilter::reply(&Call::new(config, &environment));
         let Reply::Result(result) = reply.map_err(|error| error.msg)? else {
             unreachable!()
         };
@@ -185,7 +154,7 @@ mod tests {
     fn of_all_pools_the_wanted_one_is_left_with_the_configurations_name() {
         let pools = r#"[{"subnet":"fd00::/64"},{"subnet":"10.1.0.0/16","gateway":"10.1.0.9","exclude":["10.1.0.5"],"vlan":7}]"#;
         assert_eq!(
-            narrow(r#"{"subnet":"10.1.0.0/16","name":"web"}"#, pools).unwrap(),
+            filter(r#"{"subnet":"10.1.0.0/16","name":"web"}"#, pools).unwrap(),
             r#"[{"exclude":["10.1.0.5"],"name":"web","ranges":[{"gateway":"10.1.0.9","subnet":"10.1.0.0/16"}],"vlan":7}]"#
         );
     }
@@ -195,7 +164,7 @@ mod tests {
         let pools =
             r#"[{"name":"db","ranges":[{"subnet":"10.1.0.0/24"},{"subnet":"10.2.0.0/24"}]}]"#;
         assert_eq!(
-            narrow(r#"{"subnet":"10.2.0.0/24","name":"web"}"#, pools).unwrap(),
+            filter(r#"{"subnet":"10.2.0.0/24","name":"web"}"#, pools).unwrap(),
             r#"[{"name":"db","ranges":[{"subnet":"10.2.0.0/24"}]}]"#
         );
     }
@@ -203,17 +172,17 @@ mod tests {
     #[test]
     fn a_sub_pool_bounds_the_range() {
         let wanted = r#"{"subnet":"10.1.0.0/16","range":"10.1.5.0/24","name":"web"}"#;
-        let narrow = |pools| narrow(wanted, pools).map_err(|_| ());
+        let filter = |pools| filter(wanted, pools).map_err(|_| ());
         assert_eq!(
-            narrow(r#"[{"subnet":"10.1.0.0/16"}]"#).unwrap(),
+            filter(r#"[{"subnet":"10.1.0.0/16"}]"#).unwrap(),
             r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.0","subnet":"10.1.0.0/16"}]}]"#
         );
         assert_eq!(
-            narrow(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.5.9"}]"#).unwrap(),
+            filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.5.9"}]"#).unwrap(),
             r#"[{"name":"web","ranges":[{"rangeEnd":"10.1.5.255","rangeStart":"10.1.5.9","subnet":"10.1.0.0/16"}]}]"#
         );
         assert_eq!(
-            narrow(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.6.9"}]"#),
+            filter(r#"[{"subnet":"10.1.0.0/16","rangeStart":"10.1.6.9"}]"#),
             Err(())
         );
     }
@@ -221,7 +190,7 @@ mod tests {
     #[test]
     fn a_requested_address_gives_way_to_no_other() {
         let wanted = r#"{"subnet":"10.1.0.0/16","requested":"10.1.0.7","name":"web"}"#;
-        let with = |pool: &str| narrow(wanted, &format!("[{pool}]"));
+        let with = |pool: &str| filter(wanted, &format!("[{pool}]"));
         let given = with(r#"{"subnet":"10.1.0.0/16"}"#).unwrap();
         assert!(given.contains(r#""requested-ip":"10.1.0.7""#), "{given}");
         assert!(with(r#"{"subnet":"10.1.0.0/16","requested-ip":"10.1.0.7/16"}"#).is_ok());
@@ -235,9 +204,9 @@ mod tests {
     fn pools_without_the_wanted_one_are_refused_and_no_pools_are_left_alone() {
         let wanted = r#"{"subnet":"10.1.0.0/16","name":"web"}"#;
         assert_eq!(
-            narrow(wanted, r#"[{"subnet":"10.2.0.0/16"}]"#).unwrap_err(),
+            filter(wanted, r#"[{"subnet":"10.2.0.0/16"}]"#).unwrap_err(),
             "the selectors chose no pool of 10.1.0.0/16"
         );
-        assert_eq!(narrow(wanted, "null").unwrap(), "null");
+        assert_eq!(filter(wanted, "null").unwrap(), "null");
     }
 }

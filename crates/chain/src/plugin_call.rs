@@ -1,0 +1,248 @@
+//! Executes programs that are no delegates of a chain: the plugins of a network
+//! configuration list, and the tools of whoever runs them.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
+
+use crate::context::Context;
+use crate::delegates::{DelegateCall, Delegates, InstalledDelegates};
+use crate::event::Observer;
+use crate::leftover_processes::{self, OwnerMark};
+use crate::output::Output;
+use crate::overtime::Overtime;
+use crate::plugins::Plugins;
+use crate::process::Run;
+use crate::settings::Settings;
+use crate::{Failure, Outcome};
+
+/// What programs are executed with. A program leads a process group of its own, which is
+/// terminated if it takes too long or prints too much; a process that it leaves behind
+/// isn't waited for.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// All of the environment, except `CNI_COMMAND`; the plugins are found in its
+    /// `CNI_PATH`, and tools in its `PATH`.
+    pub environment: &'a Environment,
+    /// The longest that a program may take.
+    pub timeout: Duration,
+    /// A lock that programs inherit, so that it is held as long as one of them is there,
+    /// even if this process is killed.
+    pub lock: Option<BorrowedFd<'a>>,
+    /// The owner of the programs, by which [`terminate_left`] finds them.
+    pub owner: &'a str,
+}
+
+impl Execution<'_> {
+    /// Calls a plugin; returns its result if it prints one. Output that is no result
+    /// counts as none, except on ADD.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, with its name; code 4 if `CNI_PATH` is missing or empty.
+    pub fn plugin(
+        &self,
+        command: Command,
+        plugin: &DelegateName,
+        config: &NetworkConfig,
+        observer: &dyn Observer,
+    ) -> Result<Option<JsonOutput>, Error> {
+        let mut settings = Settings::of_one(plugin.clone());
+        settings.timeout = Some(self.timeout);
+        let plugins = Plugins::in_cni_path(self.environment)?;
+        let mut context = Context::new(settings, config, self.environment, plugins);
+        context.observer = Some(observer);
+        let environment = OwnerMark::of(self.owner).mark(self.environment.clone());
+        let mut delegates = InstalledDelegates::unmarked(&context, environment).holding(self.lock);
+        let outcome = delegates.run(&DelegateCall {
+            name: plugin,
+            command,
+            config,
+            prev_result: None,
+            version: None,
+        });
+        match outcome {
+            Outcome::Result(output) => Ok(Some(output)),
+            Outcome::Nothing => Ok(None),
+            Outcome::Failed(Failure::Garbled { .. }) if command != Command::Add => Ok(None),
+            Outcome::Failed(failure) => {
+                let Error { code, msg, details } = failure.to_error();
+                Err(Error::new(code, format!("{plugin}: {msg}")).with_details(details))
+            }
+        }
+    }
+
+    /// Runs a tool with these arguments and this stdin.
+    ///
+    /// # Errors
+    ///
+    /// It can't be run, it has failed, or it takes too long. The message has its name and
+    /// the end of its stderr.
+    pub fn tool(&self, tool: &str, arguments: &[&str], stdin: &str) -> Result<(), Error> {
+        let environment = OwnerMark::of(self.owner).mark(self.environment.clone());
+        let run = Run {
+            executable: Path::new(tool),
+            arguments,
+            environment: &environment,
+            stdin: stdin.as_bytes(),
+            timeout: Some(self.timeout),
+            cancellation: None,
+            overtime: &Overtime::new(true),
+            inherited: [self.lock, None],
+        };
+        let output = run.to_its_end(&mut |_| {}).map_err(|error| {
+            Failure::NotStarted {
+                executable: tool.into(),
+                error,
+            }
+            .to_error()
+        })?;
+        if output.terminated.is_none() && output.status.is_some_and(|it| it.success()) {
+            return Ok(());
+        }
+        let said = output.stderr.trim().to_owned();
+        let quiet = Output {
+            stdout: Vec::new(),
+            ..output
+        };
+        match Outcome::from(quiet) {
+            Outcome::Failed(failure) if said.is_empty() => Err(failure.to_error()),
+            Outcome::Failed(failure) => Err(Error::new(failure.to_error().code, said)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Terminates the programs of an owner that an earlier process has left behind, with
+/// every process that they have started except daemons. Returns the PIDs of those that have
+/// not ended in time.
+#[must_use]
+pub fn terminate_left(owner: &str, at_most: Duration) -> Vec<u32> {
+    let left = leftover_processes::terminate_owned(&OwnerMark::of(owner), at_most);
+    let pids = left.into_iter();
+    pids.map(|pid| pid.as_raw_pid().unsigned_abs()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use rustix::fs::{FlockOperation, flock};
+
+    use super::*;
+    use crate::Event;
+    use crate::testing::{config, names};
+
+    struct Quiet;
+
+    impl Observer for Quiet {
+        fn event(&self, _: &Event<'_>) {}
+    }
+
+    /// A folder with the plugin `p`, a script.
+    fn folder(script: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p");
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        folder
+    }
+
+    fn environment(folder: &tempfile::TempDir) -> Environment {
+        let environment = Environment::default().with("CNI_PATH", folder.path());
+        environment.with("PATH", std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn call(script: &str, command: Command, timeout: Duration) -> Result<Option<String>, Error> {
+        let folder = folder(script);
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout,
+            lock: None,
+            owner: "a",
+        };
+        let output = execution.plugin(command, &names(&["p"])[0], &config(""), &Quiet);
+        output.map(|it| it.map(|it| it.json().get().to_owned()))
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_plugin_that_leaves_a_child_on_its_pipes_is_not_waited_for() {
+        let started = Instant::now();
+        let script = "sleep 20 & echo '{\"ips\": []}'";
+        let printed = call(script, Command::Add, LONG).unwrap();
+        assert_eq!(printed.as_deref(), Some("{\"ips\": []}"));
+        assert!(started.elapsed() < Duration::from_secs(15));
+    }
+
+    #[test]
+    fn a_plugin_that_takes_too_long_or_prints_too_much_is_terminated() {
+        let error = call("sleep 100", Command::Add, Duration::from_millis(50)).unwrap_err();
+        assert!(
+            error.msg.starts_with("p: did not end within 50ms"),
+            "{error}"
+        );
+        let error = call("cat /dev/zero", Command::Add, LONG).unwrap_err();
+        assert!(error.msg.starts_with("p: printed more than"), "{error}");
+    }
+
+    #[test]
+    fn output_that_is_no_result_counts_only_on_add() {
+        assert!(call("echo done", Command::Add, LONG).is_err());
+        assert_eq!(call("echo done", Command::Del, LONG).unwrap(), None);
+        let refused = "echo '{\"code\": 11, \"msg\": \"not now\"}'; exit 1";
+        let error = call(refused, Command::Del, LONG).unwrap_err();
+        assert_eq!((error.code, error.msg.as_str()), (11, "p: not now"));
+    }
+
+    #[test]
+    fn a_tools_words_are_the_error() {
+        let folder = folder("");
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout: LONG,
+            lock: None,
+            owner: "a",
+        };
+        execution
+            .tool("sh", &["-c", "read a; [ $a = b ]"], "b\n")
+            .unwrap();
+        let error = execution.tool("sh", &["-c", "echo no >&2; exit 3"], "");
+        assert_eq!(error.unwrap_err().msg, "no");
+        let error = execution.tool("no-such-tool", &[], "").unwrap_err();
+        assert!(error.msg.contains("no-such-tool"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_owner_has_left_holds_its_lock_until_it_is_terminated() {
+        let folder = folder("");
+        let path = folder.path().join("lock");
+        let lock = File::create(&path).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout: LONG,
+            lock: Some(lock.as_fd()),
+            owner: "left",
+        };
+        // The first process ends, as the killed owner does.
+        execution
+            .tool("sh", &["-c", "sleep 100 & exit 0"], "")
+            .unwrap();
+        drop(lock);
+        let other = File::open(&path).unwrap();
+        let is_free = || flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok();
+        assert!(!is_free());
+        assert_eq!(terminate_left("other", LONG), [0; 0]);
+        assert_eq!(terminate_left("lef", LONG), [0; 0]);
+        assert!(!is_free());
+        assert_eq!(terminate_left("left", LONG), [0; 0]);
+        assert!(is_free());
+    }
+}

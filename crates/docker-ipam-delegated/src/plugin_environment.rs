@@ -1,0 +1,14 @@
+//! The environment variables that plugins get.
+
+use std::ffi::OsString;
+
+/// The variables of the process that plugins get: `PATH`, and the project's own.
+pub(crate) fn for_plugins(
+    process: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<(OsString, OsString)> {
+    let is_for_plugins = |(name, _): &(OsString, OsString)| {
+        let name = name.to_string_lossy();
+        name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && name != cni::CHAIN_CALL)
+    };
+    process.filter(is_for_plugins).collect()
+}

@@ -1,0 +1,205 @@
+//! SIGKILL of the daemon at every point of each call for an endpoint: before each system call
+//! of its own threads. Then it is started again, and Docker repeats the call, or has gone and
+//! says nothing until a new dockerd starts.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use harness::{DockerDaemon, Node, Sandbox, needs};
+use serde_json::Value;
+
+use crate::cni_network::left;
+use crate::docker_endpoints::{assert_nothing_left, call, call_of, node};
+use crate::kill_points::{Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points};
+use crate::waiting::wait_for;
+
+/// The calls in the life of an endpoint, in Docker's order.
+const LIFE: [&str; 4] = ["CreateEndpoint", "Join", "Leave", "DeleteEndpoint"];
+
+/// What Docker does after the kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It repeats the call, if it has no answer.
+    Repeats,
+    /// It was killed, too.
+    HasGone,
+}
+
+/// A call of [`LIFE`], by its place.
+#[derive(Clone, Copy, Debug)]
+struct Victim(usize);
+
+impl Victim {
+    fn name(self) -> &'static str {
+        LIFE[self.0]
+    }
+
+    /// A daemon that has made all calls before this one.
+    fn daemon(self, node: &Node, sandbox: &Sandbox) -> DockerDaemon {
+        let _ = fs::remove_dir_all(sandbox.docker_state());
+        let daemon = DockerDaemon::start_on(node, sandbox);
+        for name in ["GetCapabilities", "CreateNetwork"]
+            .iter()
+            .chain(&LIFE[..self.0])
+        {
+            call(&daemon, name);
+        }
+        wait_for(|| is_settled(sandbox));
+        daemon
+    }
+
+    /// The call, and its answer if there is one.
+    fn call(self, daemon: &DockerDaemon) -> Option<Value> {
+        let (path, body) = call_of(self.name());
+        let answer = daemon.try_call(&path, &body).ok()?.body;
+        assert!(answer.get("Err").is_none(), "{answer}");
+        Some(answer)
+    }
+
+    fn points(self, node: &Node, sandbox: &Sandbox) -> Vec<Point> {
+        let daemon = self.daemon(node, sandbox);
+        let trace = sandbox.root().join("trace");
+        let traced = Traced::recorded(&daemon, &trace);
+        self.call(&daemon).unwrap();
+        wait_for(|| is_settled(sandbox));
+        // The last ones, behind the answer.
+        thread::sleep(std::time::Duration::from_millis(50));
+        let points = points(&daemon, &trace);
+        call(&daemon, "DeleteNetwork");
+        daemon.kill();
+        traced.end();
+        points.into_iter().collect()
+    }
+
+    /// Kills the daemon there, and looks what is left. Returns whether it was killed by
+    /// that: how often a thread waits for another one is not the same each time.
+    fn is_killed_at(self, point: &Point, then: Then, node: &Node, sandbox: &Sandbox) -> bool {
+        let what = format!("{} killed at {point:?}, then Docker {then:?}", self.name());
+        let daemon = self.daemon(node, sandbox);
+        let traced = Traced::killing(&daemon, point);
+        let was_early = is_killed(&daemon);
+        let answer = self.call(&daemon);
+        let was_killed = is_killed_soon(&daemon) && !was_early;
+        daemon.kill();
+        traced.end();
+        let daemon = DockerDaemon::start_on(node, sandbox);
+        match then {
+            Then::Repeats => {
+                if answer.is_none() {
+                    self.call(&daemon).unwrap_or_else(|| panic!("{what}"));
+                }
+                if self.name() == "CreateEndpoint" {
+                    assert_eq!(sandbox.reserved("web").len(), 2, "{what}");
+                    // The end of the pair, and the namespace.
+                    assert_eq!(left(node).len(), 2, "{what}: {:?}", left(node));
+                }
+                for name in &LIFE[self.0 + 1..] {
+                    call(&daemon, name);
+                }
+                assert_undone(node, sandbox, &what);
+            }
+            Then::HasGone => {
+                call(&daemon, "GetCapabilities");
+                assert_undone(node, sandbox, &what);
+            }
+        }
+        call(&daemon, "DeleteNetwork");
+        assert_eq!(sandbox.docker_memory("networks"), [""; 0], "{what}");
+        was_killed
+    }
+}
+
+/// True if Docker has every answer.
+fn is_settled(sandbox: &Sandbox) -> bool {
+    ["networks", "endpoints"].iter().all(|kind| {
+        let folder = sandbox.docker_state().join("memory/v1").join(kind);
+        let mut files = fs::read_dir(folder).unwrap().flatten();
+        files.all(|it| {
+            let text = fs::read_to_string(it.path()).unwrap_or_default();
+            text.is_empty() || text.ends_with("\"answered\"\n")
+        })
+    })
+}
+
+/// No address, interface or namespace is left. A file that says so may be: Docker may repeat
+/// the call.
+#[track_caller]
+fn assert_undone(node: &Node, sandbox: &Sandbox, what: &str) {
+    assert_eq!(sandbox.reserved("web"), [""; 0], "{what}");
+    assert_eq!(sandbox.records("web"), [""; 0], "{what}");
+    assert_eq!(left(node), [""; 0], "{what}");
+    wait_for(|| {
+        let folder = sandbox.docker_state().join("memory/v1/endpoints");
+        let mut files = fs::read_dir(folder).unwrap().flatten();
+        files.all(|it| {
+            let text = fs::read_to_string(it.path());
+            text.is_ok_and(|it| it.ends_with("\"ended\"\n"))
+        })
+    });
+}
+
+/// Walks all points of a call, and says how many there are.
+fn walk(victim: Victim) {
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    if !can_trace("docker_endpoints_killed") {
+        return;
+    }
+    let points = victim.points(&node, &sandbox);
+    assert_nothing_left(&node, &sandbox, "before");
+    let thens = [Then::Repeats, Then::HasGone];
+    let all = points
+        .iter()
+        .flat_map(|point| thens.map(|then| (point, then)));
+    let count = points.len() * thens.len();
+    let queue = Mutex::new(all.collect::<VecDeque<_>>());
+    let killed = AtomicUsize::new(0);
+    let work = |node: &Node, sandbox: &Sandbox| {
+        loop {
+            let Some((point, then)) = queue.lock().unwrap().pop_front() else {
+                return;
+            };
+            // A thread may have waited once less; then again.
+            let mut attempts = 0..3;
+            let hit = attempts.any(|_| victim.is_killed_at(point, then, node, sandbox));
+            killed.fetch_add(usize::from(hit), Ordering::Relaxed);
+            if !hit {
+                println!("not killed: {point:?}");
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Some((node, sandbox)) = crate::docker_endpoints::node() {
+                work(&node, &sandbox);
+            }
+        });
+        work(&node, &sandbox);
+    });
+    let killed = killed.into_inner();
+    println!("{}: killed {killed} times of {count}", victim.name());
+    assert!(killed * 10 >= count * 9, "{killed} of {count}");
+}
+
+macro_rules! walks {
+    ($($name:ident: $victim:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                needs!("root", "bridge", "/sbin/ip", STRACE);
+                walk($victim);
+            }
+        )+
+    };
+}
+
+walks! {
+    nothing_is_left_if_the_daemon_is_killed_while_it_makes_an_endpoint: Victim(0);
+    nothing_is_left_if_the_daemon_is_killed_while_a_container_joins: Victim(1);
+    nothing_is_left_if_the_daemon_is_killed_while_a_container_leaves: Victim(2);
+    nothing_is_left_if_the_daemon_is_killed_while_it_deletes_an_endpoint: Victim(3);
+}

@@ -1,0 +1,224 @@
+//! Docker releases an address once, whatever comes of it: an address is released sooner or
+//! later, though a delegate fails or hangs, or the memory has lost a file.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use harness::{DockerDaemon, Sandbox};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::waiting::wait_for;
+
+const SPACE: &str = "ipam-delegated-local";
+const PLAIN: &str = "docker-10.9.0.0-24";
+
+/// A delegate behind the allocator: it fails, or hangs, with a command as long as a file in
+/// the sandbox has the command's name.
+const LAST: &str = "root=${0%/*}/..\n\
+    while [ -e $root/hang-$CNI_COMMAND ]; do sleep 0.05; done\n\
+    [ ! -e $root/fail-$CNI_COMMAND ] || { echo '{\"code\":11,\"msg\":\"not now\"}'; exit 1; }\n\
+    [ $CNI_COMMAND = ADD ] || exit 0\n\
+    sed 's/.*\"prevResult\"://; s/}$//'";
+
+/// A sandbox with the network configuration `web`, whose last delegate is [`LAST`].
+fn sandbox() -> Sandbox {
+    let sandbox = Sandbox::default().with_script("last", LAST);
+    fs::create_dir(sandbox.conf_dir()).unwrap();
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local", "last"],
+        "ranges": [[{"subnet": "10.9.0.0/24"}]],
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+        "cacheDir": sandbox.cache_dir(),
+    });
+    let plugin = json!({"type": "bridge", "ipam": ipam});
+    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [plugin]});
+    fs::write(sandbox.conf_dir().join("10.conflist"), list.to_string()).unwrap();
+    sandbox
+}
+
+/// Makes the last delegate do so.
+fn begin(sandbox: &Sandbox, what: &str) {
+    fs::write(sandbox.root().join(what), "").unwrap();
+}
+
+fn end(sandbox: &Sandbox, what: &str) {
+    fs::remove_file(sandbox.root().join(what)).unwrap();
+}
+
+fn web(daemon: &DockerDaemon) -> String {
+    daemon.pool("", &json!({"conflist": "web"}))
+}
+
+/// Waits until nothing is left: no file of the memory, no record, no reservation.
+fn wait_until_empty(sandbox: &Sandbox, network: &str) {
+    wait_for(|| {
+        let memory = ["pools", "addresses"].map(|kind| sandbox.docker_memory(kind));
+        memory.iter().all(Vec::is_empty) && sandbox.records("docker-web").is_empty()
+    });
+    assert_eq!(sandbox.reserved(network), [""; 0]);
+}
+
+#[test]
+fn a_release_that_fails_is_tried_again_though_the_network_is_gone() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = web(&daemon);
+    for ip in ["10.9.0.2", "10.9.0.3"] {
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+    begin(&sandbox, "fail-DEL");
+    let release = json!({"PoolID": pool, "Address": "10.9.0.2"});
+    for _ in 0..2 {
+        let refused = daemon.err("/IpamDriver.ReleaseAddress", &release);
+        assert!(refused.ends_with("last: not now"), "{refused}");
+    }
+    let refused = daemon.err("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    assert!(
+        refused.starts_with("released later: 10.9.0.3: "),
+        "{refused}"
+    );
+    assert_eq!(sandbox.records("docker-web").len(), 2);
+    // The pool has ended: its subnet may be another's.
+    daemon.pool("10.9.0.0/16", &json!({}));
+    daemon.ok(
+        "/IpamDriver.ReleasePool",
+        &json!({"PoolID": format!("{SPACE}//10.9.0.0/16")}),
+    );
+    daemon.kill();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    assert_eq!(sandbox.records("docker-web").len(), 2);
+    end(&sandbox, "fail-DEL");
+    daemon.ok("/IpamDriver.ReleaseAddress", &release);
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn what_a_failed_add_could_not_undo_is_released_later() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = web(&daemon);
+    begin(&sandbox, "fail-ADD");
+    begin(&sandbox, "fail-DEL");
+    let refused = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
+    assert!(refused.contains("last: not now"), "{refused}");
+    assert_eq!(sandbox.records("docker-web").len(), 1);
+    assert_eq!(sandbox.docker_memory("addresses").len(), 1);
+    end(&sandbox, "fail-DEL");
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &["--stop-timeout=1"]);
+    let pool = web(&daemon);
+    begin(&sandbox, "hang-ADD");
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                let request = json!({"PoolID": pool}).to_string();
+                let _ = daemon.try_call("/IpamDriver.RequestAddress", &request);
+            });
+        }
+        wait_for(|| sandbox.docker_memory("addresses").len() == 20);
+        daemon.call("/Plugin.Activate", &json!({}));
+        let other = daemon.pool("10.10.0.0/24", &json!({}));
+        assert_eq!(daemon.address(&other, ""), "10.10.0.2");
+        daemon.release(&other, "10.10.0.2");
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
+        // Nor does it keep a pool from being released, or the daemon from its end.
+        let release = json!({"PoolID": pool});
+        daemon.ok("/IpamDriver.ReleasePool", &release);
+        let id = i32::try_from(daemon.id()).unwrap();
+        kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
+        let socket = sandbox.docker_socket();
+        wait_for(|| UnixStream::connect(&socket).is_err());
+    });
+    assert!(daemon.wait());
+    end(&sandbox, "hang-ADD");
+    let _daemon = DockerDaemon::start(&sandbox, &[]);
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn what_the_memory_has_lost_is_released_by_its_record() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for _ in 0..3 {
+        daemon.address(&pool, "");
+    }
+    daemon.kill();
+    // What a power cut leaves of files that were never synced.
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    let names = sandbox.docker_memory("addresses");
+    fs::remove_file(folder.join(&names[0])).unwrap();
+    fs::write(folder.join(&names[1]), "").unwrap();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    wait_for(|| sandbox.reserved(PLAIN) == ["10.9.0.4"]);
+    daemon.kill();
+    // The pool is lost, too: nobody can have its addresses.
+    let pools = sandbox.docker_state().join("memory/v1/pools");
+    let file = pools.join(&sandbox.docker_memory("pools")[0]);
+    let content = fs::read(&file).unwrap();
+    // But not if it can't be read: somebody may repair it.
+    fs::write(&file, "{}\n").unwrap();
+    DockerDaemon::start(&sandbox, &[]).kill();
+    assert_eq!(sandbox.reserved(PLAIN), ["10.9.0.4"]);
+    fs::write(&file, &content[..5]).unwrap();
+    let _daemon = DockerDaemon::start(&sandbox, &[]);
+    wait_until_empty(&sandbox, PLAIN);
+}
+
+#[test]
+fn a_selector_that_fails_for_a_moment_decides_nothing() {
+    let sandbox = sandbox().with_script(
+        "ipam-ds-flaky",
+        "[ $CNI_COMMAND = ADD ] || exit 0\n\
+         [ ! -e ${0%/*}/../fail ] || { echo '{\"code\":11,\"msg\":\"try again\"}'; exit 1; }\n\
+         echo '{\"cniVersion\":\"1.0.0\",\"pools\":[{\"subnet\":\"10.9.0.0/24\"}]}'",
+    );
+    let file = sandbox.conf_dir().join("10.conflist");
+    let list = fs::read_to_string(&file).unwrap();
+    fs::write(&file, list.replace("ipam-ds-ranges", "ipam-ds-flaky")).unwrap();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    begin(&sandbox, "fail");
+    let body =
+        json!({"AddressSpace": SPACE, "Pool": "10.9.0.0/24", "Options": {"conflist": "web"}});
+    let refused = daemon.err("/IpamDriver.RequestPool", &body);
+    assert_eq!(refused, "ipam-ds-flaky: try again");
+    end(&sandbox, "fail");
+    let pool = daemon.ok("/IpamDriver.RequestPool", &body);
+    let pool = pool["PoolID"].as_str().unwrap();
+    assert_eq!(daemon.address(pool, ""), "10.9.0.2");
+    assert_eq!(sandbox.reserved("web"), ["10.9.0.2"]);
+}
+
+#[test]
+fn auxiliary_addresses_stay_over_a_boot() {
+    let sandbox = sandbox();
+    let file = sandbox.conf_dir().join("10.conflist");
+    let list = fs::read_to_string(&file).unwrap();
+    let list = list.replace("\"dataDir\"", "\"reclaim\": \"boot\", \"dataDir\"");
+    fs::write(&file, list).unwrap();
+    let proc = sandbox.root().join("proc");
+    let random = proc.join("sys/kernel/random");
+    fs::create_dir_all(&random).unwrap();
+    let boot = |id: &str| {
+        fs::write(random.join("boot_id"), id).unwrap();
+        DockerDaemon::start_with(&sandbox, &[], &[("IPAM_DELEGATED_PROC", &proc)])
+    };
+    let daemon = boot("first\n");
+    let pool = web(&daemon);
+    assert_eq!(daemon.address(&pool, "10.9.0.5"), "10.9.0.5");
+    daemon.kill();
+    let _ = fs::remove_dir_all(sandbox.cache_dir());
+    let daemon = boot("second\n");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.6");
+    assert_eq!(sandbox.reserved("web"), ["10.9.0.5", "10.9.0.6"]);
+}

@@ -1,0 +1,210 @@
+//! SIGKILL of a running daemon at the system calls of its own threads, by strace. Processes
+//! that it starts are neither traced nor killed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use harness::DockerDaemon;
+
+use crate::waiting::wait_for;
+
+pub(crate) const STRACE: &str = "/usr/bin/strace";
+
+/// The longest that the end of a daemon is waited for once a call has been answered: what
+/// it does behind the answer takes less.
+const PATIENCE: Duration = Duration::from_millis(150);
+
+/// The threads of a daemon, in the order in which they were started: the main thread and
+/// two workers, which serve connections, and then those in which calls run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Threads {
+    /// Those that run calls.
+    OfCalls,
+    /// Those that serve connections.
+    OfConnections,
+}
+
+/// A system call of one of the daemon's threads: its name, and for which time the thread
+/// makes it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Point {
+    pub(crate) threads: Threads,
+    pub(crate) name: String,
+    pub(crate) time: usize,
+}
+
+/// True if one process may look into another here.
+pub(crate) fn can_trace(test: &str) -> bool {
+    let strace = Command::new(STRACE)
+        .args(["-qq", "-o", "/dev/null", "true"])
+        .status();
+    let works = strace.is_ok_and(|it| it.success());
+    if !works {
+        harness::skip(test, "strace may not trace here");
+    }
+    works
+}
+
+/// strace on the threads of a daemon.
+pub(crate) struct Traced(Child);
+
+impl Traced {
+    /// Writes the system calls of all threads to a file.
+    pub(crate) fn recorded(daemon: &DockerDaemon, trace: &Path) -> Self {
+        let threads = threads(daemon);
+        let all: Vec<u32> = threads.values().flatten().copied().collect();
+        Self::attach(daemon, &all, trace, "trace=all")
+    }
+
+    /// Kills the daemon before it makes this system call.
+    pub(crate) fn killing(daemon: &DockerDaemon, point: &Point) -> Self {
+        let Point {
+            threads: kind,
+            name,
+            time,
+        } = point;
+        let expression = format!("inject={name}:signal=SIGKILL:when={time}");
+        let threads = &threads(daemon)[kind];
+        Self::attach(daemon, threads, Path::new("/dev/null"), &expression)
+    }
+
+    fn attach(daemon: &DockerDaemon, threads: &[u32], trace: &Path, expression: &str) -> Self {
+        let strace = Command::new(STRACE)
+            .args(["-qq", "-e", expression, "-o"])
+            .arg(trace)
+            .args(threads.iter().map(|id| format!("--attach={id}")))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let is_traced = |id: &u32| {
+            let status = fs::read_to_string(format!("/proc/{}/task/{id}/status", daemon.id()));
+            status.is_ok_and(|it| !it.contains("TracerPid:\t0\n"))
+        };
+        wait_for(|| threads.iter().all(is_traced) || is_killed(daemon));
+        Self(strace)
+    }
+
+    /// Waits for its end, which comes with the daemon's.
+    pub(crate) fn end(mut self) {
+        self.0.wait().unwrap();
+    }
+}
+
+/// True if the daemon was killed.
+pub(crate) fn is_killed(daemon: &DockerDaemon) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.id()));
+    status.map_or(true, |it| it.contains("State:\tZ"))
+}
+
+/// True if the daemon was killed, or is now, behind an answer.
+pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
+    let started = Instant::now();
+    while !is_killed(daemon) {
+        if started.elapsed() > PATIENCE {
+            return false;
+        }
+        sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
+    let entries = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+    let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+    let mut ids: Vec<u32> = names.map(|it| it.parse().unwrap()).collect();
+    // Numbers begin anew behind the largest one.
+    ids.sort_unstable_by_key(|id| (*id < daemon.id(), *id));
+    let of_calls = ids.split_off(3);
+    [(Threads::OfConnections, ids), (Threads::OfCalls, of_calls)].into()
+}
+
+/// System calls that change nothing outside of the daemon, or nothing that its end leaves:
+/// a kill before them is as one before the next call. Waits for processes aren't among them.
+const WITHOUT_EFFECT: [&str; 33] = [
+    "accept4",
+    "brk",
+    "clock_nanosleep",
+    "close",
+    "connect",
+    "epoll_ctl",
+    "epoll_wait",
+    "fcntl",
+    "flock",
+    "fstat",
+    "fstatfs",
+    "futex",
+    "getdents64",
+    "getpid",
+    "getrandom",
+    "getsockopt",
+    "ioctl",
+    "lseek",
+    "madvise",
+    "memfd_create",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "newfstatat",
+    "pidfd_open",
+    "pipe2",
+    "read",
+    "recvfrom",
+    "rt_sigprocmask",
+    "socket",
+    "stat",
+    "statfs",
+    "statx",
+];
+
+/// Set to walk every system call, which takes six times as long.
+const ALL: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
+
+/// True if a kill before this system call is as one before the next.
+fn is_without_effect(name: &str, line: &str) -> bool {
+    WITHOUT_EFFECT.contains(&name) || name.starts_with("open") && !line.contains("O_CREAT")
+}
+
+/// The points in a recorded trace of the daemon: for each system call that has an effect, as
+/// many as one thread of a kind makes.
+///
+/// The first one of each thread isn't the call's: in it, the thread waits for one, and it
+/// is made again when strace comes.
+pub(crate) fn points(daemon: &DockerDaemon, trace: &Path) -> BTreeSet<Point> {
+    let kinds = threads(daemon);
+    let text = fs::read_to_string(trace).unwrap();
+    let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut points = BTreeSet::new();
+    let mut seen = BTreeSet::new();
+    let all = std::env::var_os(ALL).is_some();
+    for line in text.lines() {
+        let Some((thread, call)) = line.split_once(' ') else {
+            continue;
+        };
+        let Some((name, _)) = call.trim_start().split_once('(') else {
+            continue;
+        };
+        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        let id: u32 = thread.parse().unwrap();
+        let kind = kinds.iter().find(|(_, ids)| ids.contains(&id));
+        let (Some((&threads, _)), true) = (kind, name.bytes().all(is_part)) else {
+            continue;
+        };
+        let time = times.entry((thread, name)).or_default();
+        *time += 1;
+        if seen.insert(thread) {
+            continue;
+        }
+        if all || !is_without_effect(name, call) {
+            points.insert(Point {
+                threads,
+                name: name.to_owned(),
+                time: *time,
+            });
+        }
+    }
+    points
+}
