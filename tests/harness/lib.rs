@@ -3,6 +3,7 @@
 
 mod certificates;
 mod cgroup;
+mod cluster;
 mod elf;
 mod etcd_member;
 mod history;
@@ -17,6 +18,7 @@ mod skip;
 
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
+pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
