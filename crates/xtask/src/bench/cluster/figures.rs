@@ -224,17 +224,28 @@ impl Figures {
     }
 }
 
+/// The explanation of the figures, in front of them.
+const EXPLANATION: &str = "\
+The cluster: {whose}. Written by `cargo xtask bench cluster --out docs`; with `--endpoints`, `--ca`, `--user`
+and `--password-file` it measures a cluster that is there, below a prefix of its own, and removes its keys at the end.
+
+- **A bare put** is the peer: one key with a value as long as an address's. A put and an ADD each open a connection of their
+  own, with TLS, and use the node's token; so both have the same number of connections.
+- **All at once**: the callers are threads of one process that call the plugin as a library, since a thousand processes would
+  measure the start of processes. All stand ready before the first one starts; the time is that of the last one's end. The pool has
+  exactly as many addresses as there are calls, so the last callers look for the last addresses.
+- **Executables**: what the processes add. VERSION starts as many processes and opens no connection.
+- **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while every
+  member is stopped with SIGSTOP.
+- The members, the callers and whatever else the machine does share its processors: compare ratios, not times.
+";
+
 /// A page for the documentation.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "# Figures of `cargo xtask bench cluster`\n\nOn {}. [What they mean](cluster.md).",
-            self.whose
-        )?;
-        for table in self.tables() {
-            write!(f, "\n{table}")?;
-        }
-        Ok(())
+        let explanation = EXPLANATION.replace("{whose}", &self.whose);
+        writeln!(f, "# Figures of a cluster's etcd\n\n{explanation}")?;
+        let tables: Vec<String> = self.tables().iter().map(Table::to_string).collect();
+        f.write_str(&tables.join("\n"))
     }
 }

@@ -69,7 +69,7 @@ impl Target {
     /// The words for it in the figures.
     pub(crate) fn whose(&self) -> String {
         match self.own {
-            Some(_) => "three members on this machine, TLS and a user, data in memory".to_owned(),
+            Some(_) => "three members on one machine, TLS and a user, data in memory".to_owned(),
             None => format!("{} endpoints", self.settings.endpoints.len()),
         }
     }
