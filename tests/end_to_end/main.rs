@@ -11,6 +11,7 @@ mod bridges_and_subnets;
 mod cache;
 mod chain;
 mod cluster;
+mod cluster_traffic;
 mod cni_network;
 mod collection;
 mod dhcp;

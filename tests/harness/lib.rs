@@ -3,10 +3,12 @@
 
 mod certificates;
 mod cgroup;
+mod cluster;
 mod docker_daemon;
 mod dockerd;
 mod elf;
 mod etcd_member;
+mod history;
 mod node;
 mod plugins;
 mod reference;
@@ -18,6 +20,7 @@ mod skip;
 
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
+pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
 pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
     read_docker_answer,
@@ -25,6 +28,7 @@ pub use docker_daemon::{
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
+pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
 pub use node::Node;
 pub use plugins::{MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};

@@ -88,6 +88,11 @@ impl Node {
         Err(format!("namespaces can't be made: {}", said.trim()))
     }
 
+    /// The process whose namespaces these are.
+    pub(crate) fn holder(&self) -> u32 {
+        self.holder.id()
+    }
+
     /// The command line that runs its arguments on the node.
     pub(crate) fn entrance(&self) -> Vec<String> {
         let holder = self.holder.id();

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod calls;
+mod cluster;
 mod contender;
 mod docker;
 mod drawing;
@@ -43,7 +44,7 @@ pub(crate) struct Bench {
     peer: PathBuf,
     /// The folder for the figures, as bench.json and bench.svg. The documents show those
     /// in `docs`.
-    #[arg(long, value_name = "DIR", default_value_os_t = default_folder())]
+    #[arg(long, global = true, value_name = "DIR", default_value_os_t = default_folder())]
     out: PathBuf,
     /// The folder for reservations and records: memory by default, or a folder on the disk
     /// that is to be measured.
@@ -69,6 +70,8 @@ enum What {
     /// ADD with large catalogues of rules, with exclusions and with sticky keys, without a
     /// peer.
     Selectors,
+    /// ADDs on a cluster's etcd, beside bare puts.
+    Cluster(cluster::Cluster),
     /// Commands of ipamctl on a full /16, and the waits of ADDs while it runs.
     Ipamctl,
 }
@@ -82,8 +85,9 @@ fn default_folder() -> PathBuf {
 }
 
 pub(crate) fn run(bench: &Bench) -> Result<()> {
+    // The peer of `cluster` is etcd itself.
     ensure!(
-        bench.peer.exists(),
+        bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_))),
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
         bench.peer.display()
     );
@@ -93,11 +97,12 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         folder: folder.path().to_owned(),
         used: bench.used,
     };
-    match bench.what {
+    match &bench.what {
         Some(What::Allocator) => allocator::run(&bench.peer, &storage),
         Some(What::Docker) => docker::run(&bench.data),
         Some(What::Selectors) => selectors::run(),
         Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
+        Some(What::Cluster(arguments)) => cluster::run(arguments, &bench.out),
         None => chains(bench, &storage),
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask demo`: two containers from ADD to GC, and two namespaces with a pool each,
 //! with the README's configurations.
 
+mod cluster;
 mod drawing;
 mod tools;
 mod watched_chain;
@@ -24,7 +25,8 @@ use wrapper::Wrapper;
 
 pub(crate) use wrapper::{RunWatchedChain, run_watched_chain};
 
-pub(crate) fn run() -> Result<()> {
+/// Tells the stories of one node, or those of a cluster.
+pub(crate) fn run(of_cluster: bool) -> Result<()> {
     let built = match env::var_os(BUILT_PLUGINS) {
         Some(folder) => PathBuf::from(folder),
         None => {
@@ -32,6 +34,11 @@ pub(crate) fn run() -> Result<()> {
             Flavour::Normal.build("dev")?.separate
         }
     };
+    if of_cluster {
+        cluster::run(&built)?;
+        println!("\nAll as it should be.");
+        return Ok(());
+    }
     let tell = |conflist: &str, story: fn(&Runtime) -> Result<()>| {
         let root = tempfile::Builder::new()
             .prefix("ipam-delegated-demo-")
@@ -50,11 +57,17 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The configuration of the conflist's plugin as a runtime hands it on, with all state
-/// below `root`.
+/// The configuration of [`config_of`], after it has shown the conflist.
 fn config(path: &str, root: &Path) -> Result<Value> {
     let conflist = fs::read_to_string(repository().join(path)).context(path.to_owned())?;
     println!("\nThe configuration, {path}:\n\n{conflist}");
+    config_of(path, root)
+}
+
+/// The configuration of the conflist's plugin as a runtime hands it on, with all state
+/// below `root`.
+fn config_of(path: &str, root: &Path) -> Result<Value> {
+    let conflist = fs::read_to_string(repository().join(path)).context(path.to_owned())?;
     let conflist: Value = serde_json::from_str(&conflist)?;
     let mut config = conflist["plugins"][0].clone();
     config["cniVersion"] = conflist["cniVersion"].clone();

@@ -35,7 +35,11 @@ enum Task {
     /// State is kept in a temporary folder, and no root is needed. As root, with the
     /// reference plugin `bridge` and `ip`, the containers are network namespaces; with
     /// `ping`, they ping each other. What is missing is named, and left out.
-    Demo,
+    Demo {
+        /// Show two nodes that share a pool, with a member of etcd that runs meanwhile.
+        #[arg(long)]
+        cluster: bool,
+    },
     /// Run all checks: formatting, lints, documentation, tests.
     ///
     /// As root on Debian, the packages that the end-to-end tests need are
@@ -43,7 +47,7 @@ enum Task {
     /// left out.
     Test,
     /// Measure how long calls take, beside the reference plugin in the same run.
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     /// Compare with host-local on random configurations and calls.
     Differential(differential::Differential),
     /// Build every plugin in release mode, and put it into a folder.
@@ -72,7 +76,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
-        Task::Demo => demo::run(),
+        Task::Demo { cluster } => demo::run(cluster),
         Task::Test => test::run(),
         Task::Bench(bench) => bench::run(&bench),
         Task::Differential(arguments) => differential::run(&arguments),

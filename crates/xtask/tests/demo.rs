@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{is_root, missing, skip_for};
+use harness::{ETCD, ETCDCTL, is_root, missing, needs, skip_for};
 
 /// Stdout of the demo on a `PATH` without these programs.
 fn demo_without(hidden: &[&str]) -> String {
@@ -66,4 +66,23 @@ fn without_any_tool_the_demo_calls_the_chain_itself() {
     if is_root() && missing("bridge").is_none() {
         assert!(story.contains("ip isn't installed"), "{story}");
     }
+}
+
+#[test]
+fn the_demo_of_a_cluster_shows_both_ways() {
+    needs!(ETCD, ETCDCTL);
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_xtask"));
+    let output = demo.args(["demo", "--cluster"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let story = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "├─ ipam-da-etcd ",
+        "├─ ipam-ds-etcd ",
+        "/ipam/v1/addresses/flat/10.90.0.",
+        "/ipam/v1/blocks/routed/10.91.",
+        "└─ c3 has 10.91.",
+    ] {
+        assert!(story.contains(part), "no {part:?} in:\n{story}");
+    }
+    assert!(story.ends_with("\nAll as it should be.\n"), "{story}");
 }

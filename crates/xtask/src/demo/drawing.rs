@@ -107,6 +107,12 @@ fn parts(result: &Value) -> Vec<(&'static str, String)> {
 
 /// A pool by its ranges, with its name and the requested address in front and behind.
 fn pool(pool: &Value) -> String {
+    // Its ranges stand elsewhere: a plugin behind knows them by the name.
+    if let (Some(name), Value::Null, Value::Null) =
+        (pool["name"].as_str(), &pool["subnet"], &pool["ranges"])
+    {
+        return format!("{name}{}", labelled(pool, "requested-ip"));
+    }
     let one = [pool.clone()];
     let ranges = pool["ranges"].as_array().map_or(&one[..], Vec::as_slice);
     let ranges: Vec<String> = ranges.iter().map(range).collect();

@@ -23,6 +23,14 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
+    /// No tool is used.
+    pub(crate) fn none() -> Self {
+        Self {
+            node: None,
+            ping: false,
+        }
+    }
+
     /// Looks for the tools, and says which are used and which are missing.
     pub(crate) fn find() -> Self {
         let node = match node() {

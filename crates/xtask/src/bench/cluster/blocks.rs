@@ -1,0 +1,150 @@
+//! ADD of a chain with blocks, beside the same chain with a local pool; then with all
+//! members stopped.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use harness::{MEMBERS, ORCHESTRATOR, PLUGINS};
+use serde_json::{Value, json};
+
+use super::interrupt;
+use super::target::Target;
+use crate::bench::process::Plugin;
+use crate::bench::samples::Samples;
+use crate::bench::{contender, folders};
+use crate::build::Flavour;
+
+const ROUNDS: usize = 201;
+const POOL: &str = "blocks";
+const SUBNET: &str = "10.97.0.0/16";
+
+/// The selector of blocks.
+const SELECTOR: &str = "ipam-ds-etcd";
+
+/// How the plugins are installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Those without a network client in one file, as they are installed.
+    OneFile,
+    /// Each as a file of its own.
+    Separate,
+}
+
+/// The figures of a form.
+pub(crate) struct Measured {
+    pub(crate) form: Form,
+    pub(crate) local: Samples,
+    pub(crate) blocks: Samples,
+    /// The same two in turn, while no member answers. Empty on somebody's cluster.
+    pub(crate) local_then: Samples,
+    pub(crate) without_members: Samples,
+}
+
+pub(crate) fn measure(target: &Target) -> Result<Vec<Measured>> {
+    let folder = folders::folder_in(&folders::in_memory())?;
+    target.write_pool(POOL, &json!({"ranges": [{"subnet": SUBNET}], "block": 24}))?;
+    [Form::OneFile, Form::Separate]
+        .into_iter()
+        .map(|form| one(target, form, folder.path()))
+        .collect()
+}
+
+fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
+    let folder = folder.join(format!("{form:?}"));
+    fs::create_dir(&folder)?;
+    let plugins = install(form, &folder)?;
+    let pool = json!([{ "name": POOL, "ranges": [{ "subnet": SUBNET }] }]);
+    let local = chain(
+        &["ipam-ds-static", "ipam-da-host-local"],
+        &pool,
+        &folder,
+        "local",
+    );
+    let named = json!([{ "name": POOL }]);
+    let delegates = ["ipam-ds-static", SELECTOR, "ipam-da-host-local"];
+    let mut blocks = chain(&delegates, &named, &folder, "blocks");
+    blocks["ipam"]["etcd"] = target.etcd();
+    blocks["ipam"]["etcd"]["stateDir"] = json!(folder.join("etcd"));
+    blocks["ipam"]["node"] = json!(format!("bench-{form:?}").to_lowercase());
+    let plugin = |name: &str, config: &Value| -> Result<Plugin> {
+        let file = folder.join(format!("{name}.json"));
+        fs::write(&file, serde_json::to_vec(config)?)?;
+        Ok(Plugin::new(&plugins.join(ORCHESTRATOR), &file))
+    };
+    let (local, blocks) = (plugin("local", &local)?, plugin("blocks", &blocks)?);
+    let mut it = Measured {
+        form,
+        local: Samples::default(),
+        blocks: Samples::default(),
+        local_then: Samples::default(),
+        without_members: Samples::default(),
+    };
+    target.inside(|| in_turn([(&local, &mut it.local), (&blocks, &mut it.blocks)]))?;
+    if let Some(cluster) = target.own() {
+        (0..MEMBERS).for_each(|member| cluster.stop_member(member));
+        let contenders = [
+            (&local, &mut it.local_then),
+            (&blocks, &mut it.without_members),
+        ];
+        let measured = target.inside(|| in_turn(contenders));
+        (0..MEMBERS).for_each(|member| cluster.continue_member(member));
+        cluster.wait_until_healthy();
+        measured?;
+    }
+    Ok(it)
+}
+
+/// ADD and DEL of both, one after the other.
+fn in_turn(mut contenders: [(&Plugin, &mut Samples); 2]) -> Result<()> {
+    for round in 0..ROUNDS {
+        interrupt::check()?;
+        let container = format!("b{round}");
+        for i in 0..contenders.len() {
+            let count = contenders.len();
+            let (plugin, times) = &mut contenders[(i + round) % count];
+            let (time, success) = plugin.call("ADD", &container)?;
+            ensure!(success, "ADD of {container} failed");
+            // The first one claims a block.
+            if round > 0 {
+                times.push(time);
+            }
+            let (_, success) = plugin.call("DEL", &container)?;
+            ensure!(success, "DEL of {container} failed");
+        }
+    }
+    Ok(())
+}
+
+fn chain(delegates: &[&str], pools: &Value, folder: &Path, name: &str) -> Value {
+    json!({
+        "cniVersion": "1.0.0", "name": name, "type": "bridge",
+        "ipam": {
+            "type": ORCHESTRATOR,
+            "delegates": delegates,
+            "pools": pools,
+            "dataDir": folder.join(name).join("networks"),
+            "cacheDir": folder.join(name).join("cache"),
+            "stateDir": folder.join(name).join("state"),
+        },
+    })
+}
+
+/// Installs the plugins in this folder, and returns theirs.
+fn install(form: Form, folder: &Path) -> Result<std::path::PathBuf> {
+    let selector = Flavour::Normal.build_static(&[SELECTOR])?.separate;
+    let plugins = match form {
+        Form::OneFile => contender::one_file(folder)?,
+        Form::Separate => {
+            let built = Flavour::Normal.build_static(&PLUGINS)?.separate;
+            let plugins = folder.join("separate");
+            fs::create_dir(&plugins)?;
+            for name in PLUGINS {
+                fs::copy(built.join(name), plugins.join(name))?;
+            }
+            plugins
+        }
+    };
+    fs::copy(selector.join(SELECTOR), plugins.join(SELECTOR))?;
+    Ok(plugins)
+}

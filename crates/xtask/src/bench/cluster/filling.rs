@@ -1,0 +1,53 @@
+//! Addresses that are reserved before a measurement, in the form of the plugin's own keys.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Result, anyhow};
+use etcd::{Op, Txn};
+
+use super::interrupt;
+use super::target::Target;
+
+/// Operations of a transaction: half of what etcd takes.
+const OPERATIONS: usize = 64;
+
+/// Reserves so many addresses of 10.98.0.0/16 in this pool, from the first one on.
+pub(crate) fn fill(target: &Target, pool: &str, count: u32) -> Result<()> {
+    let v1 = format!("{}/v1", target.prefix());
+    let mut ops = Vec::with_capacity(OPERATIONS);
+    let mut all = Vec::new();
+    // The plugin gives .0.2 first: .0.1 is the gateway.
+    for n in 2..count + 2 {
+        let ip = Ipv4Addr::from(0x0a62_0000 + n);
+        let container = format!("{n:064x}");
+        let value = format!(
+            "{{\"node\":\"another-node\",\"network\":\"bench\",\"containerID\":\"{container}\",\
+             \"ifname\":\"eth0\",\"since\":\"2020-01-01T00:00:00Z\"}}"
+        );
+        let index = format!("{v1}/nodes/another-node/bench/{container}:eth0/{pool}/{ip}");
+        ops.push(Op::put(
+            format!("{v1}/addresses/{pool}/{ip}"),
+            value.clone(),
+        ));
+        ops.push(Op::put(index, value));
+        if ops.len() == OPERATIONS || n == count + 1 {
+            all.push(std::mem::take(&mut ops));
+        }
+    }
+    target.inside(|| {
+        let mut client = target.client()?;
+        for (i, then) in all.into_iter().enumerate() {
+            // A client's requests all together have a bound of time.
+            if i % 100 == 99 {
+                interrupt::check()?;
+                client = target.client()?;
+            }
+            let txn = Txn {
+                then,
+                ..Txn::default()
+            };
+            client.txn(&txn).map_err(|error| anyhow!("{error}"))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,26 @@
+//! SIGINT and SIGTERM: the benchmark ends where it can remove its keys.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Result, ensure};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on, the signals only leave a note.
+pub(crate) fn watch() -> Result<()> {
+    let flag = INTERRUPTED.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(())
+}
+
+/// Fails if there was a signal.
+pub(crate) fn check() -> Result<()> {
+    let flag = INTERRUPTED.get();
+    let interrupted = flag.is_some_and(|it| it.load(Ordering::Relaxed));
+    ensure!(!interrupted, "interrupted");
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! 1,000 processes of `ipam-da-etcd` at once, and what processes cost without any etcd.
+
+use std::fs;
+use std::process::Stdio;
+
+use anyhow::{Result, ensure};
+
+use super::at_once::range_of;
+use super::calls::Allocator;
+use super::crowd::crowd;
+use super::target::Target;
+use crate::bench::folders;
+use crate::bench::process::Plugin;
+use crate::bench::samples::Samples;
+use crate::build::Flavour;
+
+const PROCESSES: usize = 1_000;
+const ROUNDS: usize = 2;
+const POOL: &str = "processes";
+
+/// The processes' figures.
+pub(crate) struct Processes {
+    /// Time of all of them.
+    pub(crate) adds: Samples,
+    /// The same of VERSION, which each answers without a connection.
+    pub(crate) versions: Samples,
+    /// One ADD after the other.
+    pub(crate) single_add: Samples,
+    /// The executable's size in bytes.
+    pub(crate) size: u64,
+}
+
+pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Processes> {
+    let built = Flavour::Normal.build_static(&["ipam-da-etcd"])?.separate;
+    let folder = folders::folder_in(&folders::in_memory())?;
+    let executable = folder.path().join("ipam-da-etcd");
+    fs::copy(built.join("ipam-da-etcd"), &executable)?;
+    let config = folder.path().join("config.json");
+    fs::write(&config, serde_json::to_vec(&allocator.config(POOL))?)?;
+    let plugin = Plugin::new(&executable, &config);
+    target.write_pool(POOL, &range_of(PROCESSES))?;
+    let mut it = Processes {
+        adds: Samples::default(),
+        versions: Samples::default(),
+        single_add: Samples::default(),
+        size: fs::metadata(&executable)?.len(),
+    };
+    let call = |command: &str, container: &str| -> Result<()> {
+        let mut process = plugin.command(command, container)?;
+        let output = process.stdout(Stdio::piped()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "{command} of {container}: {said}");
+        Ok(())
+    };
+    for round in 0..ROUNDS {
+        let container = |i: usize| format!("process-{round}-{i}");
+        let version = |i: usize| call("VERSION", &container(i));
+        it.versions
+            .push(crowd(target, PROCESSES, 1, &version)?.total);
+        let add = |i: usize| call("ADD", &container(i));
+        it.adds.push(crowd(target, PROCESSES, 1, &add)?.total);
+        let del = |i: usize| allocator.del(POOL, &container(i));
+        crowd(target, 20, PROCESSES / 20, &del)?;
+    }
+    target.inside(|| {
+        for i in 0..101 {
+            let container = format!("single-{i}");
+            let (time, success) = plugin.call("ADD", &container)?;
+            ensure!(success, "ADD of {container} failed");
+            it.single_add.push(time);
+            call("DEL", &container)?;
+        }
+        Ok(it)
+    })
+}

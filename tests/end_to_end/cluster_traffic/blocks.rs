@@ -1,0 +1,153 @@
+//! Nodes with blocks go on while no member of etcd is there, and give no address twice.
+
+use std::mem::take;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use harness::{
+    Address, Cluster, ETCD, ETCDCTL, Form, History, MEMBERS, Observation, PREFIX, needs,
+};
+use serde_json::{Value, json};
+
+use super::callers::{AtEnd, ClusterNode, NETWORK, PATIENCE, Traffic, assert_no_violation};
+
+const NODES: usize = 8;
+const CALLERS: usize = 3;
+
+/// The pools, with the length of their blocks' prefixes.
+const POOLS: [(&str, &str, u8); 2] = [
+    ("blue", "10.50.0.0/21", 26),
+    ("green", "fd00:50::/112", 122),
+];
+
+/// The time between two events.
+const MEANWHILE: Duration = Duration::from_secs(3);
+
+#[test]
+fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
+    needs!("root", ETCD, ETCDCTL);
+    if Form::of_this_run() == Form::OneFile {
+        // `ipam-ds-etcd` is an executable of its own in both forms.
+        return;
+    }
+    let mut cluster = Cluster::start().unwrap();
+    for (pool, subnet, block) in POOLS {
+        let value = json!({"ranges": [{"subnet": subnet}], "block": block});
+        cluster.write_pool(pool, &value);
+    }
+    let delegates = &["ipam-ds-static", "ipam-ds-etcd", "ipam-da-host-local"];
+    let nodes: Vec<ClusterNode> = (0..NODES)
+        .map(|number| ClusterNode::new(number, &cluster, delegates))
+        .collect();
+    let traffic = Traffic::default();
+    let clients = cluster.clients();
+    thread::scope(|scope| {
+        let _at_end = AtEnd(&traffic);
+        for (node, caller) in nodes
+            .iter()
+            .flat_map(|it| (0..CALLERS).map(move |i| (it, i)))
+        {
+            let (traffic, clients) = (&traffic, &clients);
+            scope.spawn(move || traffic.call_from(clients, node, caller));
+        }
+        // Each node has claimed its blocks.
+        wait_for_adds(&traffic, &nodes, Duration::ZERO);
+        let leader = cluster.leader();
+        cluster.kill_member(leader);
+        sleep(MEANWHILE);
+        cluster.start_member(leader);
+        cluster.wait_until_healthy();
+        (0..MEMBERS).for_each(|member| cluster.kill_member(member));
+        // ADDs that were under way may have asked before.
+        sleep(MEANWHILE);
+        wait_for_adds(&traffic, &nodes, traffic.clock.elapsed());
+        (0..MEMBERS).for_each(|member| cluster.start_member(member));
+        cluster.wait_until_healthy();
+        sleep(MEANWHILE);
+    });
+    judge(&cluster, &nodes, &traffic);
+}
+
+/// Waits until an ADD has succeeded on each node that was called since then.
+fn wait_for_adds(traffic: &Traffic, nodes: &[ClusterNode], from: Duration) {
+    let started = Instant::now();
+    for node in nodes {
+        while traffic.adds_since(from, &node.name) == 0 {
+            let errors = traffic.last_errors();
+            assert!(started.elapsed() < PATIENCE, "{}: {errors:#?}", node.name);
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// Shows by the history, the nodes' files and the blocks that all is well.
+fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
+    let pools = POOLS.map(|(name, ..)| name);
+    let calls = take(&mut *traffic.calls.lock().unwrap());
+    let before = observe(nodes, traffic.clock);
+    let history = History::new(calls.clone(), Vec::new()).unwrap();
+    let living = history.living();
+    cluster.inside(|| {
+        for node in nodes {
+            let valid = node.containers_of(&living);
+            node.collect(&valid, &pools).run().nothing();
+            assert_eq!(node.sandbox.records(NETWORK).len(), valid.len());
+        }
+    });
+    let mut after = observe(nodes, traffic.clock);
+    after.collected = true;
+    let (succeeded, all) = history.adds();
+    println!("{succeeded} of {all} ADDs succeeded");
+    for (address, attachment) in &after.addresses {
+        let owner = owner_of(cluster, address);
+        let is_owner = owner
+            .as_ref()
+            .is_some_and(|it| attachment.starts_with(&format!("{it}/")));
+        assert!(
+            is_owner,
+            "{attachment} has {address}, in a block of {owner:?}"
+        );
+    }
+    assert_no_violation(&History::new(calls, vec![before, after]).unwrap());
+    let errors = traffic.last_errors();
+    let expected = NODES * CALLERS;
+    assert_eq!(
+        living.len(),
+        expected,
+        "each caller leaves one: {errors:#?}"
+    );
+}
+
+/// The reservations in the nodes' files.
+fn observe(nodes: &[ClusterNode], clock: Instant) -> Observation {
+    let mut it = Observation {
+        started: clock.elapsed(),
+        ..Observation::default()
+    };
+    for node in nodes {
+        for (pool, ..) in POOLS {
+            for (ip, holder) in node.sandbox.reservations(pool) {
+                let address = Address {
+                    pool: pool.to_owned(),
+                    ip: ip.parse().unwrap(),
+                };
+                let container = holder.lines().next().unwrap_or_default();
+                it.addresses.push((address, node.attachment(container)));
+            }
+        }
+    }
+    it.ended = clock.elapsed();
+    it
+}
+
+/// The node that owns the block of an address.
+fn owner_of(cluster: &Cluster, address: &Address) -> Option<String> {
+    let below = format!("{PREFIX}/v1/blocks/{}/", address.pool);
+    cluster.keys().into_iter().find_map(|(key, value)| {
+        let block: ipam::IpNet = key.strip_prefix(&below)?.parse().ok()?;
+        let value: Value = serde_json::from_str(&value).ok()?;
+        block
+            .contains(&address.ip)
+            .then(|| value["node"].as_str().map(str::to_owned))?
+    })
+}

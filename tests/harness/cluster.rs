@@ -1,0 +1,305 @@
+//! Cluster of three etcd members, each in network, mount and PID namespaces of its own, on
+//! one bridge. Clients speak TLS to them, and need a user and a password.
+//!
+//! Everything is in the namespaces and in one temporary folder: it ends with the test, even
+//! if that is killed.
+
+mod faults;
+mod keys;
+mod member;
+mod status;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{Authority, ETCDCTL, Node};
+use member::Member;
+
+pub use faults::Cut;
+pub use member::Disk;
+pub use status::Metrics;
+
+/// The number of members.
+pub const MEMBERS: usize = 3;
+
+/// The address of the clients, on the bridge.
+const CLIENT: &str = "10.99.0.100";
+
+/// The prefix of the keys. The user of [`Cluster::config`] has no right to any other.
+pub const PREFIX: &str = "/ipam";
+
+/// The user of [`Cluster::config`].
+const USER: &str = "ipam";
+
+/// The passwords of the user and of root.
+const PASSWORD: &str = "correct horse";
+
+/// The longest that the cluster is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The cluster. Members are numbered from 0.
+pub struct Cluster {
+    /// The members end before their bridge and their folder.
+    members: Vec<Member>,
+    /// The node of the clients, with the bridge.
+    clients: Node,
+    root: TempDir,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits until it serves the user of [`Self::config`]. Its disks are
+    /// as small as etcd bears.
+    ///
+    /// # Errors
+    ///
+    /// Namespaces can't be made.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster doesn't start.
+    pub fn start() -> Result<Self, String> {
+        // Two segments of the log, which etcd reserves, take 128 MB.
+        Self::with_disks("256m")
+    }
+
+    /// As [`Self::start`], with disks of this size, such as `4g`, in memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`].
+    pub fn with_disks(size: &str) -> Result<Self, String> {
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-cluster-")
+            .tempdir()
+            .unwrap();
+        let clients = Node::try_new()?;
+        clients.sh(&format!(
+            "ip link add br0 type bridge
+             ip addr add {CLIENT}/24 dev br0
+             ip link set br0 up"
+        ));
+        let authority = Authority::new(root.path());
+        let members = (0..MEMBERS)
+            .map(|number| Member::on_bridge(number, root.path(), &clients, &authority, size))
+            .collect::<Result<_, _>>()?;
+        let mut it = Self {
+            members,
+            clients,
+            root,
+        };
+        for number in 0..MEMBERS {
+            it.start_member(number);
+        }
+        it.wait_until_healthy();
+        it.authenticate();
+        Ok(it)
+    }
+
+    /// A folder that is removed with the cluster.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The URL of a member for clients.
+    pub fn endpoint(&self, member: usize) -> String {
+        format!("https://{}:2379", member::address(member))
+    }
+
+    /// The value of the key `etcd` in a plugin's configuration.
+    pub fn config(&self) -> Value {
+        let endpoints: Vec<String> = (0..MEMBERS).map(|it| self.endpoint(it)).collect();
+        json!({
+            "endpoints": endpoints,
+            "ca": self.authority(),
+            "username": USER,
+            "passwordFile": self.password_file(),
+            "prefix": PREFIX,
+        })
+    }
+
+    /// The certificate of the authority that the members' certificates are from.
+    fn authority(&self) -> PathBuf {
+        self.root().join("ca.pem")
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.root().join("password")
+    }
+
+    /// The clients' network namespace.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be opened.
+    pub fn clients(&self) -> Namespace {
+        let namespace = format!("/proc/{}/ns/net", self.clients.holder());
+        Namespace(File::open(namespace).unwrap())
+    }
+
+    /// Does something in the clients' network namespace.
+    ///
+    /// # Panics
+    ///
+    /// If that panics.
+    pub fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|scope| {
+            let entered = scope.spawn(|| {
+                self.clients().enter();
+                what()
+            });
+            entered.join().unwrap()
+        })
+    }
+
+    /// Runs `etcdctl` as root of the cluster.
+    pub fn try_etcdctl(&self, words: &[&str]) -> Output {
+        let mut all = vec!["--user", "root"];
+        let password = format!("--password={PASSWORD}");
+        all.push(&password);
+        all.extend(words);
+        self.etcdctl_as_nobody(&all)
+    }
+
+    /// Runs `etcdctl` as root of the cluster; returns its stdout.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn etcdctl(&self, words: &[&str]) -> String {
+        stdout_of(words, self.try_etcdctl(words))
+    }
+
+    fn etcdctl_as_nobody(&self, words: &[&str]) -> Output {
+        let endpoints: Vec<String> = (0..MEMBERS).map(|it| self.endpoint(it)).collect();
+        let mut etcdctl = self.clients.command(ETCDCTL);
+        etcdctl
+            .arg("--cacert")
+            .arg(self.authority())
+            .arg(format!("--endpoints={}", endpoints.join(",")))
+            .args(words)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("ETCDCTL_API", "3");
+        etcdctl.output().unwrap()
+    }
+
+    /// Gives the cluster a root, and a user with rights on the prefix alone.
+    fn authenticate(&self) {
+        let mut file = File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(self.password_file())
+            .unwrap();
+        file.write_all(PASSWORD.as_bytes()).unwrap();
+        let root = format!("root:{PASSWORD}");
+        let user = format!("{USER}:{PASSWORD}");
+        let below = format!("{PREFIX}/");
+        for words in [
+            &["user", "add", &root][..],
+            &["user", "grant-role", "root", "root"],
+            &["role", "add", USER],
+            &[
+                "role",
+                "grant-permission",
+                USER,
+                "--prefix=true",
+                "readwrite",
+                &below,
+            ],
+            &["user", "add", &user],
+            &["user", "grant-role", USER, USER],
+            &["auth", "enable"],
+        ] {
+            stdout_of(words, self.etcdctl_as_nobody(words));
+        }
+    }
+
+    /// Waits until all members are up and follow one leader.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than half a minute.
+    pub fn wait_until_healthy(&self) {
+        self.wait_for("a healthy cluster", |states| {
+            states.len() == MEMBERS && states.iter().all(|it| it.has_leader)
+        });
+    }
+
+    /// The member that leads, as soon as there is exactly one.
+    ///
+    /// # Panics
+    ///
+    /// If there is none for half a minute.
+    pub fn leader(&self) -> usize {
+        let leaders = |states: &[Metrics]| -> Vec<usize> {
+            let leads = states.iter().filter(|it| it.is_leader);
+            leads.map(|it| it.member).collect()
+        };
+        let states = self.wait_for("a leader", |states| leads_alone(&leaders(states)));
+        leaders(&states)[0]
+    }
+
+    /// The metrics of all members that answer.
+    pub fn metrics(&self) -> Vec<Metrics> {
+        self.inside(|| {
+            let members = self.members.iter().enumerate();
+            members
+                .filter(|(_, it)| it.is_running())
+                .filter_map(|(number, _)| Metrics::of(number).ok())
+                .collect()
+        })
+    }
+
+    fn wait_for(&self, what: &str, holds: impl Fn(&[Metrics]) -> bool) -> Vec<Metrics> {
+        let started = Instant::now();
+        loop {
+            let states = self.metrics();
+            if holds(&states) {
+                return states;
+            }
+            assert!(started.elapsed() < PATIENCE, "no {what}: {states:?}");
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A network namespace.
+pub struct Namespace(File);
+
+impl Namespace {
+    /// Moves the calling thread to it, with all processes that the thread starts from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses.
+    pub fn enter(&self) {
+        let network = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(self.0.as_fd(), network).unwrap();
+    }
+}
+
+fn leads_alone(leaders: &[usize]) -> bool {
+    leaders.len() == 1
+}
+
+#[track_caller]
+fn stdout_of(words: &[&str], output: Output) -> String {
+    assert!(output.status.success(), "etcdctl {words:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

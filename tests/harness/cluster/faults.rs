@@ -1,0 +1,94 @@
+//! Faults of a cluster, and their ends.
+
+use super::member::{Disk, address, name};
+use super::{CLIENT, Cluster, MEMBERS};
+
+/// A way that packets take no more. Nobody is told: they are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Everything from and to a member.
+    All(usize),
+    /// A member from and to the other members. Clients still reach it.
+    Peers(usize),
+    /// What the first member sends to the second.
+    OneWay(usize, usize),
+    /// What a member sends to clients.
+    Clients(usize),
+}
+
+impl Cluster {
+    /// Starts a member that isn't running.
+    ///
+    /// # Panics
+    ///
+    /// If it is running.
+    pub fn start_member(&mut self, member: usize) {
+        let authority = self.authority();
+        self.members[member].start(&authority);
+    }
+
+    /// Kills a member.
+    pub fn kill_member(&mut self, member: usize) {
+        self.members[member].kill();
+    }
+
+    /// Stops a member with SIGSTOP: it keeps its connections, and doesn't answer.
+    pub fn stop_member(&self, member: usize) {
+        self.members[member].signal("STOP");
+    }
+
+    /// Lets a member that was stopped go on.
+    pub fn continue_member(&self, member: usize) {
+        self.members[member].go_on();
+    }
+
+    /// Fills a member's disk, or frees it.
+    pub fn set_disk(&self, member: usize, disk: Disk) {
+        self.members[member].set_disk(disk);
+    }
+
+    /// True if a member has ended by itself.
+    pub fn has_ended(&mut self, member: usize) -> bool {
+        self.members[member].has_ended()
+    }
+
+    /// Cuts a way.
+    pub fn cut(&self, cut: Cut) {
+        self.route(cut, true);
+    }
+
+    /// Joins what was cut.
+    pub fn join(&self, cut: Cut) {
+        self.route(cut, false);
+    }
+
+    fn route(&self, cut: Cut, is_cut: bool) {
+        let drop = |from: usize, to: &str| {
+            let verb = if is_cut { "add" } else { "del" };
+            let node = self.members[from].node();
+            node.sh(&format!("ip route {verb} blackhole {to}/32"));
+        };
+        match cut {
+            Cut::All(member) => {
+                let state = if is_cut { "down" } else { "up" };
+                let port = name(member);
+                self.clients.sh(&format!("ip link set {port} {state}"));
+            }
+            Cut::Peers(member) => {
+                for peer in (0..MEMBERS).filter(|peer| *peer != member) {
+                    drop(member, &address(peer));
+                    drop(peer, &address(member));
+                }
+            }
+            Cut::OneWay(from, to) => drop(from, &address(to)),
+            Cut::Clients(member) => drop(member, CLIENT),
+        }
+    }
+
+    /// Compacts the history of all keys, and gives the freed pages of every member back.
+    pub fn compact_and_defragment(&self) {
+        let revision = self.revision().to_string();
+        self.etcdctl(&["compact", &revision]);
+        self.etcdctl(&["defrag"]);
+    }
+}

@@ -1,0 +1,158 @@
+//! History of a cluster's callers: what they called, what was answered, and which keys were
+//! there. [`violations`](History::violations) says what must not have happened.
+//!
+//! Logic alone: a test collects the history, with one clock for all callers.
+
+mod checker;
+mod hold;
+#[cfg(test)]
+mod wrong_histories;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use checker::Violation;
+pub use hold::Hold;
+
+/// An address of a pool. The same address of another pool is another one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// The pool's name.
+    pub pool: String,
+    /// The address, without a prefix.
+    pub ip: IpAddr,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.ip, self.pool)
+    }
+}
+
+/// The outcome of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// It succeeded, with this answer.
+    Succeeded(T),
+    /// An error, or no answer at all. Both leave open what was done: an answer may have been
+    /// lost behind a transaction that was made.
+    Open,
+}
+
+/// A command with its outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// ADD, which gives addresses.
+    Add(Outcome<Vec<Address>>),
+    /// DEL.
+    Del(Outcome<()>),
+}
+
+/// A call that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The attachment, in a text that no other one in the cluster has.
+    pub attachment: String,
+    /// The moment before the call was made.
+    pub started: Duration,
+    /// The moment after its answer was there.
+    pub ended: Duration,
+    /// The command.
+    pub command: Command,
+}
+
+/// Keys that were read at some moment between `started` and `ended`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Observation {
+    /// The moment before they were read.
+    pub started: Duration,
+    /// The moment after they were read.
+    pub ended: Duration,
+    /// Each address that is reserved, with the attachment that holds it.
+    pub addresses: Vec<(Address, String)>,
+    /// The same as DEL and GC find it: by attachment. `None` where there is no such index.
+    pub index: Option<Vec<(Address, String)>>,
+    /// True after GC with the living attachments as the valid ones, while nobody calls:
+    /// nothing else may be there.
+    pub collected: bool,
+}
+
+/// A history.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All calls of an attachment, in order.
+    calls: BTreeMap<String, Vec<Operation>>,
+    observations: Vec<Observation>,
+}
+
+impl History {
+    /// The history of these calls and observations.
+    ///
+    /// # Errors
+    ///
+    /// It can't be judged: a call ends before it has started, or two calls of one
+    /// attachment overlap.
+    pub fn new(calls: Vec<Operation>, observations: Vec<Observation>) -> Result<Self, String> {
+        let mut it = Self {
+            calls: BTreeMap::new(),
+            observations,
+        };
+        for call in calls {
+            if call.ended < call.started {
+                return Err(format!("a call ends before it has started: {call:?}"));
+            }
+            let of_attachment = it.calls.entry(call.attachment.clone()).or_default();
+            of_attachment.push(call);
+        }
+        for calls in it.calls.values_mut() {
+            calls.sort_by_key(|call| call.started);
+            if let Some(pair) = calls.windows(2).find(|it| it[1].started < it[0].ended) {
+                return Err(format!("two calls of one attachment overlap: {pair:?}"));
+            }
+        }
+        Ok(it)
+    }
+
+    /// The number of ADDs that succeeded, and of all.
+    pub fn adds(&self) -> (usize, usize) {
+        let all = self.calls.values().flatten();
+        let adds = all.filter_map(|call| match &call.command {
+            Command::Add(outcome) => Some(outcome != &Outcome::Open),
+            Command::Del(_) => None,
+        });
+        adds.fold((0, 0), |(succeeded, all), it| {
+            (succeeded + usize::from(it), all + 1)
+        })
+    }
+
+    /// The attachments that live at the end: their ADD succeeded, and no DEL was called.
+    pub fn living(&self) -> Vec<&str> {
+        let holds = self.holds();
+        let living = holds.iter().filter(|hold| hold.surely_until.is_none());
+        let mut names: Vec<&str> = living
+            .filter_map(|hold| self.calls.get_key_value(&hold.attachment))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// Everything that must not have happened. Empty if all is well.
+    pub fn violations(&self) -> Vec<Violation> {
+        let holds = self.holds();
+        let mut all = checker::added_twice(self.calls.values());
+        all.extend(checker::held_twice(&holds));
+        for observation in &self.observations {
+            all.extend(checker::missing(&holds, observation));
+            all.extend(checker::left_behind(&holds, observation));
+            all.extend(checker::index_differs(observation));
+        }
+        all
+    }
+
+    fn holds(&self) -> Vec<Hold> {
+        self.calls.values().flat_map(|it| hold::of(it)).collect()
+    }
+}

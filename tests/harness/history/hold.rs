@@ -1,0 +1,66 @@
+//! The time in which an attachment holds an address, as far as its caller can know.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Address, Command, Operation, Outcome};
+
+/// An attachment that was given an address.
+///
+/// It took it at some moment of its ADD, and released it at some moment of its DELs. So it
+/// surely holds it from the end of the ADD to the start of the first DEL; and possibly from
+/// the start of the ADD to the end of the DEL that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The attachment.
+    pub attachment: String,
+    /// The address.
+    pub address: Address,
+    /// The end of its ADD.
+    pub surely_from: Duration,
+    /// The start of its first DEL; `None` if there was none.
+    pub surely_until: Option<Duration>,
+    /// The end of the first DEL that succeeded; `None` if none did.
+    pub possibly_until: Option<Duration>,
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            attachment,
+            address,
+            surely_from,
+            ..
+        } = self;
+        write!(f, "{attachment} has {address} from {surely_from:.3?} ")?;
+        match self.surely_until {
+            Some(until) => write!(f, "to {until:.3?}"),
+            None => f.write_str("on"),
+        }
+    }
+}
+
+/// What an attachment holds, by all of its calls in their order.
+pub(super) fn of(calls: &[Operation]) -> Vec<Hold> {
+    let mut holds = Vec::new();
+    for (i, call) in calls.iter().enumerate() {
+        let Command::Add(Outcome::Succeeded(addresses)) = &call.command else {
+            continue;
+        };
+        let dels = || {
+            let later = calls[i + 1..].iter();
+            later.filter(|it| matches!(it.command, Command::Del(_)))
+        };
+        let succeeded = |it: &&Operation| it.command == Command::Del(Outcome::Succeeded(()));
+        for address in addresses {
+            holds.push(Hold {
+                attachment: call.attachment.clone(),
+                address: address.clone(),
+                surely_from: call.ended,
+                surely_until: dels().next().map(|it| it.started),
+                possibly_until: dels().find(succeeded).map(|it| it.ended),
+            });
+        }
+    }
+    holds
+}
