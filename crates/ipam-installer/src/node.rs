@@ -1,0 +1,378 @@
+//! The parts of an installation on a node: each is put into place, or put right.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
+
+use crate::arguments::Arguments;
+use crate::folder::{FileState, Folder, Foreign};
+use crate::owner::{OWNER, Owner};
+use crate::release::{Release, TOOL};
+use crate::source::files_for;
+use crate::watch::{Part, Watched};
+use crate::work_folder::NAME;
+use crate::{catalogue, conflists, verify};
+
+/// Extensions of conflists that libcni reads.
+const CONFLISTS: [&str; 3] = ["conflist", "conf", "json"];
+
+/// A node with its folders, and what was installed into them.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) arguments: Arguments,
+    pub(crate) release: Release,
+    owner: Owner,
+    version: Version,
+    plugins: Option<FileState>,
+    tool: Option<FileState>,
+}
+
+impl Node {
+    /// The node of these arguments.
+    ///
+    /// # Errors
+    ///
+    /// The image is not complete, or not for this machine.
+    pub(crate) fn new(arguments: Arguments) -> Result<Self> {
+        let release = Release::in_folder(&arguments.from)?;
+        Ok(Self {
+            owner: Owner::this(&release.version)?,
+            version: release.number()?,
+            arguments,
+            release,
+            plugins: None,
+            tool: None,
+        })
+    }
+
+    /// The parts that the arguments ask for, in the order in which they are put into place:
+    /// a conflist comes last, when all that it needs is there.
+    pub(crate) fn parts(&self) -> BTreeSet<Part> {
+        let mut parts = BTreeSet::from([Part::Plugins]);
+        parts.extend(self.arguments.sbin.is_some().then_some(Part::Tool));
+        parts.extend(self.arguments.pools_from.is_some().then_some(Part::Pools));
+        parts.extend(
+            self.arguments
+                .conflists_from
+                .is_some()
+                .then_some(Part::Conflists),
+        );
+        parts
+    }
+
+    /// Puts the plugins and `ipamctl` into place, whatever version is there. With `stays`,
+    /// it becomes the one that keeps them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::put`].
+    pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
+        let path = &self.arguments.plugins;
+        let folder = Folder::open_keeping(path, &[OWNER])?;
+        let content = self.release.plugins()?;
+        let names = self.names();
+        let installed = folder.put(&names, &content, Foreign::Refuse)?;
+        say("installed", path, &installed.changed);
+        self.plugins = Some(installed.state);
+        if stays {
+            self.owner
+                .take(&folder)
+                .with_context(|| format!("{}", path.display()))?;
+        }
+        folder.close();
+        self.put_tool()
+    }
+
+    /// Looks at a part, and puts it right.
+    ///
+    /// # Errors
+    ///
+    /// What it can't put right.
+    pub(crate) fn put_right(&mut self, part: Part) -> Result<bool> {
+        match part {
+            Part::Plugins => self.put_plugins_right(),
+            Part::Tool => self.put_tool().map(|()| false),
+            Part::Pools => self.put_pools(),
+            Part::Conflists => self.put_conflists(),
+        }
+    }
+
+    fn put_plugins_right(&mut self) -> Result<bool> {
+        let path = &self.arguments.plugins;
+        let names = self.names();
+        if self.plugins.is_some() && Owner::of(path).as_ref() == Some(&self.owner) {
+            let open = std::fs::File::open(path);
+            let open = open.with_context(|| format!("{}", path.display()))?;
+            let is_right = |name: &&str| FileState::of(&open, name).ok() == Some(self.plugins);
+            if names.iter().all(is_right) {
+                return Ok(false);
+            }
+        }
+        let folder = Folder::open_keeping(path, &[OWNER])?;
+        match Owner::of(path) {
+            Some(other) if other != self.owner => bail!(
+                "version {} of another installer has taken over {}",
+                other.version,
+                path.display()
+            ),
+            _ => {}
+        }
+        let content = self.release.plugins()?;
+        if let Some(newer) = folder
+            .newest(&names, &content)?
+            .filter(|it| *it > self.version)
+        {
+            bail!(
+                "{} has the newer version {newer}, which stays",
+                path.display()
+            );
+        }
+        let installed = folder.put(&names, &content, Foreign::Refuse)?;
+        say("repaired", path, &installed.changed);
+        self.plugins = Some(installed.state);
+        self.owner
+            .take(&folder)
+            .with_context(|| format!("{}", path.display()))?;
+        folder.close();
+        Ok(!installed.changed.is_empty())
+    }
+
+    fn put_tool(&mut self) -> Result<()> {
+        let Some(path) = &self.arguments.sbin else {
+            return Ok(());
+        };
+        let open = std::fs::File::open(path);
+        let now = open.and_then(|it| FileState::of(&it, TOOL));
+        if self.tool.is_some() && now.ok().flatten() == self.tool {
+            return Ok(());
+        }
+        let folder = Folder::open(path)?;
+        let content = self.release.tool()?;
+        let newest = folder.newest(&[TOOL], &content)?;
+        let is_newer = newest.is_some_and(|it| it > self.version);
+        if self.tool.is_none() || !is_newer {
+            let installed = folder.put(&[TOOL], &content, Foreign::Refuse)?;
+            say("installed", path, &installed.changed);
+            self.tool = Some(installed.state);
+        }
+        folder.close();
+        Ok(())
+    }
+
+    fn put_pools(&self) -> Result<bool> {
+        let Arguments {
+            pools,
+            pools_from,
+            node,
+            ..
+        } = &self.arguments;
+        let from = pools_from.as_deref().context("--pools-from")?;
+        let files = files_for(from, node.as_deref(), &["json"])?;
+        if catalogue::is_in_place(pools, &files) {
+            return Ok(false);
+        }
+        let parent = pools.parent().context("--pools has no parent")?;
+        let folder = Folder::open(parent)?;
+        let staged = catalogue::Staged::write(&folder, pools, &files)?;
+        let path = folder.work().path_of(catalogue::STAGED);
+        // The catalogue and the conflists that read it, as they will be together.
+        let users = match self.conflists()? {
+            Some(conflists) => conflists,
+            None => verify::users(&self.arguments.conflists, pools),
+        };
+        if users.is_empty() {
+            verify::check_catalogue(pools, &path)?;
+        }
+        let tool = self.release.tool_path();
+        verify::check(&self.places(&tool, &folder), &users, pools, Some(&path))?;
+        staged.put()?;
+        folder.close();
+        say("installed", pools, &files.into_keys().collect::<Vec<_>>());
+        Ok(true)
+    }
+
+    fn put_conflists(&self) -> Result<bool> {
+        let Some(files) = self.conflists()? else {
+            return Ok(false);
+        };
+        let path = &self.arguments.conflists;
+        let folder = Folder::open_keeping(path, &[conflists::LIST])?;
+        let changes = conflists::changes(&folder, path, &files)?;
+        if changes == conflists::Changes::default() {
+            folder.close();
+            return Ok(false);
+        }
+        let tool = self.release.tool_path();
+        verify::check(
+            &self.places(&tool, &folder),
+            &files,
+            &self.arguments.pools,
+            None,
+        )?;
+        conflists::put(&folder, path, &files, &changes)?;
+        folder.close();
+        say("installed", path, &changes.written);
+        say("removed", path, &changes.removed);
+        Ok(true)
+    }
+
+    /// The conflists of the source, if there is one.
+    fn conflists(&self) -> Result<Option<crate::source::Files>> {
+        let Arguments {
+            conflists_from,
+            node,
+            ..
+        } = &self.arguments;
+        let from = conflists_from.as_deref();
+        from.map(|it| files_for(it, node.as_deref(), &CONFLISTS))
+            .transpose()
+    }
+
+    fn places<'a>(&'a self, tool: &'a Path, folder: &Folder) -> verify::Places<'a> {
+        verify::Places {
+            tool,
+            plugins: &self.arguments.plugins,
+            conflists: &self.arguments.conflists,
+            scratch: folder.work().path_of("check"),
+        }
+    }
+
+    /// Removes what was installed: conflists first, plugins last.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn uninstall(&self) -> Result<()> {
+        let Arguments {
+            conflists: net,
+            pools,
+            plugins,
+            sbin,
+            ..
+        } = &self.arguments;
+        let plugin_folder = plugins
+            .is_dir()
+            .then(|| Folder::open_keeping(plugins, &[OWNER]));
+        let plugin_folder = plugin_folder.transpose()?;
+        if let Some(folder) = &plugin_folder {
+            // An installer that is still there doesn't put right what is removed now.
+            self.owner
+                .take(folder)
+                .with_context(|| format!("{}", plugins.display()))?;
+        }
+        if net.join(NAME).is_dir() {
+            let folder = Folder::open_keeping(net, &[conflists::LIST])?;
+            let removed = conflists::listed(&folder)?;
+            let changes = conflists::Changes {
+                removed,
+                ..Default::default()
+            };
+            conflists::put(&folder, net, &crate::source::Files::new(), &changes)?;
+            folder.work().remove(conflists::LIST)?;
+            folder.close();
+            say("removed", net, &changes.removed);
+        }
+        let parent = pools.parent().context("--pools has no parent")?;
+        if pools.is_dir() {
+            let folder = Folder::open(parent)?;
+            if catalogue::remove(&folder, pools)? {
+                say("removed", parent, &[pools.display().to_string()]);
+            }
+            folder.close();
+        }
+        if let Some(folder) = plugin_folder {
+            let removed = folder.remove(&self.names(), &self.release.plugins()?)?;
+            say("removed", plugins, &removed);
+        }
+        if let Some(sbin) = sbin.as_ref().filter(|it| it.is_dir()) {
+            let folder = Folder::open(sbin)?;
+            let removed = folder.remove(&[TOOL], &self.release.tool()?)?;
+            say("removed", sbin, &removed);
+            folder.close();
+        }
+        Ok(())
+    }
+
+    /// Leaves the plugins to another installer.
+    pub(crate) fn leave(&self) {
+        self.owner.leave(&self.arguments.plugins);
+    }
+
+    /// The folders to watch.
+    ///
+    /// # Errors
+    ///
+    /// A path without a parent.
+    pub(crate) fn watched(&self) -> Result<Vec<Watched>> {
+        let Arguments {
+            plugins,
+            sbin,
+            pools,
+            pools_from,
+            conflists,
+            conflists_from,
+            ..
+        } = &self.arguments;
+        let all = |folder: &PathBuf, part| Watched {
+            folder: folder.clone(),
+            names: None,
+            part,
+        };
+        let named = |folder: &Path, part, names: BTreeSet<String>| Watched {
+            folder: folder.to_owned(),
+            names: Some(names),
+            part,
+        };
+        let names: BTreeSet<String> = self.release.names.iter().cloned().collect();
+        let mut watched = vec![
+            named(plugins, Part::Plugins, names),
+            named(
+                &plugins.join(NAME),
+                Part::Plugins,
+                BTreeSet::from([OWNER.to_owned()]),
+            ),
+        ];
+        if let Some(sbin) = sbin {
+            watched.push(named(sbin, Part::Tool, BTreeSet::from([TOOL.to_owned()])));
+        }
+        if let Some(from) = pools_from {
+            let parent = pools.parent().context("--pools has no parent")?;
+            let name = pools.file_name().context("--pools has no name")?;
+            let name = name.to_string_lossy().into_owned();
+            watched.push(named(parent, Part::Pools, BTreeSet::from([name])));
+            watched.push(all(from, Part::Pools));
+            if pools.is_dir() {
+                watched.push(all(pools, Part::Pools));
+            }
+        }
+        if let Some(from) = conflists_from {
+            watched.push(all(from, Part::Conflists));
+            let names = self.conflists().ok().flatten().unwrap_or_default();
+            watched.push(named(
+                conflists,
+                Part::Conflists,
+                names.into_keys().collect(),
+            ));
+        }
+        for it in &watched {
+            ensure!(
+                it.folder.is_absolute(),
+                "{} is no absolute path",
+                it.folder.display()
+            );
+        }
+        Ok(watched)
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.release.names.iter().map(String::as_str).collect()
+    }
+}
+
+fn say(done: &str, folder: &Path, names: &[String]) {
+    if !names.is_empty() {
+        eprintln!("{done} in {}: {}", folder.display(), names.join(", "));
+    }
+}

@@ -1,0 +1,154 @@
+//! A new catalogue and new conflists are checked before they take the place of working ones.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The key of an `ipam` section that leads to the catalogue.
+const POOLS_DIR: &str = "poolsDir";
+
+/// Folders for a check.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    /// `ipamctl` of the image.
+    pub(crate) tool: &'a Path,
+    /// The folder of the plugins.
+    pub(crate) plugins: &'a Path,
+    /// The folder of conflists in use.
+    pub(crate) conflists: &'a Path,
+    /// A folder for copies of the conflists.
+    pub(crate) scratch: PathBuf,
+}
+
+/// A finding of `ipamctl check --json`.
+#[derive(Debug, Deserialize)]
+struct Finding {
+    key: String,
+    severity: String,
+    problem: String,
+}
+
+/// Checks conflists as they will be with the catalogue in `staged` in the place of `pools`.
+/// Warnings go to stderr.
+///
+/// # Errors
+///
+/// The errors that were found.
+pub(crate) fn check(
+    places: &Places<'_>,
+    conflists: &BTreeMap<String, Vec<u8>>,
+    pools: &Path,
+    staged: Option<&Path>,
+) -> Result<()> {
+    let mut errors = Vec::new();
+    for (name, content) in conflists {
+        let mut list: Value = serde_json::from_slice(content).with_context(|| name.clone())?;
+        if let Some(staged) = staged {
+            redirect(&mut list, pools, staged);
+        }
+        let scratch = &places.scratch;
+        fs::create_dir_all(scratch).with_context(|| format!("{}", scratch.display()))?;
+        let copy = scratch.join(name);
+        fs::write(&copy, list.to_string()).with_context(|| format!("{}", copy.display()))?;
+        for finding in findings(places, &copy)? {
+            let Finding {
+                key,
+                problem,
+                severity,
+            } = finding;
+            // Paths as they will be.
+            let at = |path: &Path| path.display().to_string();
+            let problem = staged.map_or(problem.clone(), |it| problem.replace(&at(it), &at(pools)));
+            let text = match key.is_empty() || problem.starts_with(&key) {
+                true => format!("{name}: {problem}"),
+                false => format!("{name}: {key}: {problem}"),
+            };
+            if severity == "error" {
+                errors.push(text);
+            } else {
+                eprintln!("{text}");
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(&places.scratch);
+    if !errors.is_empty() {
+        bail!("{}; what is in use stays as it was", errors.join("; "));
+    }
+    Ok(())
+}
+
+/// The conflists in use whose catalogue is `pools`.
+pub(crate) fn users(conflists: &Path, pools: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
+    let with_content = entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let content = fs::read(entry.path()).ok()?;
+        let mut list: Value = serde_json::from_slice(&content).ok()?;
+        redirect(&mut list, pools, pools).then_some((name, content))
+    });
+    with_content.collect()
+}
+
+/// Verifies a catalogue by itself, as the selector does.
+///
+/// # Errors
+///
+/// An invalid catalogue, naming file, rule and key.
+pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
+    let json = serde_json::json!({
+        "cniVersion": "1.0.0",
+        "name": "catalogue",
+        "ipam": {POOLS_DIR: staged},
+    });
+    let config = cni::NetworkConfig::parse(json.to_string().into_bytes())
+        .map_err(|error| anyhow::anyhow!(error.msg))?;
+    if let Err(error) = ipam_ds_rules::tools::pools(&config) {
+        let at = |path: &Path| path.display().to_string();
+        let problem = error.msg.replace(&at(staged), &at(pools));
+        bail!("{problem}; what is in use stays as it was");
+    }
+    Ok(())
+}
+
+/// Lets every `ipam` section that reads `pools` read `staged`; true if there is one.
+fn redirect(list: &mut Value, pools: &Path, staged: &Path) -> bool {
+    let mut found = false;
+    let plugins = list.get_mut("plugins").and_then(Value::as_array_mut);
+    for plugin in plugins.into_iter().flatten() {
+        let dir = plugin.get_mut("ipam").and_then(|it| it.get_mut(POOLS_DIR));
+        if let Some(dir) = dir
+            && dir.as_str().is_some_and(|it| Path::new(it) == pools)
+        {
+            *dir = staged.display().to_string().into();
+            found = true;
+        }
+    }
+    found
+}
+
+fn findings(places: &Places<'_>, conflist: &Path) -> Result<Vec<Finding>> {
+    let shown = || format!("{} check", places.tool.display());
+    let output = Command::new(places.tool)
+        .arg("--conf-dir")
+        .arg(places.conflists)
+        .arg("--cni-path")
+        .arg(places.plugins)
+        // A main plugin may need a C library that the image doesn't have.
+        .args(["--json", "check", "--no-exec"])
+        .arg(conflist)
+        .output()
+        .with_context(shown)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}: {}",
+        shown(),
+        said.trim()
+    );
+    serde_json::from_slice(&output.stdout).with_context(shown)
+}
