@@ -22,7 +22,7 @@ pub use docker_daemon::{
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use node::Node;
-pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
+pub use plugins::{INSTALLER, MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{DOCKER_DAEMON, MULTI_CALL, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, INSTALLER, MULTI_CALL, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -62,11 +62,13 @@ impl Flavour {
         Built::in_folder(self.target_dir().join(folder))
     }
 
-    /// Builds the administrator's command and the daemon for Docker, beside the plugins,
-    /// and by themselves: none of what they link may change theirs.
+    /// Builds the administrator's command, the daemon for Docker and the image's entry point,
+    /// beside the plugins, and by themselves: none of what they link may change theirs.
     pub(crate) fn build_tools(self, profile: &str) -> Result<()> {
         let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        command.args(["--package", DOCKER_DAEMON, "--package", TOOL]);
+        for package in [DOCKER_DAEMON, TOOL, INSTALLER] {
+            command.args(["--package", package]);
+        }
         run(command.arg("--target-dir").arg(self.target_dir()))
     }
 
