@@ -5,6 +5,7 @@ mod cgroup;
 mod docker_daemon;
 mod dockerd;
 mod elf;
+mod installer;
 mod node;
 mod plugins;
 mod reference;
@@ -21,10 +22,13 @@ pub use docker_daemon::{
 };
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
+pub use installer::{
+    Installation, Staying, installer_executable, plugin_of_version, write_executable,
+};
 pub use node::Node;
 pub use plugins::{INSTALLER, MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
-pub use release::{Release, dist, one_inode};
+pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Form, Sandbox, example, repository};

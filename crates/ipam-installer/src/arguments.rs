@@ -1,8 +1,9 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use anyhow::{Result, ensure};
 use clap::Parser;
 
 /// Installs the plugins of ipam-delegated on a node, and keeps them there.
@@ -23,12 +24,13 @@ pub(crate) struct Arguments {
     /// Folder for ipamctl; without it, ipamctl is not installed.
     #[arg(long, value_name = "DIR")]
     pub(crate) sbin: Option<PathBuf>,
-    /// Folder with the catalogue of pools, such as a mounted ConfigMap.
+    /// Folder with a catalogue of pools, such as a mounted ConfigMap. May be repeated, each
+    /// with a --pools.
     #[arg(long, value_name = "DIR")]
-    pub(crate) pools_from: Option<PathBuf>,
-    /// Where the catalogue goes: poolsDir of the conflists.
+    pub(crate) pools_from: Vec<PathBuf>,
+    /// Where the catalogue goes: poolsDir of conflists.
     #[arg(long, value_name = "DIR", default_value = "/etc/cni/ipam.d")]
-    pub(crate) pools: PathBuf,
+    pub(crate) pools: Vec<PathBuf>,
     /// Folder with conflists, such as a mounted ConfigMap.
     #[arg(long, value_name = "DIR")]
     pub(crate) conflists_from: Option<PathBuf>,
@@ -76,6 +78,27 @@ pub(crate) struct Arguments {
     pub(crate) status_file: PathBuf,
 }
 
+impl Arguments {
+    /// The catalogues: where each comes from, and where it goes.
+    ///
+    /// # Errors
+    ///
+    /// One of the two is missing.
+    pub(crate) fn catalogues(&self) -> Result<Vec<(&Path, &Path)>> {
+        let Self {
+            pools_from, pools, ..
+        } = self;
+        ensure!(
+            pools_from.is_empty() || pools_from.len() == pools.len(),
+            "--pools-from is there {} times, and --pools {} times: each needs the other",
+            pools_from.len(),
+            pools.len()
+        );
+        let from = pools_from.iter().map(PathBuf::as_path);
+        Ok(from.zip(pools.iter().map(PathBuf::as_path)).collect())
+    }
+}
+
 /// The version with the commit, which the build of a release hands over.
 fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
@@ -91,5 +114,25 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn each_catalogue_has_a_source_and_a_target() {
+        let read = |words: &[&str]| {
+            let arguments = Arguments::parse_from([&["ipam-installer"], words].concat());
+            let pairs = arguments.catalogues().map_err(|it| it.to_string())?;
+            let text = |(from, to): &(&Path, &Path)| format!("{} {}", from.display(), to.display());
+            Ok::<_, String>(pairs.iter().map(text).collect::<Vec<_>>())
+        };
+        assert!(read(&[]).unwrap().is_empty());
+        assert_eq!(read(&["--pools-from=/a"]).unwrap(), ["/a /etc/cni/ipam.d"]);
+        let two = [
+            "--pools-from=/a",
+            "--pools=/b",
+            "--pools-from=/c",
+            "--pools=/d",
+        ];
+        assert_eq!(read(&two).unwrap(), ["/a /b", "/c /d"]);
+        assert!(read(&two[..3]).unwrap_err().contains("2 times"));
     }
 }

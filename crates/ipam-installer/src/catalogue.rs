@@ -39,6 +39,11 @@ pub(crate) fn is_in_place(target: &Path, files: &Files) -> bool {
     count == files.len() + 1 && files.iter().all(same) && target.join(LIST).is_file()
 }
 
+/// True if the installer has put a catalogue there.
+pub(crate) fn is_installed(target: &Path) -> bool {
+    target.join(LIST).exists()
+}
+
 impl<'a> Staged<'a> {
     /// Writes the files beside the folder `target`, which stands in `parent`.
     ///
@@ -95,7 +100,7 @@ impl<'a> Staged<'a> {
 
 /// Removes the folder, if it holds nothing but what was installed.
 pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<bool> {
-    if !target.join(LIST).exists() {
+    if !is_installed(target) {
         return Ok(false);
     }
     refuse_foreign(target)?;
@@ -144,7 +149,6 @@ mod tests {
         let parent = Folder::open(target.parent().unwrap())?;
         Staged::write(&parent, target, files)?.put()?;
         assert!(is_in_place(target, files));
-        parent.close();
         Ok(())
     }
 

@@ -119,7 +119,6 @@ mod tests {
         let folder = Folder::open_keeping(path, &[LIST])?;
         let changes = changes(&folder, path, files)?;
         put(&folder, path, files, &changes)?;
-        folder.close();
         Ok(changes)
     }
 

@@ -256,11 +256,6 @@ impl Folder {
     fn state_of(&self, name: &str) -> Result<Option<FileState>> {
         FileState::of(&self.folder, name).with_context(|| self.name_of(name))
     }
-
-    /// Gives the lock back, and removes the hidden folder unless something is kept in it.
-    pub fn close(self) {
-        self.work.close(&self.folder);
-    }
 }
 
 impl FileState {
@@ -328,9 +323,7 @@ mod tests {
 
     fn put(folder: &Path, content: &[u8]) -> Result<Vec<String>> {
         let folder = Folder::open(folder)?;
-        let installed = folder.put(&NAMES, content, Foreign::Refuse)?;
-        folder.close();
-        Ok(installed.changed)
+        Ok(folder.put(&NAMES, content, Foreign::Refuse)?.changed)
     }
 
     fn marked(version: &str) -> Vec<u8> {

@@ -14,7 +14,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// First and longest pause after something was put right: another program may put it wrong
 /// again without end.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(5)];
 
 /// First and longest time after which something that couldn't be put right is tried again.
 /// Nobody says that a disk has room again.
@@ -127,24 +127,25 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
 /// The name of a problem with the watches.
 const WATCHES: &str = "watches";
 
+/// Number of attempts at watches of folders that are being removed.
+const MOST_ATTEMPTS: usize = 3;
+
 fn start(node: &mut Node, status: &mut Status) -> Option<Watch> {
-    // Missing folders are made first.
-    for part in node.parts() {
-        look(node, part, status);
-    }
-    let watch = node.watched().and_then(|it| Ok(Watch::start(it)?));
-    match watch {
-        Ok(watch) => {
-            status.problems.remove(WATCHES);
-            Some(watch)
-        }
-        Err(error) => {
-            status
-                .problems
-                .insert(WATCHES.to_owned(), format!("{error:#}"));
-            None
+    for _ in 0..MOST_ATTEMPTS {
+        // Missing folders are made first.
+        look_all(node, &node.parts(), status);
+        match node.watched().and_then(|it| Ok(Watch::start(it)?)) {
+            Ok(watch) => {
+                status.problems.remove(WATCHES);
+                return Some(watch);
+            }
+            Err(error) => {
+                let problem = format!("{error:#}");
+                status.problems.insert(WATCHES.to_owned(), problem);
+            }
         }
     }
+    None
 }
 
 fn look_all(node: &mut Node, parts: &BTreeSet<Part>, status: &mut Status) {

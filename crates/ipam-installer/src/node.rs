@@ -1,7 +1,7 @@
 //! The parts of an installation on a node: each is put into place, or put right.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use semver::Version;
@@ -10,7 +10,7 @@ use crate::arguments::Arguments;
 use crate::folder::{FileState, Folder, Foreign};
 use crate::owner::{OWNER, Owner};
 use crate::release::{Release, TOOL};
-use crate::source::files_for;
+use crate::source::{Files, files_for};
 use crate::watch::{Part, Watched};
 use crate::work_folder::NAME;
 use crate::{catalogue, conflists, verify};
@@ -52,7 +52,7 @@ impl Node {
     pub(crate) fn parts(&self) -> BTreeSet<Part> {
         let mut parts = BTreeSet::from([Part::Plugins]);
         parts.extend(self.arguments.sbin.is_some().then_some(Part::Tool));
-        parts.extend(self.arguments.pools_from.is_some().then_some(Part::Pools));
+        parts.extend((!self.arguments.pools_from.is_empty()).then_some(Part::Pools));
         parts.extend(
             self.arguments
                 .conflists_from
@@ -81,7 +81,6 @@ impl Node {
                 .take(&folder)
                 .with_context(|| format!("{}", path.display()))?;
         }
-        folder.close();
         self.put_tool()
     }
 
@@ -135,7 +134,6 @@ impl Node {
         self.owner
             .take(&folder)
             .with_context(|| format!("{}", path.display()))?;
-        folder.close();
         Ok(!installed.changed.is_empty())
     }
 
@@ -157,19 +155,28 @@ impl Node {
             say("installed", path, &installed.changed);
             self.tool = Some(installed.state);
         }
-        folder.close();
         Ok(())
     }
 
     fn put_pools(&self) -> Result<bool> {
-        let Arguments {
-            pools,
-            pools_from,
-            node,
-            ..
-        } = &self.arguments;
-        let from = pools_from.as_deref().context("--pools-from")?;
-        let files = files_for(from, node.as_deref(), &["json"])?;
+        let mut is_changed = false;
+        for (from, pools) in self.arguments.catalogues()? {
+            is_changed |= self.put_catalogue(from, pools)?;
+        }
+        Ok(is_changed)
+    }
+
+    fn put_catalogue(&self, from: &Path, pools: &Path) -> Result<bool> {
+        let files = files_for(from, self.arguments.node.as_deref(), &["json"])?;
+        if files.is_empty() {
+            ensure!(
+                !catalogue::is_installed(pools),
+                "{} is empty; the catalogue in {} stays as it was",
+                from.display(),
+                pools.display()
+            );
+            return Ok(false);
+        }
         if catalogue::is_in_place(pools, &files) {
             return Ok(false);
         }
@@ -178,56 +185,53 @@ impl Node {
         let staged = catalogue::Staged::write(&folder, pools, &files)?;
         let path = folder.work().path_of(catalogue::STAGED);
         // The catalogue and the conflists that read it, as they will be together.
-        let users = match self.conflists()? {
-            Some(conflists) => conflists,
-            None => verify::users(&self.arguments.conflists, pools),
-        };
-        if users.is_empty() {
+        let mut conflists = verify::readers(verify::in_folder(&self.arguments.conflists), pools);
+        conflists.extend(verify::readers(self.conflists()?, pools));
+        if conflists.is_empty() {
             verify::check_catalogue(pools, &path)?;
         }
         let tool = self.release.tool_path();
-        verify::check(&self.places(&tool, &folder), &users, pools, Some(&path))?;
+        let moved = Some((pools, path.as_path()));
+        verify::check(&self.places(&tool, &folder), &conflists, moved)?;
         staged.put()?;
-        folder.close();
         say("installed", pools, &files.into_keys().collect::<Vec<_>>());
         Ok(true)
     }
 
     fn put_conflists(&self) -> Result<bool> {
-        let Some(files) = self.conflists()? else {
-            return Ok(false);
-        };
+        let files = self.conflists()?;
         let path = &self.arguments.conflists;
+        if files.is_empty() {
+            ensure!(
+                !path.join(NAME).join(conflists::LIST).exists(),
+                "no conflist is wanted any more; those in {} stay as they were",
+                path.display()
+            );
+            return Ok(false);
+        }
         let folder = Folder::open_keeping(path, &[conflists::LIST])?;
         let changes = conflists::changes(&folder, path, &files)?;
         if changes == conflists::Changes::default() {
-            folder.close();
             return Ok(false);
         }
         let tool = self.release.tool_path();
-        verify::check(
-            &self.places(&tool, &folder),
-            &files,
-            &self.arguments.pools,
-            None,
-        )?;
+        verify::check(&self.places(&tool, &folder), &files, None)?;
         conflists::put(&folder, path, &files, &changes)?;
-        folder.close();
         say("installed", path, &changes.written);
         say("removed", path, &changes.removed);
         Ok(true)
     }
 
-    /// The conflists of the source, if there is one.
-    fn conflists(&self) -> Result<Option<crate::source::Files>> {
+    /// The conflists of the source; none if there is no source.
+    fn conflists(&self) -> Result<Files> {
         let Arguments {
             conflists_from,
             node,
             ..
         } = &self.arguments;
         let from = conflists_from.as_deref();
-        from.map(|it| files_for(it, node.as_deref(), &CONFLISTS))
-            .transpose()
+        let files = from.map(|it| files_for(it, node.as_deref(), &CONFLISTS));
+        Ok(files.transpose()?.unwrap_or_default())
     }
 
     fn places<'a>(&'a self, tool: &'a Path, folder: &Folder) -> verify::Places<'a> {
@@ -269,18 +273,16 @@ impl Node {
                 removed,
                 ..Default::default()
             };
-            conflists::put(&folder, net, &crate::source::Files::new(), &changes)?;
+            conflists::put(&folder, net, &Files::new(), &changes)?;
             folder.work().remove(conflists::LIST)?;
-            folder.close();
             say("removed", net, &changes.removed);
         }
-        let parent = pools.parent().context("--pools has no parent")?;
-        if pools.is_dir() {
+        for pools in pools.iter().filter(|it| catalogue::is_installed(it)) {
+            let parent = pools.parent().context("--pools has no parent")?;
             let folder = Folder::open(parent)?;
             if catalogue::remove(&folder, pools)? {
                 say("removed", parent, &[pools.display().to_string()]);
             }
-            folder.close();
         }
         if let Some(folder) = plugin_folder {
             let removed = folder.remove(&self.names(), &self.release.plugins()?)?;
@@ -290,7 +292,6 @@ impl Node {
             let folder = Folder::open(sbin)?;
             let removed = folder.remove(&[TOOL], &self.release.tool()?)?;
             say("removed", sbin, &removed);
-            folder.close();
         }
         Ok(())
     }
@@ -309,14 +310,12 @@ impl Node {
         let Arguments {
             plugins,
             sbin,
-            pools,
-            pools_from,
             conflists,
             conflists_from,
             ..
         } = &self.arguments;
-        let all = |folder: &PathBuf, part| Watched {
-            folder: folder.clone(),
+        let all = |folder: &Path, part| Watched {
+            folder: folder.to_owned(),
             names: None,
             part,
         };
@@ -337,7 +336,7 @@ impl Node {
         if let Some(sbin) = sbin {
             watched.push(named(sbin, Part::Tool, BTreeSet::from([TOOL.to_owned()])));
         }
-        if let Some(from) = pools_from {
+        for (from, pools) in self.arguments.catalogues()? {
             let parent = pools.parent().context("--pools has no parent")?;
             let name = pools.file_name().context("--pools has no name")?;
             let name = name.to_string_lossy().into_owned();
@@ -349,7 +348,7 @@ impl Node {
         }
         if let Some(from) = conflists_from {
             watched.push(all(from, Part::Conflists));
-            let names = self.conflists().ok().flatten().unwrap_or_default();
+            let names = self.conflists().unwrap_or_default();
             watched.push(named(
                 conflists,
                 Part::Conflists,

@@ -54,11 +54,11 @@ impl Owner {
         if Self::of(path).as_ref() != Some(self) {
             return;
         }
-        if let Ok(folder) = Folder::open_keeping(path, &[OWNER]) {
-            if Self::of(path).as_ref() == Some(self) {
-                let _ = folder.work().remove(OWNER);
-            }
-            folder.close();
+        let folder = Folder::open_keeping(path, &[OWNER]);
+        if Self::of(path).as_ref() == Some(self)
+            && let Ok(folder) = folder
+        {
+            let _ = folder.work().remove(OWNER);
         }
     }
 }

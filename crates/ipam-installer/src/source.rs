@@ -17,12 +17,12 @@ const MOST_ATTEMPTS: usize = 10;
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
 /// The files of a folder with one of these extensions that are for the node: `NAME.EXT`
-/// for all nodes, and in its place `NAME.on.NODE.EXT` for this one. All are of one version
-/// of the ConfigMap.
+/// for all nodes, and in its place `NAME.on.NODE.EXT` for this one; none if the folder is
+/// empty. All are of one version of the ConfigMap.
 ///
 /// # Errors
 ///
-/// The folder can't be read, holds a file that is neither, or none at all.
+/// The folder can't be read, holds a file that is neither, or only files of other nodes.
 pub(crate) fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
     let shown = || format!("{}", folder.display());
     for _ in 0..MOST_ATTEMPTS {
@@ -58,6 +58,10 @@ fn read_all(folder: &Path) -> io::Result<Files> {
 }
 
 fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+    if all.is_empty() {
+        // A ConfigMap that is optional, and isn't there.
+        return Ok(all);
+    }
     let mut general = Files::new();
     let mut own = Files::new();
     for (name, content) in all {

@@ -1,6 +1,5 @@
 //! A new catalogue and new conflists are checked before they take the place of working ones.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
+
+use crate::source::Files;
 
 /// The key of an `ipam` section that leads to the catalogue.
 const POOLS_DIR: &str = "poolsDir";
@@ -33,22 +34,21 @@ struct Finding {
     problem: String,
 }
 
-/// Checks conflists as they will be with the catalogue in `staged` in the place of `pools`.
-/// Warnings go to stderr.
+/// Checks conflists, with the catalogue in the second folder of `moved` in the place of the
+/// first. Warnings go to stderr.
 ///
 /// # Errors
 ///
 /// The errors that were found.
 pub(crate) fn check(
     places: &Places<'_>,
-    conflists: &BTreeMap<String, Vec<u8>>,
-    pools: &Path,
-    staged: Option<&Path>,
+    conflists: &Files,
+    moved: Option<(&Path, &Path)>,
 ) -> Result<()> {
     let mut errors = Vec::new();
     for (name, content) in conflists {
         let mut list: Value = serde_json::from_slice(content).with_context(|| name.clone())?;
-        if let Some(staged) = staged {
+        if let Some((pools, staged)) = moved {
             redirect(&mut list, pools, staged);
         }
         let scratch = &places.scratch;
@@ -62,8 +62,10 @@ pub(crate) fn check(
                 severity,
             } = finding;
             // Paths as they will be.
-            let at = |path: &Path| path.display().to_string();
-            let problem = staged.map_or(problem.clone(), |it| problem.replace(&at(it), &at(pools)));
+            let problem = match moved {
+                Some((pools, staged)) => in_place(&problem, pools, staged),
+                None => problem,
+            };
             let text = match key.is_empty() || problem.starts_with(&key) {
                 true => format!("{name}: {problem}"),
                 false => format!("{name}: {key}: {problem}"),
@@ -82,16 +84,24 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The conflists in use whose catalogue is `pools`.
-pub(crate) fn users(conflists: &Path, pools: &Path) -> BTreeMap<String, Vec<u8>> {
+/// The conflists in a folder.
+pub(crate) fn in_folder(conflists: &Path) -> Files {
     let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
     let with_content = entries.filter_map(|entry| {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let content = fs::read(entry.path()).ok()?;
-        let mut list: Value = serde_json::from_slice(&content).ok()?;
-        redirect(&mut list, pools, pools).then_some((name, content))
+        Some((name, fs::read(entry.path()).ok()?))
     });
     with_content.collect()
+}
+
+/// Those of these conflists whose catalogue is `pools`.
+pub(crate) fn readers(conflists: Files, pools: &Path) -> Files {
+    let reads = |content: &[u8]| {
+        let list = serde_json::from_slice::<Value>(content);
+        list.is_ok_and(|mut list| redirect(&mut list, pools, pools))
+    };
+    let all = conflists.into_iter();
+    all.filter(|(_, content)| reads(content)).collect()
 }
 
 /// Verifies a catalogue by itself, as the selector does.
@@ -108,11 +118,16 @@ pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
     let config = cni::NetworkConfig::parse(json.to_string().into_bytes())
         .map_err(|error| anyhow::anyhow!(error.msg))?;
     if let Err(error) = ipam_ds_rules::tools::pools(&config) {
-        let at = |path: &Path| path.display().to_string();
-        let problem = error.msg.replace(&at(staged), &at(pools));
+        let problem = in_place(&error.msg, pools, staged);
         bail!("{problem}; what is in use stays as it was");
     }
     Ok(())
+}
+
+/// A message with the path of the catalogue as it will be.
+fn in_place(problem: &str, pools: &Path, staged: &Path) -> String {
+    let [staged, pools] = [staged, pools].map(|it| it.display().to_string());
+    problem.replace(&staged, &pools)
 }
 
 /// Lets every `ipam` section that reads `pools` read `staged`; true if there is one.

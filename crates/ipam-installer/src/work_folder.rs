@@ -29,6 +29,7 @@ const RETRY: Duration = Duration::from_millis(20);
 /// The folder, open and locked.
 #[derive(Debug)]
 pub(crate) struct WorkFolder {
+    parent: File,
     path: PathBuf,
     folder: File,
 }
@@ -46,6 +47,7 @@ impl WorkFolder {
         loop {
             if let Some(folder) = locked(parent)? {
                 let it = Self {
+                    parent: parent.try_clone()?,
                     path: path.join(NAME),
                     folder,
                 };
@@ -110,11 +112,13 @@ impl WorkFolder {
         }
         Ok(())
     }
+}
 
-    /// Removes the folder, if nothing is in it, and gives the lock back.
-    pub(crate) fn close(self, parent: &File) {
+impl Drop for WorkFolder {
+    /// Removes the folder, if nothing is in it. The lock ends with it.
+    fn drop(&mut self) {
         // Not empty: something is kept there.
-        let _ = unlinkat(parent, NAME, AtFlags::REMOVEDIR);
+        let _ = unlinkat(&self.parent, NAME, AtFlags::REMOVEDIR);
     }
 }
 
@@ -189,7 +193,7 @@ mod tests {
         assert_eq!(work.read("kept").unwrap().unwrap(), b"k");
         assert_eq!(fs::read_dir(parent.path().join(NAME)).unwrap().count(), 1);
         work.remove("kept").unwrap();
-        work.close(&File::open(parent.path()).unwrap());
+        drop(work);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 
@@ -213,9 +217,9 @@ mod tests {
             sleep(Duration::from_millis(60));
             assert!(!second.is_finished());
             // With the folder itself removed, the second makes a new one.
-            work.close(&File::open(parent.path()).unwrap());
+            drop(work);
             second.join().unwrap().unwrap();
         });
-        assert!(parent.path().join(NAME).is_dir());
+        assert!(!parent.path().join(NAME).exists());
     }
 }

@@ -33,7 +33,6 @@ fn put(dir: &Path, names: &[&str], file: &Path) -> Result<()> {
     let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
     let folder = Folder::open(dir)?;
     folder.put(names, &content, Foreign::Replace)?;
-    folder.close();
     for name in names {
         println!("{}", dir.join(name).display());
     }
