@@ -56,6 +56,17 @@ impl Archive {
         self.entries.insert(path.to_owned(), link);
     }
 
+    /// Adds the folders that entries are in. Docker would make them with a mode that shuts out
+    /// root without capabilities.
+    pub(crate) fn parents(&mut self) {
+        let paths: Vec<String> = self.entries.keys().cloned().collect();
+        for path in paths {
+            for (end, _) in path.match_indices('/') {
+                self.folder(&path[..end], 0o755);
+            }
+        }
+    }
+
     /// Adds an empty folder.
     pub(crate) fn folder(&mut self, path: &str, mode: u32) {
         self.entries.insert(path.to_owned(), Entry::Folder { mode });

@@ -122,6 +122,7 @@ impl Release {
         layer.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         let executables = [TOOL, INSTALLER];
         licences::gather(&mut layer, flavour, &self.target, &executables)?;
+        layer.parents();
         Ok(layer)
     }
 
