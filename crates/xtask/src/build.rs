@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -136,13 +137,18 @@ impl Built {
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`
 /// without a repository.
 pub(crate) fn commit() -> Option<String> {
-    let mut git = Command::new("git");
-    git.args([
-        "describe",
-        "--always",
-        "--dirty",
-        "--exclude=*",
-        "--abbrev=12",
-    ]);
-    output(git.current_dir(repository())).ok()
+    // The same for all that one run builds, even if a file is changed meanwhile.
+    static COMMIT: OnceLock<Option<String>> = OnceLock::new();
+    let describe = || {
+        let mut git = Command::new("git");
+        git.args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--exclude=*",
+            "--abbrev=12",
+        ]);
+        output(git.current_dir(repository())).ok()
+    };
+    COMMIT.get_or_init(describe).clone()
 }
