@@ -182,10 +182,11 @@ impl KubernetesNode {
     fn here(&self, text: &str) -> String {
         let mut text = text.replace("$(NODE_NAME)", self.name);
         for folder in ["/opt/cni/", "/etc/cni/", "/config/"] {
-            let here = self.path(&folder[1..]).display().to_string();
+            let here = self.path(&folder[1..folder.len() - 1]);
             // Only whole paths.
             for before in ["=", "\""] {
-                text = text.replace(&format!("{before}{folder}"), &format!("{before}{here}/"));
+                let to = format!("{before}{}/", here.display());
+                text = text.replace(&format!("{before}{folder}"), &to);
             }
         }
         // Folders that no manifest names.

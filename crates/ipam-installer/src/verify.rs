@@ -62,10 +62,10 @@ pub(crate) fn check(
                 severity,
             } = finding;
             // Paths as they will be.
-            let problem = match moved {
-                Some((pools, staged)) => in_place(&problem, pools, staged),
-                None => problem,
-            };
+            let [key, problem] = [key, problem].map(|it| match moved {
+                Some((pools, staged)) => in_place(&it, pools, staged),
+                None => it,
+            });
             let text = match key.is_empty() || problem.starts_with(&key) {
                 true => format!("{name}: {problem}"),
                 false => format!("{name}: {key}: {problem}"),
