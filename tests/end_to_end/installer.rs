@@ -1,31 +1,14 @@
-//! The image's entry point: installs, upgrades, keeps and removes plugins.
+//! The image's entry point: installs, upgrades and removes plugins.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
-use harness::{
-    Installation, Node, PLUGINS, Staying, TOOL, needs, one_inode, plugin_of_version,
-    write_executable,
-};
+use harness::{Installation, Node, PLUGINS, TOOL, needs, one_inode, write_executable};
 use serde_json::json;
 
-/// The longest that something is waited for that comes in the end.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-#[track_caller]
-fn wait_until(staying: &Staying, holds: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < PATIENCE, "{}", staying.log());
-        sleep(Duration::from_millis(10));
-    }
-}
-
 /// Names in a folder, without hidden ones.
-fn names(folder: &Path) -> Vec<String> {
+pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|it| !it.starts_with('.')).collect();
@@ -61,61 +44,6 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
 }
 
 #[test]
-fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
-    let plugins = it.sandbox.plugins();
-    let plugin = plugins.join(PLUGINS[2]);
-    let right = || it.is_installed("2.0.0") && one_inode(&plugins) > 0;
-    wait_until(&staying, right);
-    staying.wait(|ready, _| ready);
-    let older = plugin_of_version("1.9.9");
-    let half = &plugin_of_version("2.0.0")[..20];
-    let changes: [&dyn Fn(); 6] = [
-        &|| fs::remove_file(&plugin).unwrap(),
-        &|| write_executable(&plugin, &older),
-        &|| write_executable(&plugin, half),
-        &|| write_executable(&plugin, ""),
-        &|| fs::set_permissions(&plugin, fs::Permissions::from_mode(0o600)).unwrap(),
-        // Through the link that all share.
-        &|| fs::write(&plugin, &older).unwrap(),
-    ];
-    for change in changes {
-        change();
-        wait_until(&staying, || {
-            let mode = fs::metadata(&plugin).map(|it| it.mode() & 0o777);
-            right() && mode.is_ok_and(|it| it == 0o755)
-        });
-    }
-    // The folder itself.
-    fs::remove_dir_all(&plugins).unwrap();
-    wait_until(&staying, || plugins.exists() && it.is_installed("2.0.0"));
-    fs::rename(&plugins, it.path("away")).unwrap();
-    wait_until(&staying, || plugins.exists() && it.is_installed("2.0.0"));
-    staying.wait(|ready, said| ready && said.contains("ready: 2.0.0 (a1b2c3d4e5f6, normal)"));
-    assert!(staying.terminate());
-    assert!(it.is_installed("2.0.0"));
-}
-
-#[test]
-fn a_newer_plugin_and_a_foreign_file_stay_and_are_told() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
-    let plugin = it.sandbox.plugins().join(PLUGINS[1]);
-    let newer = plugin_of_version("2.1.0");
-    write_executable(&plugin, &newer);
-    staying.wait(|ready, said| !ready && said.contains("newer version 2.1.0"));
-    assert_eq!(fs::read_to_string(&plugin).unwrap(), newer);
-    write_executable(&plugin, "#!/bin/sh\nexit 0\n");
-    let named = plugin.display().to_string();
-    staying.wait(|ready, said| !ready && said.contains(&named));
-    assert_eq!(fs::read_to_string(&plugin).unwrap(), "#!/bin/sh\nexit 0\n");
-    fs::remove_file(&plugin).unwrap();
-    staying.wait(|ready, _| ready);
-    assert!(it.is_installed("2.0.0"));
-}
-
-#[test]
 fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
     let it = Installation::default();
     let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
@@ -146,26 +74,6 @@ fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
 }
 
 #[test]
-fn of_two_that_stay_the_later_one_keeps_the_plugins_whatever_its_version() {
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    let first = it.stay(&new, &[]);
-    first.wait(|ready, _| ready);
-    // A rollback, in which both run for a while.
-    let second = it.stay(&old, &[]);
-    second.wait(|ready, _| ready);
-    first.wait(|ready, said| {
-        !ready && said.contains("version 1.0.0 (a1b2c3d4e5f6, normal) of another installer")
-    });
-    fs::remove_file(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
-    wait_until(&second, || it.is_installed("1.0.0"));
-    // Once the later one has ended, the other one has the folder again.
-    assert!(second.terminate());
-    first.wait(|ready, _| ready);
-    assert!(it.is_installed("2.0.0"));
-}
-
-#[test]
 fn installations_at_once_leave_one_version_whole() {
     let it = Installation::default();
     let releases = ["1.0.0", "2.0.0", "3.0.0"].map(|version| it.release(version));
@@ -190,34 +98,6 @@ fn installations_at_once_leave_one_version_whole() {
             PLUGINS.len()
         );
     }
-}
-
-#[test]
-fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
-    staying.wait(|ready, _| ready);
-    let ticks = || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", staying.id())).unwrap();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
-    };
-    let repairs = || staying.log().matches("repaired in").count();
-    let before = ticks();
-    let plugins = it.sandbox.plugins();
-    for i in 0..500 {
-        fs::write(plugins.join(format!("other-{}", i % 7)), "x").unwrap();
-    }
-    sleep(Duration::from_millis(300));
-    assert_eq!(repairs(), 0);
-    for i in 0..500 {
-        let _ = fs::remove_file(plugins.join(PLUGINS[i % PLUGINS.len()]));
-        sleep(Duration::from_millis(1));
-    }
-    wait_until(&staying, || it.is_installed("2.0.0"));
-    assert!(repairs() < 10, "{}", staying.log());
-    // Of a hundred a second. No program that polls or repairs all the time gets by with it.
-    assert!(ticks() - before < 50, "{} ticks", ticks() - before);
 }
 
 #[test]
@@ -348,19 +228,4 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
     assert_eq!(fs::read_dir(&sbin).unwrap().count(), 0);
     // Twice is no error.
     it.call(&release, &all).run().nothing();
-}
-
-#[test]
-fn a_removal_takes_the_folder_from_an_installer_that_stays() {
-    let it = Installation::default();
-    let release = it.release("1.0.0");
-    let staying = it.stay(&release, &[]);
-    staying.wait(|ready, _| ready);
-    let uninstalling = it.stay(&release, &["--uninstall", "--wait"]);
-    uninstalling.wait(|ready, said| ready && said.contains("uninstalled by 1.0.0"));
-    staying.wait(|ready, said| !ready && said.contains("another installer"));
-    assert!(names(&it.sandbox.plugins()).is_empty());
-    staying.kill();
-    assert!(uninstalling.terminate());
-    assert_eq!(fs::read_dir(it.sandbox.plugins()).unwrap().count(), 0);
 }

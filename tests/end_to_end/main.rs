@@ -34,6 +34,7 @@ mod image_with_podman;
 mod in_an_empty_root;
 mod index;
 mod installer;
+mod installer_keeping;
 mod installer_killed;
 mod installing;
 mod ipam_gc;

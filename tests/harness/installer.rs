@@ -105,12 +105,26 @@ impl Installation {
     ///
     /// If it ends.
     pub fn stay(&self, release: &Path, words: &[&str]) -> Staying {
+        self.stay_by(Command::new(installer_executable()), release, words)
+    }
+
+    /// The same on a test node, where mounts are private.
+    ///
+    /// # Panics
+    ///
+    /// If it ends.
+    pub fn stay_on(&self, node: &Node, release: &Path) -> Staying {
+        let command = node.command(installer_executable().to_str().unwrap());
+        self.stay_by(command, release, &[])
+    }
+
+    fn stay_by(&self, mut command: Command, release: &Path, words: &[&str]) -> Staying {
         let status = self.path(&format!(
             "status-{}",
             fs::read_dir(self.sandbox.root()).unwrap().count()
         ));
         let log = status.with_extension("log");
-        let process = Command::new(installer_executable())
+        let process = command
             .args(
                 self.arguments(release)
                     .iter()

@@ -2,24 +2,54 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 
 use cni_plugin::VERSION_MARK;
 use memchr::memmem;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use semver::Version;
 
 /// The mode of an installed executable.
 pub(crate) const EXECUTABLE: u32 = 0o755;
 
+/// State of an installed file, by which a later change is noticed without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileState {
+    device: u64,
+    pub(crate) inode: u64,
+    size: i64,
+    mode: u32,
+    modified: (i64, u64),
+}
+
+impl FileState {
+    /// The state of a file in an open folder; `None` if there is none.
+    pub(crate) fn of(folder: &File, name: &str) -> io::Result<Option<Self>> {
+        match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(None),
+            other => Ok(Some(Self::of_stat(&other?))),
+        }
+    }
+
+    fn of_stat(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            mode: stat.st_mode,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
+}
+
 /// What stands under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// Nothing.
     Nothing,
-    /// The wanted content and mode, in this inode.
-    Wanted(u64),
+    /// The wanted content and mode. The state is from before the content was read, so that a
+    /// change since then is noticed.
+    Wanted(FileState),
     /// Another executable of this project, or what is left of one: nobody else's.
     Ours(Option<Version>),
     /// Something else, and what it is.
@@ -53,11 +83,11 @@ pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found
         }
         other => File::from(other?),
     };
+    let state = FileState::of_stat(&fstat(&file)?);
     file.read_to_end(&mut content)?;
-    let metadata = file.metadata()?;
     let is_whole = content == wanted;
     Ok(match version_in(&content) {
-        _ if is_whole && metadata.mode() & 0o7777 == EXECUTABLE => Found::Wanted(metadata.ino()),
+        _ if is_whole && state.mode & 0o7777 == EXECUTABLE => Found::Wanted(state),
         _ if is_whole || content.is_empty() => Found::Ours(None),
         Some(version) => Found::Ours(Some(version)),
         // The beginning of a file of ours.

@@ -9,12 +9,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use semver::Version;
 
-use crate::contents::{EXECUTABLE, Found, look};
+use crate::contents::{EXECUTABLE, FileState, Found, look};
 use crate::work_folder::WorkFolder;
+
+/// The name of a new file in the work folder.
+const NEW: &str = "new";
 
 /// What happens to a file of the same name that isn't this project's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +34,6 @@ pub struct Folder {
     path: PathBuf,
     folder: File,
     work: WorkFolder,
-}
-
-/// State of an installed file, by which a later change is noticed without reading it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileState {
-    device: u64,
-    inode: u64,
-    size: i64,
-    mode: u32,
-    modified: (i64, u64),
 }
 
 /// What an installation has done.
@@ -98,19 +91,20 @@ impl Folder {
         self.refuse_foreign(&found, foreign)?;
         let right = most_linked(&found);
         let wrong = found.iter().filter(|(_, it)| match it {
-            Found::Wanted(inode) => Some(*inode) != right.map(|(_, inode)| inode),
+            Found::Wanted(state) => Some(*state) != right.map(|(_, state)| state),
             _ => true,
         });
         let wrong: Vec<&str> = wrong.map(|(name, _)| *name).collect();
-        if !wrong.is_empty() {
-            self.replace(&wrong, right.map(|(name, _)| name), content)
+        let state = match right {
+            Some((_, state)) if wrong.is_empty() => state,
+            _ => self
+                .replace(&wrong, right, content)
                 .map_err(|error| match error.downcast::<io::Error>() {
                     Ok(error) => explained(&self.folder, error),
                     Err(error) => error,
                 })
-                .with_context(|| format!("{}: nothing is installed", self.path.display()))?;
-        }
-        let state = self.state_of(names[0])?.context("installed just now")?;
+                .with_context(|| format!("{}: nothing is installed", self.path.display()))?,
+        };
         Ok(Installed {
             changed: wrong.into_iter().map(str::to_owned).collect(),
             state,
@@ -134,32 +128,41 @@ impl Folder {
         )
     }
 
-    /// Replaces these names by links to one file: to that under the name `right`, or else
-    /// to a new one.
-    fn replace(&self, names: &[&str], right: Option<&str>, content: &[u8]) -> Result<()> {
+    /// Replaces these names by links to one file: to the one that is right, or else to a new
+    /// one. Returns that file's state.
+    fn replace(
+        &self,
+        names: &[&str],
+        right: Option<(&str, FileState)>,
+        content: &[u8],
+    ) -> Result<FileState> {
         let work = self.work.file();
-        let prepared = (|| -> io::Result<()> {
-            if right.is_none() {
-                self.work.write("new", content, EXECUTABLE)?;
-            }
-            for name in names {
-                match right {
-                    Some(right) => linkat(&self.folder, right, work, *name, AtFlags::empty())?,
-                    None => linkat(work, "new", work, *name, AtFlags::empty())?,
+        let prepare = || -> io::Result<FileState> {
+            let (folder, name, state) = match right {
+                Some((name, state)) => (&self.folder, name, state),
+                None => {
+                    self.work.write(NEW, content, EXECUTABLE)?;
+                    // Before anybody else can change it.
+                    let state = FileState::of(work, NEW)?;
+                    (work, NEW, state.ok_or(io::ErrorKind::NotFound)?)
                 }
+            };
+            for it in names {
+                linkat(folder, name, work, *it, AtFlags::empty())?;
             }
-            Ok(())
-        })();
-        let exchanged = prepared.and_then(|()| self.exchange_all(names));
+            Ok(state)
+        };
+        let prepared = prepare();
+        let exchanged = prepared.and_then(|state| self.exchange_all(names).map(|()| state));
         // The old files, or the new ones if it has failed. What stays is removed by the
         // next installation.
-        let cleared = names.iter().copied().chain(["new"]);
+        let cleared = names.iter().copied().chain([NEW]);
         for name in cleared {
             let _ = self.work.remove(name);
         }
-        exchanged?;
+        let state = exchanged?;
         self.folder.sync_all()?;
-        Ok(())
+        Ok(state)
     }
 
     fn exchange_all(&self, names: &[&str]) -> io::Result<()> {
@@ -252,27 +255,6 @@ impl Folder {
     fn name_of(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
-
-    fn state_of(&self, name: &str) -> Result<Option<FileState>> {
-        FileState::of(&self.folder, name).with_context(|| self.name_of(name))
-    }
-}
-
-impl FileState {
-    /// The state of a file in an open folder; `None` if there is none.
-    pub(crate) fn of(folder: &File, name: &str) -> io::Result<Option<Self>> {
-        let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => other?,
-        };
-        Ok(Some(Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            mode: stat.st_mode,
-            modified: (stat.st_mtime, stat.st_mtime_nsec),
-        }))
-    }
 }
 
 /// How a name was changed.
@@ -286,15 +268,15 @@ enum Step {
     Replaced,
 }
 
-/// A name with the wanted content, and its inode: the one that most names share.
-fn most_linked<'a>(found: &[(&'a str, Found)]) -> Option<(&'a str, u64)> {
+/// A name with the wanted content, and the state of its file: the one that most names share.
+fn most_linked<'a>(found: &[(&'a str, Found)]) -> Option<(&'a str, FileState)> {
     let wanted = found.iter().filter_map(|(name, it)| match it {
-        Found::Wanted(inode) => Some((*name, *inode)),
+        Found::Wanted(state) => Some((*name, *state)),
         _ => None,
     });
-    let wanted: Vec<(&str, u64)> = wanted.collect();
-    let names_of = |inode: u64| wanted.iter().filter(|(_, it)| *it == inode).count();
-    let most = wanted.iter().max_by_key(|(_, inode)| names_of(*inode));
+    let wanted: Vec<(&str, FileState)> = wanted.collect();
+    let names_of = |inode: u64| wanted.iter().filter(|(_, it)| it.inode == inode).count();
+    let most = wanted.iter().max_by_key(|(_, it)| names_of(it.inode));
     most.copied()
 }
 

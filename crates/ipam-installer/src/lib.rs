@@ -22,7 +22,8 @@ use anyhow::Result;
 use clap::Parser;
 
 use arguments::Arguments;
-pub use folder::{FileState, Folder, Foreign, Installed};
+pub use contents::FileState;
+pub use folder::{Folder, Foreign, Installed};
 use node::Node;
 use status::Status;
 use watch::{Part, Signals};

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, bail, ensure};
 use semver::Version;
 
 use crate::arguments::Arguments;
-use crate::folder::{FileState, Folder, Foreign};
+use crate::contents::FileState;
+use crate::folder::{Folder, Foreign};
 use crate::owner::{OWNER, Owner};
 use crate::release::{Release, TOOL};
 use crate::source::{Files, files_for};
