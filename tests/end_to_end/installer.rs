@@ -44,6 +44,20 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
 }
 
 #[test]
+fn a_folder_that_is_a_link_is_followed_and_a_dangling_one_named() {
+    let it = Installation::default();
+    let release = it.release("1.0.0");
+    let plugins = it.sandbox.plugins();
+    symlink(it.path("elsewhere"), &plugins).unwrap();
+    let output = it.once(&release);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stderr.contains("is a link to"), "{}", output.stderr);
+    fs::create_dir(it.path("elsewhere")).unwrap();
+    it.once(&release).nothing();
+    assert!(it.is_installed("1.0.0"));
+}
+
+#[test]
 fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
     let it = Installation::default();
     let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));

@@ -377,6 +377,30 @@ fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
 }
 
 #[test]
+fn two_networks_of_one_catalogue_take_its_changed_ranges_together() {
+    let node = KubernetesNode::new("worker-1");
+    let mut conflists = config_map("conflists.yaml");
+    let second = conflists["10-tenants.conflist"].replace("\"tenants\"", "\"second\"");
+    let second = second.replace("cni0", "cni1");
+    conflists.insert("20-second.conflist".to_owned(), second);
+    node.mount("conflists", &conflists);
+    node.mount("storage", &BTreeMap::new());
+    let mut pools = config_map("pools.yaml");
+    node.mount("pools", &pools);
+    node.installer("daemonset.yaml", &["--once"])
+        .run()
+        .nothing();
+    let wider = pools["10-pools.on.worker-1.json"].replace("10.244.1.99", "10.244.1.98");
+    pools.insert("10-pools.on.worker-1.json".to_owned(), wider.clone());
+    node.mount("pools", &pools);
+    node.installer("daemonset.yaml", &["--once"])
+        .run()
+        .nothing();
+    let used = fs::read_to_string(node.path("etc/cni/ipam.d/10-pools.json")).unwrap();
+    assert_eq!(used, wider);
+}
+
+#[test]
 fn the_manifest_for_the_removal_removes_what_the_other_has_installed() {
     let node = KubernetesNode::new("worker-1");
     node.mount("pools", &config_map("pools.yaml"));

@@ -118,7 +118,12 @@ impl Installation {
         self.stay_by(command, release, &[])
     }
 
-    fn stay_by(&self, mut command: Command, release: &Path, words: &[&str]) -> Staying {
+    /// The same, by a command that ends in the entry point's executable.
+    ///
+    /// # Panics
+    ///
+    /// If it ends.
+    pub fn stay_by(&self, mut command: Command, release: &Path, words: &[&str]) -> Staying {
         let status = self.path(&format!(
             "status-{}",
             fs::read_dir(self.sandbox.root()).unwrap().count()

@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::fs::{RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
 
 use crate::folder::{Folder, explained};
@@ -82,10 +82,11 @@ impl<'a> Staged<'a> {
         let (work, folder) = (self.parent.work(), self.parent.file());
         let name = self.target.file_name().context("poolsDir has no name")?;
         let exchange = || renameat_with(work.file(), STAGED, folder, name, RenameFlags::EXCHANGE);
+        let make = || renameat_with(work.file(), STAGED, folder, name, RenameFlags::NOREPLACE);
         let put = match exchange() {
-            Err(Errno::NOENT) => {
-                renameat_with(work.file(), STAGED, folder, name, RenameFlags::NOREPLACE)
-            }
+            Err(Errno::NOENT) => make(),
+            // A folder of an overlay's lower layer can't be renamed; an empty one can go.
+            Err(Errno::XDEV) => unlinkat(folder, name, AtFlags::REMOVEDIR).and_then(|()| make()),
             other => other,
         };
         let failed = || format!("{}: the catalogue stays as it was", self.target.display());

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use crate::folder::{Folder, explained};
 use crate::source::Files;
+use crate::work_folder::NAME;
 
 /// The file in the work folder that lists what was put into place.
 pub(crate) const LIST: &str = "conflists.json";
@@ -29,7 +30,7 @@ pub(crate) struct Changes {
 ///
 /// A file of the same name that was not installed.
 pub(crate) fn changes(folder: &Folder, path: &Path, files: &Files) -> Result<Changes> {
-    let listed = listed(folder)?;
+    let listed = listed(path)?;
     let mut changes = Changes::default();
     for (name, content) in files {
         let file = path.join(name);
@@ -90,11 +91,14 @@ pub(crate) fn put(folder: &Folder, path: &Path, files: &Files, changes: &Changes
         .with_context(|| format!("{}", path.display()))
 }
 
-/// The names of the conflists that were put into place.
-pub(crate) fn listed(folder: &Folder) -> Result<Vec<String>> {
-    let content = folder.work().read(LIST)?;
-    let list = content.map(|it| serde_json::from_slice(&it)).transpose();
-    Ok(list.context(LIST)?.unwrap_or_default())
+/// The names of the conflists that were put into a folder.
+pub(crate) fn listed(path: &Path) -> Result<Vec<String>> {
+    let file = path.join(NAME).join(LIST);
+    let shown = || format!("{}", file.display());
+    match fs::read(&file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        content => serde_json::from_slice(&content.with_context(shown)?).with_context(shown),
+    }
 }
 
 fn write_list(folder: &Folder, names: &[&String]) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
 use rustix::io::Errno;
 use semver::Version;
@@ -57,7 +57,12 @@ impl Folder {
 
     /// Opens a folder whose work folder keeps these files.
     pub(crate) fn open_keeping(path: &Path, kept: &[&str]) -> Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("{}", path.display()))?;
+        fs::create_dir_all(path)
+            .map_err(|error| match fs::read_link(path) {
+                Ok(to) => anyhow!("it is a link to {}, which isn't there", to.display()),
+                Err(_) => error.into(),
+            })
+            .with_context(|| format!("{}", path.display()))?;
         let folder = File::open(path).with_context(|| format!("{}", path.display()))?;
         let work = WorkFolder::open(&folder, path, kept)
             .map_err(|error| explained(&folder, error))

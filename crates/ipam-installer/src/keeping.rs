@@ -65,9 +65,13 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
     let mut told = None;
     'watching: loop {
         // First the watches, then a look: nothing is missed in between.
-        let watch = match start(node, &mut status) {
-            Some(watch) => watch,
-            None => Watch::start(Vec::new())?,
+        let Some(watch) = start(node, &mut status) else {
+            // Without watches, it looks from time to time.
+            tell(node, &status, &mut told);
+            if signals.came_within(Some(retries.after(Instant::now())))? {
+                return Ok(());
+            }
+            continue;
         };
         let mut dirty = node.parts();
         loop {
@@ -75,13 +79,7 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
             for part in std::mem::take(&mut dirty) {
                 is_repaired |= look(node, part, &mut status);
             }
-            if told.as_ref() != Some(&status) {
-                eprintln!("{}", status.text());
-                if let Err(error) = status.write(&node.arguments.status_file) {
-                    eprintln!("the probe can't be told: {error:#}");
-                }
-                told = Some(status.clone());
-            }
+            tell(node, &status, &mut told);
             if is_repaired && signals.came_within(Some(repairs.after(Instant::now())))? {
                 return Ok(());
             }
@@ -95,12 +93,7 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
                     }
                     continue 'watching;
                 }
-                Woken::Changes(parts) if parts.is_empty() => {
-                    if status.problems.contains_key(WATCHES) {
-                        continue 'watching;
-                    }
-                    dirty = node.parts();
-                }
+                Woken::Changes(parts) if parts.is_empty() => dirty = node.parts(),
                 Woken::Changes(parts) => {
                     dirty = parts;
                     if signals.came_within(Some(SETTLE))? {
@@ -122,6 +115,18 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
             }
         }
     }
+}
+
+/// Says the state, if it is another one than before.
+fn tell(node: &Node, status: &Status, told: &mut Option<Status>) {
+    if told.as_ref() == Some(status) {
+        return;
+    }
+    eprintln!("{}", status.text());
+    if let Err(error) = status.write(&node.arguments.status_file) {
+        eprintln!("the probe can't be told: {error:#}");
+    }
+    *told = Some(status.clone());
 }
 
 /// The name of a problem with the watches.

@@ -186,14 +186,14 @@ impl Node {
         let staged = catalogue::Staged::write(&folder, pools, &files)?;
         let path = folder.work().path_of(catalogue::STAGED);
         // The catalogue and the conflists that read it, as they will be together.
-        let mut conflists = verify::readers(verify::in_folder(&self.arguments.conflists), pools);
-        conflists.extend(verify::readers(self.conflists()?, pools));
+        let all = self.future_conflists()?;
+        let conflists = verify::readers(&all, pools);
         if conflists.is_empty() {
             verify::check_catalogue(pools, &path)?;
         }
         let tool = self.release.tool_path();
         let moved = Some((pools, path.as_path()));
-        verify::check(&self.places(&tool, &folder), &conflists, moved)?;
+        verify::check(&self.places(&tool, &folder), &all, &conflists, moved)?;
         staged.put()?;
         say("installed", pools, &files.into_keys().collect::<Vec<_>>());
         Ok(true)
@@ -216,7 +216,8 @@ impl Node {
             return Ok(false);
         }
         let tool = self.release.tool_path();
-        verify::check(&self.places(&tool, &folder), &files, None)?;
+        let all = self.future_conflists()?;
+        verify::check(&self.places(&tool, &folder), &all, &files, None)?;
         conflists::put(&folder, path, &files, &changes)?;
         say("installed", path, &changes.written);
         say("removed", path, &changes.removed);
@@ -235,11 +236,25 @@ impl Node {
         Ok(files.transpose()?.unwrap_or_default())
     }
 
+    /// The conflists that the node will have: those of the source, and others that it has
+    /// already.
+    fn future_conflists(&self) -> Result<Files> {
+        let path = &self.arguments.conflists;
+        let mut all = verify::in_folder(path);
+        let wanted = self.conflists()?;
+        if !wanted.is_empty() {
+            for name in conflists::listed(path)? {
+                all.remove(&name);
+            }
+        }
+        all.extend(wanted);
+        Ok(all)
+    }
+
     fn places<'a>(&'a self, tool: &'a Path, folder: &Folder) -> verify::Places<'a> {
         verify::Places {
             tool,
             plugins: &self.arguments.plugins,
-            conflists: &self.arguments.conflists,
             scratch: folder.work().path_of("check"),
         }
     }
@@ -269,7 +284,7 @@ impl Node {
         }
         if net.join(NAME).is_dir() {
             let folder = Folder::open_keeping(net, &[conflists::LIST])?;
-            let removed = conflists::listed(&folder)?;
+            let removed = conflists::listed(net)?;
             let changes = conflists::Changes {
                 removed,
                 ..Default::default()

@@ -20,9 +20,7 @@ pub(crate) struct Places<'a> {
     pub(crate) tool: &'a Path,
     /// The folder of the plugins.
     pub(crate) plugins: &'a Path,
-    /// The folder of conflists in use.
-    pub(crate) conflists: &'a Path,
-    /// A folder for copies of the conflists.
+    /// A folder for copies of the conflists that the node will have.
     pub(crate) scratch: PathBuf,
 }
 
@@ -34,28 +32,34 @@ struct Finding {
     problem: String,
 }
 
-/// Checks conflists, with the catalogue in the second folder of `moved` in the place of the
-/// first. Warnings go to stderr.
+/// Checks some of the conflists that the node will have, with the catalogue in the second
+/// folder of `moved` in the place of the first. Warnings go to stderr.
 ///
 /// # Errors
 ///
 /// The errors that were found.
 pub(crate) fn check(
     places: &Places<'_>,
-    conflists: &Files,
+    all: &Files,
+    checked: &Files,
     moved: Option<(&Path, &Path)>,
 ) -> Result<()> {
-    let mut errors = Vec::new();
-    for (name, content) in conflists {
-        let mut list: Value = serde_json::from_slice(content).with_context(|| name.clone())?;
-        if let Some((pools, staged)) = moved {
+    let scratch = &places.scratch;
+    let shown = || format!("{}", scratch.display());
+    fs::create_dir_all(scratch).with_context(shown)?;
+    for (name, content) in all {
+        // What is no JSON is found by the check.
+        let list = serde_json::from_slice(content);
+        let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
             redirect(&mut list, pools, staged);
-        }
-        let scratch = &places.scratch;
-        fs::create_dir_all(scratch).with_context(|| format!("{}", scratch.display()))?;
-        let copy = scratch.join(name);
-        fs::write(&copy, list.to_string()).with_context(|| format!("{}", copy.display()))?;
-        for finding in findings(places, &copy)? {
+            list.to_string().into_bytes()
+        });
+        let content = moved_list.as_ref().unwrap_or(content);
+        fs::write(scratch.join(name), content).with_context(shown)?;
+    }
+    let mut errors = Vec::new();
+    for name in checked.keys() {
+        for finding in findings(places, &scratch.join(name))? {
             let Finding {
                 key,
                 problem,
@@ -77,7 +81,7 @@ pub(crate) fn check(
             }
         }
     }
-    let _ = fs::remove_dir_all(&places.scratch);
+    let _ = fs::remove_dir_all(scratch);
     if !errors.is_empty() {
         bail!("{}; what is in use stays as it was", errors.join("; "));
     }
@@ -95,13 +99,15 @@ pub(crate) fn in_folder(conflists: &Path) -> Files {
 }
 
 /// Those of these conflists whose catalogue is `pools`.
-pub(crate) fn readers(conflists: Files, pools: &Path) -> Files {
+pub(crate) fn readers(conflists: &Files, pools: &Path) -> Files {
     let reads = |content: &[u8]| {
         let list = serde_json::from_slice::<Value>(content);
         list.is_ok_and(|mut list| redirect(&mut list, pools, pools))
     };
-    let all = conflists.into_iter();
-    all.filter(|(_, content)| reads(content)).collect()
+    let readers = conflists.iter().filter(|(_, content)| reads(content));
+    readers
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect()
 }
 
 /// Verifies a catalogue by itself, as the selector does.
@@ -150,7 +156,7 @@ fn findings(places: &Places<'_>, conflist: &Path) -> Result<Vec<Finding>> {
     let shown = || format!("{} check", places.tool.display());
     let output = Command::new(places.tool)
         .arg("--conf-dir")
-        .arg(places.conflists)
+        .arg(&places.scratch)
         .arg("--cni-path")
         .arg(places.plugins)
         // A main plugin may need a C library that the image doesn't have.

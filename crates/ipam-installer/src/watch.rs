@@ -86,7 +86,13 @@ impl Watch {
         let mut mounts = File::open(MOUNTS)?;
         // A change is told once the table has been read.
         mounts.read_to_end(&mut Vec::new())?;
-        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let inotify = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+        let inotify = inotify.map_err(|error| match error {
+            Errno::MFILE => io::Error::other(
+                "no inotify instance is left: raise the node's fs.inotify.max_user_instances",
+            ),
+            error => error.into(),
+        })?;
         let flags = WatchFlags::CREATE
             | WatchFlags::MOVED_TO
             | WatchFlags::MOVED_FROM
@@ -99,8 +105,12 @@ impl Watch {
         let mut watched = Vec::new();
         for it in folders {
             let number = inotify::add_watch(&inotify, &it.folder, flags).map_err(|error| {
-                let error = io::Error::from(error);
-                io::Error::new(error.kind(), format!("{}: {error}", it.folder.display()))
+                let folder = it.folder.display();
+                let text = match error {
+                    Errno::NOSPC => "raise the node's fs.inotify.max_user_watches".to_owned(),
+                    error => io::Error::from(error).to_string(),
+                };
+                io::Error::other(format!("{folder}: {text}"))
             })?;
             watched.push((number, it));
         }

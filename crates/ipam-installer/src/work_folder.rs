@@ -5,7 +5,7 @@
 //! followed, and what a killed installation has left is recognised.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -75,17 +75,6 @@ impl WorkFolder {
     /// Writes a new file, with this mode whatever the umask, down to the disk.
     pub(crate) fn write(&self, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
         write_new(&self.folder, name, content, mode)
-    }
-
-    /// Reads a file of it; `None` if there is none.
-    pub(crate) fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut content = Vec::new();
-        match openat(&self.folder, name, flags, Mode::empty()) {
-            Err(Errno::NOENT) => return Ok(None),
-            file => File::from(file?).read_to_end(&mut content)?,
-        };
-        Ok(Some(content))
     }
 
     /// Removes a file of it, if there is one.
@@ -190,7 +179,7 @@ mod tests {
         fs::write(work.path_of("folder/file"), "x").unwrap();
         drop(work);
         let work = open(parent.path()).unwrap();
-        assert_eq!(work.read("kept").unwrap().unwrap(), b"k");
+        assert_eq!(fs::read(work.path_of("kept")).unwrap(), b"k");
         assert_eq!(fs::read_dir(parent.path().join(NAME)).unwrap().count(), 1);
         work.remove("kept").unwrap();
         drop(work);
