@@ -44,6 +44,7 @@ mod ipamctl_docker;
 mod kill_points;
 mod killed;
 mod kubernetes_manifests;
+mod kubernetes_nodes;
 mod leftovers;
 mod manual;
 mod merged;
