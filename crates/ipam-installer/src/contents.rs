@@ -85,10 +85,13 @@ pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found
     };
     let state = FileState::of_stat(&fstat(&file)?);
     file.read_to_end(&mut content)?;
-    let is_whole = content == wanted;
+    if content == wanted && state.mode & 0o7777 == EXECUTABLE {
+        return Ok(Found::Wanted(state));
+    }
+    if content == wanted || content.is_empty() {
+        return Ok(Found::Ours(None));
+    }
     Ok(match version_in(&content) {
-        _ if is_whole && state.mode & 0o7777 == EXECUTABLE => Found::Wanted(state),
-        _ if is_whole || content.is_empty() => Found::Ours(None),
         Some(version) => Found::Ours(Some(version)),
         // The beginning of a file of ours.
         None if wanted.starts_with(&content) => Found::Ours(None),

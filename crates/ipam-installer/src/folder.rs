@@ -88,10 +88,10 @@ impl Folder {
     ///
     /// A foreign file of one of the names; the system's. The folder then is as it was.
     pub fn put(&self, names: &[&str], content: &[u8], foreign: Foreign) -> Result<Installed> {
-        let mut found = Vec::new();
+        let mut found: Vec<(&str, Found)> = Vec::new();
         for name in names {
-            let it = look(&self.folder, name, content).with_context(|| self.name_of(name))?;
-            found.push((*name, it));
+            let it = self.look_once(name, content, &found);
+            found.push((name, it.with_context(|| self.name_of(name))?));
         }
         self.refuse_foreign(&found, foreign)?;
         let right = most_linked(&found);
@@ -114,6 +114,15 @@ impl Folder {
             changed: wrong.into_iter().map(str::to_owned).collect(),
             state,
         })
+    }
+
+    /// Looks at a name; not into its file, if that is one that was found right already.
+    fn look_once(&self, name: &str, content: &[u8], found: &[(&str, Found)]) -> io::Result<Found> {
+        let state = FileState::of(&self.folder, name)?.map(Found::Wanted);
+        match state.filter(|state| found.iter().any(|(_, it)| it == state)) {
+            Some(known) => Ok(known),
+            None => look(&self.folder, name, content),
+        }
     }
 
     fn refuse_foreign(&self, found: &[(&str, Found)], foreign: Foreign) -> Result<()> {

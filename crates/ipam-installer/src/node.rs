@@ -1,5 +1,8 @@
 //! The parts of an installation on a node: each is put into place, or put right.
 
+mod removal;
+mod watched;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -12,7 +15,7 @@ use crate::folder::{Folder, Foreign};
 use crate::owner::{OWNER, Owner};
 use crate::release::{Release, TOOL};
 use crate::source::{Files, files_for};
-use crate::watch::{Part, Watched};
+use crate::watch::Part;
 use crate::work_folder::NAME;
 use crate::{catalogue, conflists, verify};
 
@@ -259,126 +262,9 @@ impl Node {
         }
     }
 
-    /// Removes what was installed: conflists first, plugins last.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
-    pub(crate) fn uninstall(&self) -> Result<()> {
-        let Arguments {
-            conflists: net,
-            pools,
-            plugins,
-            sbin,
-            ..
-        } = &self.arguments;
-        let plugin_folder = plugins
-            .is_dir()
-            .then(|| Folder::open_keeping(plugins, &[OWNER]));
-        let plugin_folder = plugin_folder.transpose()?;
-        if let Some(folder) = &plugin_folder {
-            // An installer that is still there doesn't put right what is removed now.
-            self.owner
-                .take(folder)
-                .with_context(|| format!("{}", plugins.display()))?;
-        }
-        if net.join(NAME).is_dir() {
-            let folder = Folder::open_keeping(net, &[conflists::LIST])?;
-            let removed = conflists::listed(net)?;
-            let changes = conflists::Changes {
-                removed,
-                ..Default::default()
-            };
-            conflists::put(&folder, net, &Files::new(), &changes)?;
-            folder.work().remove(conflists::LIST)?;
-            say("removed", net, &changes.removed);
-        }
-        for pools in pools.iter().filter(|it| catalogue::is_installed(it)) {
-            let parent = pools.parent().context("--pools has no parent")?;
-            let folder = Folder::open(parent)?;
-            if catalogue::remove(&folder, pools)? {
-                say("removed", parent, &[pools.display().to_string()]);
-            }
-        }
-        if let Some(folder) = plugin_folder {
-            let removed = folder.remove(&self.names(), &self.release.plugins()?)?;
-            say("removed", plugins, &removed);
-        }
-        if let Some(sbin) = sbin.as_ref().filter(|it| it.is_dir()) {
-            let folder = Folder::open(sbin)?;
-            let removed = folder.remove(&[TOOL], &self.release.tool()?)?;
-            say("removed", sbin, &removed);
-        }
-        Ok(())
-    }
-
     /// Leaves the plugins to another installer.
     pub(crate) fn leave(&self) {
         self.owner.leave(&self.arguments.plugins);
-    }
-
-    /// The folders to watch.
-    ///
-    /// # Errors
-    ///
-    /// A path without a parent.
-    pub(crate) fn watched(&self) -> Result<Vec<Watched>> {
-        let Arguments {
-            plugins,
-            sbin,
-            conflists,
-            conflists_from,
-            ..
-        } = &self.arguments;
-        let all = |folder: &Path, part| Watched {
-            folder: folder.to_owned(),
-            names: None,
-            part,
-        };
-        let named = |folder: &Path, part, names: BTreeSet<String>| Watched {
-            folder: folder.to_owned(),
-            names: Some(names),
-            part,
-        };
-        let names: BTreeSet<String> = self.release.names.iter().cloned().collect();
-        let mut watched = vec![
-            named(plugins, Part::Plugins, names),
-            named(
-                &plugins.join(NAME),
-                Part::Plugins,
-                BTreeSet::from([OWNER.to_owned()]),
-            ),
-        ];
-        if let Some(sbin) = sbin {
-            watched.push(named(sbin, Part::Tool, BTreeSet::from([TOOL.to_owned()])));
-        }
-        for (from, pools) in self.arguments.catalogues()? {
-            let parent = pools.parent().context("--pools has no parent")?;
-            let name = pools.file_name().context("--pools has no name")?;
-            let name = name.to_string_lossy().into_owned();
-            watched.push(named(parent, Part::Pools, BTreeSet::from([name])));
-            watched.push(all(from, Part::Pools));
-            if pools.is_dir() {
-                watched.push(all(pools, Part::Pools));
-            }
-        }
-        if let Some(from) = conflists_from {
-            watched.push(all(from, Part::Conflists));
-            let names = self.conflists().unwrap_or_default();
-            watched.push(named(
-                conflists,
-                Part::Conflists,
-                names.into_keys().collect(),
-            ));
-        }
-        for it in &watched {
-            ensure!(
-                it.folder.is_absolute(),
-                "{} is no absolute path",
-                it.folder.display()
-            );
-        }
-        Ok(watched)
     }
 
     fn names(&self) -> Vec<&str> {
