@@ -124,3 +124,36 @@ pub(crate) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
     gzip.write_all(bytes)?;
     Ok(gzip.finish()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_stand_before_what_is_in_them_and_the_same_content_gives_the_same_bytes() {
+        let make = || {
+            let mut archive = Archive::default();
+            let names = ["plugins/b", "plugins/a"].map(str::to_owned);
+            archive.executable(&names, b"x".to_vec());
+            archive.symbolic_link("var/run", "../run");
+            archive.parents();
+            archive.to_tar("", 1).unwrap()
+        };
+        let bytes = make();
+        assert_eq!(bytes, make());
+        let mut tar = tar::Archive::new(bytes.as_slice());
+        let entries = tar.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.header().mode().unwrap();
+            format!("{} {mode:o}", entry.path().unwrap().display())
+        });
+        let expected = [
+            "plugins/ 755",
+            "plugins/a 755",
+            "plugins/b 755",
+            "var/ 755",
+            "var/run 777",
+        ];
+        assert_eq!(entries.collect::<Vec<_>>(), expected);
+    }
+}

@@ -190,3 +190,16 @@ impl Release {
 fn json(value: &impl Serialize) -> Result<Vec<u8>> {
     Ok(serde_json::to_vec(&serde_json::to_value(value)?)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_is_written_in_the_order_of_its_keys() {
+        let keys = (0..64).map(|i| (format!("key-{i:02}"), String::new()));
+        let map: HashMap<String, String> = keys.clone().collect();
+        let sorted: std::collections::BTreeMap<String, String> = keys.collect();
+        assert_eq!(json(&map).unwrap(), serde_json::to_vec(&sorted).unwrap());
+    }
+}
