@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn put_all(path: &Path, files: &Files) -> Result<Changes> {
-        let folder = Folder::open_keeping(path, &[LIST])?;
+        let folder = Folder::open(path)?;
         let changes = changes(&folder, path, files)?;
         put(&folder, path, files, &changes)?;
         Ok(changes)

@@ -52,11 +52,6 @@ impl Folder {
     ///
     /// It can't be made or written to, or another installation is at work in it.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_keeping(path, &[])
-    }
-
-    /// Opens a folder whose work folder keeps these files.
-    pub(crate) fn open_keeping(path: &Path, kept: &[&str]) -> Result<Self> {
         fs::create_dir_all(path)
             .map_err(|error| match fs::read_link(path) {
                 Ok(to) => anyhow!("it is a link to {}, which isn't there", to.display()),
@@ -64,7 +59,7 @@ impl Folder {
             })
             .with_context(|| format!("{}", path.display()))?;
         let folder = File::open(path).with_context(|| format!("{}", path.display()))?;
-        let work = WorkFolder::open(&folder, path, kept)
+        let work = WorkFolder::open(&folder, path)
             .map_err(|error| explained(&folder, error))
             .with_context(|| format!("{}", path.display()))?;
         let path = path.to_owned();

@@ -12,7 +12,7 @@ use semver::Version;
 use crate::arguments::Arguments;
 use crate::contents::FileState;
 use crate::folder::{Folder, Foreign};
-use crate::owner::{OWNER, Owner};
+use crate::owner::Owner;
 use crate::release::{Release, TOOL};
 use crate::source::{Files, files_for};
 use crate::watch::Part;
@@ -74,7 +74,7 @@ impl Node {
     /// As [`Folder::put`].
     pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
         let path = &self.arguments.plugins;
-        let folder = Folder::open_keeping(path, &[OWNER])?;
+        let folder = Folder::open(path)?;
         let content = self.release.plugins()?;
         let names = self.names();
         let installed = folder.put(&names, &content, Foreign::Refuse)?;
@@ -113,7 +113,7 @@ impl Node {
                 return Ok(false);
             }
         }
-        let folder = Folder::open_keeping(path, &[OWNER])?;
+        let folder = Folder::open(path)?;
         match Owner::of(path) {
             Some(other) if other != self.owner => bail!(
                 "version {} of another installer has taken over {}",
@@ -181,10 +181,14 @@ impl Node {
             );
             return Ok(false);
         }
+        let parent = pools.parent().context("--pools has no parent")?;
         if catalogue::is_in_place(pools, &files) {
+            if parent.join(NAME).exists() {
+                // One that was killed may have left the old catalogue.
+                Folder::open(parent)?;
+            }
             return Ok(false);
         }
-        let parent = pools.parent().context("--pools has no parent")?;
         let folder = Folder::open(parent)?;
         let staged = catalogue::Staged::write(&folder, pools, &files)?;
         let path = folder.work().path_of(catalogue::STAGED);
@@ -213,7 +217,7 @@ impl Node {
             );
             return Ok(false);
         }
-        let folder = Folder::open_keeping(path, &[conflists::LIST])?;
+        let folder = Folder::open(path)?;
         let changes = conflists::changes(&folder, path, &files)?;
         if changes == conflists::Changes::default() {
             return Ok(false);

@@ -54,7 +54,7 @@ impl Owner {
         if Self::of(path).as_ref() != Some(self) {
             return;
         }
-        let folder = Folder::open_keeping(path, &[OWNER]);
+        let folder = Folder::open(path);
         if Self::of(path).as_ref() == Some(self)
             && let Ok(folder) = folder
         {

@@ -17,8 +17,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::conflists::LIST;
+use crate::owner::OWNER;
+
 /// The name of the hidden folder.
 pub(crate) const NAME: &str = ".ipam-installer";
+
+/// Files in it that outlive an installation, whatever the folder around it is for.
+const KEPT: [&str; 2] = [OWNER, LIST];
 
 /// The longest that another installation is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -36,13 +42,13 @@ pub(crate) struct WorkFolder {
 
 impl WorkFolder {
     /// Opens and locks the hidden folder in `parent`, whose path is `path`. What an earlier
-    /// installation has left is removed, except the files named in `kept`.
+    /// installation has left is removed.
     ///
     /// # Errors
     ///
     /// The system's; `PermissionDenied` for a folder that isn't root's alone; `WouldBlock`
     /// if another installation holds the lock.
-    pub(crate) fn open(parent: &File, path: &Path, kept: &[&str]) -> io::Result<Self> {
+    pub(crate) fn open(parent: &File, path: &Path) -> io::Result<Self> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(folder) = locked(parent)? {
@@ -51,7 +57,7 @@ impl WorkFolder {
                     path: path.join(NAME),
                     folder,
                 };
-                it.clear(kept)?;
+                it.clear()?;
                 return Ok(it);
             }
             if Instant::now() > deadline {
@@ -86,16 +92,11 @@ impl WorkFolder {
         }
     }
 
-    /// Removes all files but those named in `kept`.
-    pub(crate) fn clear(&self, kept: &[&str]) -> io::Result<()> {
+    /// Removes all files but those that are kept.
+    fn clear(&self) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.folder)? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !["."]
-                .iter()
-                .chain(&[".."])
-                .chain(kept)
-                .any(|it| **it == *name)
-            {
+            if ![".", ".."].contains(&&*name) && !KEPT.contains(&&*name) {
                 self.remove(&name)?;
             }
         }
@@ -166,22 +167,22 @@ mod tests {
 
     fn open(parent: &Path) -> io::Result<WorkFolder> {
         let folder = File::open(parent)?;
-        WorkFolder::open(&folder, parent, &["kept"])
+        WorkFolder::open(&folder, parent)
     }
 
     #[test]
     fn leftovers_go_and_what_is_kept_stays() {
         let parent = tempfile::tempdir().unwrap();
         let work = open(parent.path()).unwrap();
-        work.write("kept", b"k", 0o600).unwrap();
+        work.write(OWNER, b"k", 0o600).unwrap();
         work.write("left", b"x", 0o755).unwrap();
         fs::create_dir(work.path_of("folder")).unwrap();
         fs::write(work.path_of("folder/file"), "x").unwrap();
         drop(work);
         let work = open(parent.path()).unwrap();
-        assert_eq!(fs::read(work.path_of("kept")).unwrap(), b"k");
+        assert_eq!(fs::read(work.path_of(OWNER)).unwrap(), b"k");
         assert_eq!(fs::read_dir(parent.path().join(NAME)).unwrap().count(), 1);
-        work.remove("kept").unwrap();
+        work.remove(OWNER).unwrap();
         drop(work);
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }

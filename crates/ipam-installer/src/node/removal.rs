@@ -5,7 +5,6 @@ use anyhow::{Context, Result};
 use super::{Node, say};
 use crate::arguments::Arguments;
 use crate::folder::Folder;
-use crate::owner::OWNER;
 use crate::release::TOOL;
 use crate::source::Files;
 use crate::work_folder::NAME;
@@ -25,9 +24,7 @@ impl Node {
             sbin,
             ..
         } = &self.arguments;
-        let plugin_folder = plugins
-            .is_dir()
-            .then(|| Folder::open_keeping(plugins, &[OWNER]));
+        let plugin_folder = plugins.is_dir().then(|| Folder::open(plugins));
         let plugin_folder = plugin_folder.transpose()?;
         if let Some(folder) = &plugin_folder {
             // An installer that is still there doesn't put right what is removed now.
@@ -36,7 +33,7 @@ impl Node {
                 .with_context(|| format!("{}", plugins.display()))?;
         }
         if net.join(NAME).is_dir() {
-            let folder = Folder::open_keeping(net, &[conflists::LIST])?;
+            let folder = Folder::open(net)?;
             let removed = conflists::listed(net)?;
             let changes = conflists::Changes {
                 removed,
