@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    DOCKER_DAEMON, Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, TOOL, dist, needs,
-    one_inode, repository, segment_types,
+    DOCKER_DAEMON, Flavour, Image, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, TOOL, dist,
+    needs, one_inode, repository, segment_types,
 };
 use tempfile::TempDir;
 
@@ -32,14 +32,20 @@ fn output(command: &mut Command) -> Option<String> {
 }
 
 #[test]
-fn sha256sum_accepts_both_archives() {
+fn sha256sum_accepts_the_archives_and_the_images() {
     needs!("dist");
     let mut check = Command::new("sha256sum");
     check
         .args(["-c", "SHA256SUMS"])
         .current_dir(dist().unwrap());
     let said = output(&mut check).expect("a sum is wrong");
-    let expected = FLAVOURS.map(|flavour| format!("{}: OK", Release::of(flavour).name()));
+    let files = FLAVOURS.map(|flavour| [Release::of(flavour).archive, Image::of(flavour).file]);
+    let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+    let expected = files.concat();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|it| format!("{}: OK", name(it)))
+        .collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
 

@@ -35,14 +35,20 @@ impl Drop for AtEnd<'_> {
 /// Puts other plugins into the sandbox, of whatever release, while three containers
 /// come and go without an error.
 pub(crate) fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
+    meanwhile_by(sandbox, 3, change);
+}
+
+/// The same with so many containers that come and go.
+pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn()) {
     let whole = whole(sandbox);
     let (ended, count) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
-        for container in ["a", "b", "c"] {
-            scope.spawn(|| {
-                let _at_end = AtEnd(&ended);
+        for i in 0..callers {
+            let (ended, count) = (&ended, &count);
+            scope.spawn(move || {
+                let _at_end = AtEnd(ended);
                 while !ended.load(Ordering::Relaxed) {
-                    a_container_comes_and_goes(sandbox, container);
+                    a_container_comes_and_goes(sandbox, &format!("c{i}"));
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -63,7 +69,8 @@ pub(crate) fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
         // Its leftovers are used, too.
         let so_far = count.load(Ordering::Relaxed);
         assert!(so_far > 0, "nobody came");
-        while count.load(Ordering::Relaxed) < so_far + 6 && !ended.load(Ordering::Relaxed) {
+        while count.load(Ordering::Relaxed) < so_far + 2 * callers && !ended.load(Ordering::Relaxed)
+        {
             thread::sleep(Duration::from_millis(1));
         }
     });

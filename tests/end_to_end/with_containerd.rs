@@ -35,17 +35,17 @@ address = "/run/test-containerd/containerd.sock"
 "#;
 
 /// containerd on a test node, where everything ends with the node.
-struct Containerd {
+pub(crate) struct Containerd {
     node: Node,
-    cgroup: Cgroup,
-    sandbox: Sandbox,
+    pub(crate) cgroup: Cgroup,
+    pub(crate) sandbox: Sandbox,
     daemon: Child,
 }
 
 impl Containerd {
     /// containerd with one network, `testnet`, of these rules; `None`, with a report, if it
     /// can't run a container on this machine.
-    fn new(rules: &Value) -> Option<Self> {
+    pub(crate) fn new(rules: &Value) -> Option<Self> {
         let test = "with_containerd";
         let node = match Node::with_own_processes() {
             Ok(node) => node,
@@ -111,7 +111,7 @@ impl Containerd {
     }
 
     /// A command of ctr in a namespace of containerd's.
-    fn ctr(&self, namespace: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn ctr(&self, namespace: &str, arguments: &[&str]) -> Command {
         let mut command = self.node.command("ctr");
         command
             .args(["--address", SOCKET, "--namespace", namespace])
@@ -160,7 +160,7 @@ impl Containerd {
 
     /// Runs a command of ctr that must succeed; returns its stdout.
     #[track_caller]
-    fn must(&self, namespace: &str, arguments: &[&str]) -> String {
+    pub(crate) fn must(&self, namespace: &str, arguments: &[&str]) -> String {
         let output = self.ctr(namespace, arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()

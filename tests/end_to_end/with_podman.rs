@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use crate::runtimes::{address_in, conflist, reservation};
 
 /// podman on a test node. Everything that it has started ends with the node.
-struct Podman {
-    node: Node,
-    cgroup: Cgroup,
-    sandbox: Sandbox,
+pub(crate) struct Podman {
+    pub(crate) node: Node,
+    pub(crate) cgroup: Cgroup,
+    pub(crate) sandbox: Sandbox,
 }
 
 impl Podman {
     /// podman with one network, `testnet`, of these rules; `None`, with a report, if podman
     /// can't run a container on this machine.
-    fn new(rules: &Value) -> Option<Self> {
+    pub(crate) fn new(rules: &Value) -> Option<Self> {
         let test = "with_podman";
         let node = match Node::with_own_processes() {
             Ok(node) => node,
@@ -85,7 +85,7 @@ network_config_dir = {:?}
     }
 
     /// A command of podman.
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let root = self.sandbox.root();
         let mut command = self.node.command("podman");
         command

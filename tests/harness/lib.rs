@@ -9,6 +9,7 @@ mod dockerd;
 mod elf;
 mod etcd_member;
 mod history;
+mod installer;
 mod node;
 mod plugins;
 mod reference;
@@ -29,10 +30,13 @@ pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
+pub use installer::{
+    Installation, Staying, installer_executable, plugin_of_version, write_executable,
+};
 pub use node::Node;
-pub use plugins::{MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
+pub use plugins::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
-pub use release::{Release, dist, one_inode};
+pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Form, Sandbox, example, repository};

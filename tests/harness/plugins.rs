@@ -25,6 +25,10 @@ pub const MULTI_CALL: &str = "ipam-plugins";
 /// and stands in another folder.
 pub const TOOL: &str = "ipamctl";
 
+/// The entry point of the image, a crate and an executable of this name. It is in the image
+/// alone.
+pub const INSTALLER: &str = "ipam-installer";
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -18,6 +18,67 @@ pub struct Release {
     pub archive: PathBuf,
 }
 
+/// The image of a flavour.
+pub struct Image {
+    /// The archive.
+    pub file: PathBuf,
+    /// The name that it has once it is loaded.
+    pub name: String,
+}
+
+impl Image {
+    /// The image of this flavour.
+    ///
+    /// # Panics
+    ///
+    /// If `cargo xtask test` has not made it.
+    pub fn of(flavour: Flavour) -> Self {
+        let archive = Release::of(flavour).archive;
+        let name = archive.display().to_string();
+        let file = PathBuf::from(name.replace(".tar.gz", "-image.tar"));
+        assert!(file.exists(), "{}", file.display());
+        let version = env!("CARGO_PKG_VERSION");
+        let tag = match flavour {
+            Flavour::Normal => version.to_owned(),
+            Flavour::Verbose => format!("{version}-verbose"),
+        };
+        let name = format!("localhost/ipam-delegated:{tag}");
+        Self { file, name }
+    }
+
+    /// Extracts the archive into a new folder.
+    ///
+    /// # Panics
+    ///
+    /// If `tar` fails.
+    pub fn extract(&self, folder: &Path) {
+        fs::create_dir_all(folder).unwrap();
+        let mut tar = Command::new("tar");
+        tar.arg("-xf").arg(&self.file).arg("-C").arg(folder);
+        assert!(tar.status().unwrap().success(), "{tar:?}");
+    }
+
+    /// Extracts the image's files into a new folder.
+    ///
+    /// # Panics
+    ///
+    /// If `tar` fails, or the archive is not as `docker save` makes one.
+    pub fn files(&self, folder: &Path) {
+        let layout = tempfile::tempdir().unwrap();
+        self.extract(layout.path());
+        let manifest = fs::read(layout.path().join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+        let layer = manifest[0]["Layers"][0].as_str().unwrap();
+        fs::create_dir_all(folder).unwrap();
+        let mut tar = Command::new("tar");
+        tar.arg("-xzf")
+            .arg(layout.path().join(layer))
+            .arg("-C")
+            .arg(folder);
+        assert!(tar.status().unwrap().success(), "{tar:?}");
+    }
+}
+
 impl Release {
     /// The archive of this flavour.
     ///

@@ -4,6 +4,8 @@ use std::env;
 
 use cni::{About, SpecVersion};
 
+use crate::version_mark;
+
 /// The flavour of this build.
 pub(crate) const FLAVOUR: &str = if cfg!(feature = "verbose") {
     "verbose"
@@ -26,6 +28,8 @@ pub(crate) fn answer(about: About) -> Option<String> {
 
 /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
 fn version(about: About) -> String {
+    // A plugin of another project has another version; the mark is of what it links.
+    version_mark::version();
     let commit = COMMIT.unwrap_or("unknown commit");
     format!("{} ({commit}, {FLAVOUR})", about.version)
 }

@@ -10,9 +10,11 @@ mod multi_call;
 mod respond;
 mod signals;
 mod stderr;
+mod version_mark;
 
 pub use entry::main;
 pub use linked::Linked;
 pub use multi_call::{MultiCall, own_executable};
 pub use respond::{Output, respond};
 pub use stderr::write_to_stderr;
+pub use version_mark::{VERSION_MARK, version};

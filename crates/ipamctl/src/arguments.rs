@@ -32,7 +32,7 @@ pub struct Arguments {
 fn version() -> &'static str {
     static VERSION: OnceLock<String> = OnceLock::new();
     let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
-    VERSION.get_or_init(|| format!("{} ({commit})", env!("CARGO_PKG_VERSION")))
+    VERSION.get_or_init(|| format!("{} ({commit})", cni_plugin::version()))
 }
 
 /// Folders to look in.

@@ -4,10 +4,11 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 
 use crate::cargo::{cargo, output, run};
 use crate::link_flags::link_flags;
@@ -63,11 +64,13 @@ impl Flavour {
         Built::in_folder(self.target_dir().join(folder))
     }
 
-    /// Builds the administrator's command and the daemon for Docker, beside the plugins,
-    /// and by themselves: none of what they link may change theirs.
+    /// Builds the administrator's command, the daemon for Docker and the image's entry point,
+    /// beside the plugins, and by themselves: none of what they link may change theirs.
     pub(crate) fn build_tools(self, profile: &str) -> Result<()> {
         let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        command.args(["--package", DOCKER_DAEMON, "--package", TOOL]);
+        for package in [DOCKER_DAEMON, TOOL, INSTALLER] {
+            command.args(["--package", package]);
+        }
         run(command.arg("--target-dir").arg(self.target_dir()))
     }
 
@@ -135,13 +138,18 @@ impl Built {
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`
 /// without a repository.
 pub(crate) fn commit() -> Option<String> {
-    let mut git = Command::new("git");
-    git.args([
-        "describe",
-        "--always",
-        "--dirty",
-        "--exclude=*",
-        "--abbrev=12",
-    ]);
-    output(git.current_dir(repository())).ok()
+    // The same for all that one run builds, even if a file is changed meanwhile.
+    static COMMIT: OnceLock<Option<String>> = OnceLock::new();
+    let describe = || {
+        let mut git = Command::new("git");
+        git.args([
+            "describe",
+            "--always",
+            "--dirty",
+            "--exclude=*",
+            "--abbrev=12",
+        ]);
+        output(git.current_dir(repository())).ok()
+    };
+    COMMIT.get_or_init(describe).clone()
 }

@@ -1,9 +1,10 @@
-//! `cargo xtask dist`: release archives of both flavours for the host's architecture,
-//! and their checksums. The same commit gives the same bytes.
+//! `cargo xtask dist`: release archives and images of both flavours for the host's
+//! architecture, and their checksums. The same commit gives the same bytes.
 
 pub(crate) mod again;
 mod archive;
 mod command;
+mod image;
 mod licences;
 mod readme;
 mod system_library;
@@ -15,7 +16,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 use sha2::{Digest, Sha256};
 
 use crate::build::{self, FLAVOURS, Flavour};
@@ -74,17 +75,26 @@ pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
     for &flavour in flavours {
         let name = release.name(flavour);
         let bytes = release.archive(flavour)?.to_bytes(&name, release.time)?;
-        let path = out.join(format!("{name}.tar.gz"));
-        fs::write(&path, &bytes).with_context(|| format!("{}", path.display()))?;
-        let sum = Sha256::digest(&bytes);
-        let hex: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
-        sums += &format!("{hex}  {name}.tar.gz\n");
-        println!("{}", path.display());
+        let image = release.image(flavour)?;
+        for (file, bytes) in [
+            (format!("{name}.tar.gz"), bytes),
+            (format!("{name}-image.tar"), image),
+        ] {
+            let path = out.join(&file);
+            fs::write(&path, &bytes).with_context(|| format!("{}", path.display()))?;
+            sums += &format!("{}  {file}\n", hex(&Sha256::digest(&bytes)));
+            println!("{}", path.display());
+        }
     }
     let path = out.join(SUMS);
     fs::write(&path, sums).with_context(|| format!("{}", path.display()))?;
     println!("{}", path.display());
     Ok(())
+}
+
+/// A sum as text.
+fn hex(sum: &[u8]) -> String {
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Release {
@@ -128,7 +138,7 @@ impl Release {
         docker_daemon(&mut archive)?;
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         archive.text("README.md", readme::text(self, flavour)?);
-        licences::gather(&mut archive, flavour, &self.target)?;
+        licences::gather(&mut archive, flavour, &self.target, &[TOOL, DOCKER_DAEMON])?;
         Ok(archive)
     }
 }

@@ -2,11 +2,11 @@
 //! `ipamctl` into another.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
+use ipam_installer::{Folder, Foreign};
 
 use crate::build::Flavour;
 
@@ -17,47 +17,28 @@ pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Res
         Flavour::Normal
     };
     let built = flavour.build_static(&[MULTI_CALL])?;
-    fs::create_dir_all(dir).with_context(|| format!("{}", dir.display()))?;
-    // Each plugin is replaced atomically by a link to the new file: a runtime that
-    // starts a plugin meanwhile gets either the old one or the new one, whole.
-    let new = tempfile::Builder::new().prefix(".ipam-").tempdir_in(dir)?;
-    let file = new.path().join("file");
-    fs::copy(built.one_file.join(PLUGINS[0]), &file)?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-    for plugin in PLUGINS {
-        let (link, to) = (new.path().join(plugin), dir.join(plugin));
-        fs::hard_link(&file, &link)?;
-        fs::rename(&link, &to).with_context(|| format!("{}", to.display()))?;
-        println!("{}", to.display());
-    }
-    drop(new);
+    put(dir, &PLUGINS, &built.one_file.join(PLUGINS[0]))?;
     let built = flavour.build_static(&NETWORK_PLUGINS)?;
     for plugin in NETWORK_PLUGINS {
-        put(&built.separate.join(plugin), dir)?;
+        put(dir, &[plugin], &built.separate.join(plugin))?;
     }
     match sbin {
-        Some(sbin) => install_tool(sbin),
+        Some(sbin) => {
+            let built = Flavour::Normal.build_static(&[TOOL])?;
+            put(sbin, &[TOOL], &built.separate.join(TOOL))
+        }
         None => Ok(()),
     }
 }
 
-/// Puts `ipamctl` into this folder, in one step.
-fn install_tool(sbin: &Path) -> Result<()> {
-    let built = Flavour::Normal.build_static(&[TOOL])?;
-    fs::create_dir_all(sbin).with_context(|| format!("{}", sbin.display()))?;
-    put(&built.separate.join(TOOL), sbin)
-}
-
-/// Puts an executable into a folder, in one step.
-fn put(executable: &Path, folder: &Path) -> Result<()> {
-    let name = executable.file_name().context("an executable has a name")?;
-    let new = tempfile::Builder::new()
-        .prefix(".ipam-")
-        .tempdir_in(folder)?;
-    let (file, to) = (new.path().join(name), folder.join(name));
-    fs::copy(executable, &file)?;
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
-    fs::rename(&file, &to).with_context(|| format!("{}", to.display()))?;
-    println!("{}", to.display());
+/// Puts an executable into a folder under these names, each in one step: a runtime that
+/// starts a plugin meanwhile gets either the old one or the new one, whole.
+fn put(dir: &Path, names: &[&str], file: &Path) -> Result<()> {
+    let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
+    let folder = Folder::open(dir)?;
+    folder.put(names, &content, Foreign::Replace)?;
+    for name in names {
+        println!("{}", dir.join(name).display());
+    }
     Ok(())
 }

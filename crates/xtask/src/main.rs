@@ -64,7 +64,7 @@ enum Task {
         #[arg(long)]
         verbose_flavour: bool,
     },
-    /// Make the archives of a release, and their sums.
+    /// Make the archives and the images of a release, and their sums.
     ///
     /// The executables are static, for the host's architecture, with musl where the
     /// toolchain has that target. The same commit gives the same bytes.

@@ -1,7 +1,8 @@
-//! Reproducible tar.gz archive: its bytes depend on its content alone, not on the clock,
+//! Reproducible tar archive: its bytes depend on its content alone, not on the clock,
 //! the user, or the order of a folder.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};
@@ -20,6 +21,11 @@ enum Entry {
     },
     /// A hard link to the file at this path, which comes before it.
     Link(String),
+    /// A symbolic link to this path.
+    SymbolicLink(String),
+    Folder {
+        mode: u32,
+    },
 }
 
 impl Archive {
@@ -44,14 +50,39 @@ impl Archive {
             .insert(first.clone(), Entry::File { mode, content });
     }
 
-    /// The archive's bytes, with all files below `folder` and with this time, in seconds
-    /// since 1970.
+    /// Adds a symbolic link.
+    pub(crate) fn symbolic_link(&mut self, path: &str, to: &str) {
+        let link = Entry::SymbolicLink(to.to_owned());
+        self.entries.insert(path.to_owned(), link);
+    }
+
+    /// Adds the folders that entries are in. Docker would make them with a mode that shuts out
+    /// root without capabilities.
+    pub(crate) fn parents(&mut self) {
+        let paths: Vec<String> = self.entries.keys().cloned().collect();
+        for path in paths {
+            for (end, _) in path.match_indices('/') {
+                self.folder(&path[..end], 0o755);
+            }
+        }
+    }
+
+    /// Adds an empty folder.
+    pub(crate) fn folder(&mut self, path: &str, mode: u32) {
+        self.entries.insert(path.to_owned(), Entry::Folder { mode });
+    }
+
+    /// The archive's bytes, compressed, with all files below `folder` and with this time, in
+    /// seconds since 1970.
     pub(crate) fn to_bytes(&self, folder: &str, time: u64) -> Result<Vec<u8>> {
-        // By default, gzip stores the present time.
-        let gzip = GzBuilder::new().mtime(0);
-        let mut tar = Builder::new(gzip.write(Vec::new(), Compression::best()));
+        compressed(&self.to_tar(&format!("{folder}/"), time)?)
+    }
+
+    /// The bytes without compression. Each path has the prefix in front.
+    pub(crate) fn to_tar(&self, prefix: &str, time: u64) -> Result<Vec<u8>> {
+        let mut tar = Builder::new(Vec::new());
         for (path, entry) in &self.entries {
-            let path = format!("{folder}/{path}");
+            let path = format!("{prefix}{path}");
             let mut header = Header::new_gnu();
             header.set_uid(0);
             header.set_gid(0);
@@ -66,10 +97,63 @@ impl Archive {
                     header.set_mode(0o755);
                     header.set_size(0);
                     header.set_entry_type(EntryType::Link);
-                    tar.append_link(&mut header, path, format!("{folder}/{to}"))?;
+                    tar.append_link(&mut header, path, format!("{prefix}{to}"))?;
+                }
+                Entry::SymbolicLink(to) => {
+                    header.set_mode(0o777);
+                    header.set_size(0);
+                    header.set_entry_type(EntryType::Symlink);
+                    tar.append_link(&mut header, path, to)?;
+                }
+                Entry::Folder { mode } => {
+                    header.set_mode(*mode);
+                    header.set_size(0);
+                    header.set_entry_type(EntryType::Directory);
+                    tar.append_data(&mut header, format!("{path}/"), &[][..])?;
                 }
             }
         }
-        Ok(tar.into_inner()?.finish()?)
+        Ok(tar.into_inner()?)
+    }
+}
+
+/// The bytes, compressed by gzip, without the present time that it stores by default.
+pub(crate) fn compressed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let gzip = GzBuilder::new().mtime(0);
+    let mut gzip = gzip.write(Vec::new(), Compression::best());
+    gzip.write_all(bytes)?;
+    Ok(gzip.finish()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_stand_before_what_is_in_them_and_the_same_content_gives_the_same_bytes() {
+        let make = || {
+            let mut archive = Archive::default();
+            let names = ["plugins/b", "plugins/a"].map(str::to_owned);
+            archive.executable(&names, b"x".to_vec());
+            archive.symbolic_link("var/run", "../run");
+            archive.parents();
+            archive.to_tar("", 1).unwrap()
+        };
+        let bytes = make();
+        assert_eq!(bytes, make());
+        let mut tar = tar::Archive::new(bytes.as_slice());
+        let entries = tar.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let mode = entry.header().mode().unwrap();
+            format!("{} {mode:o}", entry.path().unwrap().display())
+        });
+        let expected = [
+            "plugins/ 755",
+            "plugins/a 755",
+            "plugins/b 755",
+            "var/ 755",
+            "var/run 777",
+        ];
+        assert_eq!(entries.collect::<Vec<_>>(), expected);
     }
 }

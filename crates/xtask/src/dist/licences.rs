@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, TOOL};
+use harness::{MULTI_CALL, NETWORK_PLUGINS};
 
 use super::archive::Archive;
 use super::system_library;
@@ -35,15 +35,21 @@ pub(super) struct Part {
     pub(super) texts: Vec<PathBuf>,
 }
 
-/// Adds the licence texts to the archive; names missing ones on stderr.
-pub(super) fn gather(archive: &mut Archive, flavour: Flavour, target: &Target) -> Result<()> {
+/// Adds the licence texts of the plugins, and of these other executables, to the archive;
+/// names missing ones on stderr.
+pub(super) fn gather(
+    archive: &mut Archive,
+    flavour: Flavour,
+    target: &Target,
+    others: &[&str],
+) -> Result<()> {
     let mut parts = vec![standard_library()?];
     parts.extend(system_library::parts(target));
     let mut linked = packages::linked(MULTI_CALL, flavour.features(), target)?;
     for plugin in NETWORK_PLUGINS {
         linked.extend(packages::linked(plugin, flavour.features(), target)?);
     }
-    for executable in [TOOL, DOCKER_DAEMON] {
+    for executable in others {
         linked.extend(packages::linked(executable, &[], target)?);
     }
     linked.sort_by_key(ToString::to_string);

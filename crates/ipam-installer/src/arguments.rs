@@ -1,0 +1,138 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Result, ensure};
+use clap::Parser;
+
+/// Installs the plugins of ipam-delegated on a node, and keeps them there.
+///
+/// The entry point of the image. Folders of the node are mounted at their own paths. It runs
+/// as root, and needs no capability if the folders belong to root; a folder of another user
+/// needs DAC_OVERRIDE.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "ipam-installer",
+    version = version(),
+    after_help = "Exit status: 0; 1 if something could not be done, with a message that names it; 2 for wrong usage."
+)]
+pub(crate) struct Arguments {
+    /// Folder for the plugins.
+    #[arg(long, value_name = "DIR", default_value = "/opt/cni/bin")]
+    pub(crate) plugins: PathBuf,
+    /// Folder for ipamctl; without it, ipamctl is not installed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sbin: Option<PathBuf>,
+    /// Folder with a catalogue of pools, such as a mounted ConfigMap. May be repeated, each
+    /// with a --pools.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pools_from: Vec<PathBuf>,
+    /// Where the catalogue goes: poolsDir of conflists.
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/ipam.d")]
+    pub(crate) pools: Vec<PathBuf>,
+    /// Folder with conflists, such as a mounted ConfigMap.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) conflists_from: Option<PathBuf>,
+    /// Where conflists go, and where the runtime reads them.
+    #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
+    pub(crate) conflists: PathBuf,
+    /// Name of this node: of NAME.json and NAME.on.NODE.json, it takes its own.
+    #[arg(long, value_name = "NODE")]
+    pub(crate) node: Option<String>,
+    /// Install, and end.
+    #[arg(long, conflicts_with_all = ["uninstall", "probe"])]
+    pub(crate) once: bool,
+    /// Remove all that was installed, unless reservations or records stand.
+    #[arg(long, conflicts_with = "probe")]
+    pub(crate) uninstall: bool,
+    /// With --uninstall: even if reservations or records stand.
+    #[arg(long, requires = "uninstall")]
+    pub(crate) even_in_use: bool,
+    /// With --uninstall: then wait for SIGTERM, as a container of a DaemonSet must.
+    #[arg(long, requires = "uninstall")]
+    pub(crate) wait: bool,
+    /// Say whether the installer of this container is ready, and which version it has
+    /// installed; 0 if it is.
+    #[arg(long)]
+    pub(crate) probe: bool,
+    /// Folder with reservations, besides those that conflists name; for --uninstall.
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/cni/networks")]
+    pub(crate) data_dir: PathBuf,
+    /// Folder with records, besides those that conflists name; for --uninstall.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/lib/cni/ipam-delegated"
+    )]
+    pub(crate) state_dir: PathBuf,
+    /// Folder with `plugins` and `sbin` of a release.
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(crate) from: PathBuf,
+    /// File for the probe.
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/run/ipam-installer/status.json"
+    )]
+    pub(crate) status_file: PathBuf,
+}
+
+impl Arguments {
+    /// The catalogues: where each comes from, and where it goes.
+    ///
+    /// # Errors
+    ///
+    /// One of the two is missing.
+    pub(crate) fn catalogues(&self) -> Result<Vec<(&Path, &Path)>> {
+        let Self {
+            pools_from, pools, ..
+        } = self;
+        ensure!(
+            pools_from.is_empty() || pools_from.len() == pools.len(),
+            "--pools-from is there {} times, and --pools {} times: each needs the other",
+            pools_from.len(),
+            pools.len()
+        );
+        let from = pools_from.iter().map(PathBuf::as_path);
+        Ok(from.zip(pools.iter().map(PathBuf::as_path)).collect())
+    }
+}
+
+/// The version with the commit, which the build of a release hands over.
+fn version() -> &'static str {
+    static VERSION: OnceLock<String> = OnceLock::new();
+    let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
+    VERSION.get_or_init(|| format!("{} ({commit})", cni_plugin::version()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn each_catalogue_has_a_source_and_a_target() {
+        let read = |words: &[&str]| {
+            let arguments = Arguments::parse_from([&["ipam-installer"], words].concat());
+            let pairs = arguments.catalogues().map_err(|it| it.to_string())?;
+            let text = |(from, to): &(&Path, &Path)| format!("{} {}", from.display(), to.display());
+            Ok::<_, String>(pairs.iter().map(text).collect::<Vec<_>>())
+        };
+        assert!(read(&[]).unwrap().is_empty());
+        assert_eq!(read(&["--pools-from=/a"]).unwrap(), ["/a /etc/cni/ipam.d"]);
+        let two = [
+            "--pools-from=/a",
+            "--pools=/b",
+            "--pools-from=/c",
+            "--pools=/d",
+        ];
+        assert_eq!(read(&two).unwrap(), ["/a /b", "/c /d"]);
+        assert!(read(&two[..3]).unwrap_err().contains("2 times"));
+    }
+}

@@ -1,0 +1,283 @@
+//! The parts of an installation on a node: each is put into place, or put right.
+
+mod removal;
+mod watched;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
+
+use crate::arguments::Arguments;
+use crate::contents::FileState;
+use crate::folder::{Folder, Foreign};
+use crate::owner::Owner;
+use crate::release::{Release, TOOL};
+use crate::source::{Files, files_for};
+use crate::watch::Part;
+use crate::work_folder::NAME;
+use crate::{catalogue, conflists, verify};
+
+/// Extensions of conflists that libcni reads.
+const CONFLISTS: [&str; 3] = ["conflist", "conf", "json"];
+
+/// A node with its folders, and what was installed into them.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) arguments: Arguments,
+    pub(crate) release: Release,
+    owner: Owner,
+    version: Version,
+    plugins: Option<FileState>,
+    tool: Option<FileState>,
+}
+
+impl Node {
+    /// The node of these arguments.
+    ///
+    /// # Errors
+    ///
+    /// The image is not complete, or not for this machine.
+    pub(crate) fn new(arguments: Arguments) -> Result<Self> {
+        let release = Release::in_folder(&arguments.from)?;
+        Ok(Self {
+            owner: Owner::this(&release.version)?,
+            version: release.number()?,
+            arguments,
+            release,
+            plugins: None,
+            tool: None,
+        })
+    }
+
+    /// The parts that the arguments ask for, in the order in which they are put into place:
+    /// a conflist comes last, when all that it needs is there.
+    pub(crate) fn parts(&self) -> BTreeSet<Part> {
+        let mut parts = BTreeSet::from([Part::Plugins]);
+        parts.extend(self.arguments.sbin.is_some().then_some(Part::Tool));
+        parts.extend((!self.arguments.pools_from.is_empty()).then_some(Part::Pools));
+        parts.extend(
+            self.arguments
+                .conflists_from
+                .is_some()
+                .then_some(Part::Conflists),
+        );
+        parts
+    }
+
+    /// Puts the plugins and `ipamctl` into place, whatever version is there. With `stays`,
+    /// it becomes the one that keeps them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Folder::put`].
+    pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
+        let path = &self.arguments.plugins;
+        let folder = Folder::open(path)?;
+        let content = self.release.plugins()?;
+        let names = self.names();
+        let installed = folder.put(&names, &content, Foreign::Refuse)?;
+        say("installed", path, &installed.changed);
+        self.plugins = Some(installed.state);
+        if stays {
+            self.owner
+                .take(&folder)
+                .with_context(|| format!("{}", path.display()))?;
+        }
+        self.put_tool()
+    }
+
+    /// Looks at a part, and puts it right.
+    ///
+    /// # Errors
+    ///
+    /// What it can't put right.
+    pub(crate) fn put_right(&mut self, part: Part) -> Result<bool> {
+        match part {
+            Part::Plugins => self.put_plugins_right(),
+            Part::Tool => self.put_tool().map(|()| false),
+            Part::Pools => self.put_pools(),
+            Part::Conflists => self.put_conflists(),
+        }
+    }
+
+    fn put_plugins_right(&mut self) -> Result<bool> {
+        let path = &self.arguments.plugins;
+        let names = self.names();
+        if self.plugins.is_some() && Owner::of(path).as_ref() == Some(&self.owner) {
+            let open = std::fs::File::open(path);
+            let open = open.with_context(|| format!("{}", path.display()))?;
+            let is_right = |name: &&str| FileState::of(&open, name).ok() == Some(self.plugins);
+            if names.iter().all(is_right) {
+                return Ok(false);
+            }
+        }
+        let folder = Folder::open(path)?;
+        match Owner::of(path) {
+            Some(other) if other != self.owner => bail!(
+                "version {} of another installer has taken over {}",
+                other.version,
+                path.display()
+            ),
+            _ => {}
+        }
+        let content = self.release.plugins()?;
+        if let Some(newer) = folder
+            .newest(&names, &content)?
+            .filter(|it| *it > self.version)
+        {
+            bail!(
+                "{} has the newer version {newer}, which stays",
+                path.display()
+            );
+        }
+        let installed = folder.put(&names, &content, Foreign::Refuse)?;
+        say("repaired", path, &installed.changed);
+        self.plugins = Some(installed.state);
+        self.owner
+            .take(&folder)
+            .with_context(|| format!("{}", path.display()))?;
+        Ok(!installed.changed.is_empty())
+    }
+
+    fn put_tool(&mut self) -> Result<()> {
+        let Some(path) = &self.arguments.sbin else {
+            return Ok(());
+        };
+        let open = std::fs::File::open(path);
+        let now = open.and_then(|it| FileState::of(&it, TOOL));
+        if self.tool.is_some() && now.ok().flatten() == self.tool {
+            return Ok(());
+        }
+        let folder = Folder::open(path)?;
+        let content = self.release.tool()?;
+        let newest = folder.newest(&[TOOL], &content)?;
+        let is_newer = newest.is_some_and(|it| it > self.version);
+        if self.tool.is_none() || !is_newer {
+            let installed = folder.put(&[TOOL], &content, Foreign::Refuse)?;
+            say("installed", path, &installed.changed);
+            self.tool = Some(installed.state);
+        }
+        Ok(())
+    }
+
+    fn put_pools(&self) -> Result<bool> {
+        let mut is_changed = false;
+        for (from, pools) in self.arguments.catalogues()? {
+            is_changed |= self.put_catalogue(from, pools)?;
+        }
+        Ok(is_changed)
+    }
+
+    fn put_catalogue(&self, from: &Path, pools: &Path) -> Result<bool> {
+        let files = files_for(from, self.arguments.node.as_deref(), &["json"])?;
+        if files.is_empty() {
+            ensure!(
+                !catalogue::is_installed(pools),
+                "{} is empty; the catalogue in {} stays as it was",
+                from.display(),
+                pools.display()
+            );
+            return Ok(false);
+        }
+        let parent = pools.parent().context("--pools has no parent")?;
+        if catalogue::is_in_place(pools, &files) {
+            if parent.join(NAME).exists() {
+                // One that was killed may have left the old catalogue.
+                Folder::open(parent)?;
+            }
+            return Ok(false);
+        }
+        let folder = Folder::open(parent)?;
+        let staged = catalogue::Staged::write(&folder, pools, &files)?;
+        let path = folder.work().path_of(catalogue::STAGED);
+        // The catalogue and the conflists that read it, as they will be together.
+        let all = self.future_conflists()?;
+        let conflists = verify::readers(&all, pools);
+        if conflists.is_empty() {
+            verify::check_catalogue(pools, &path)?;
+        }
+        let tool = self.release.tool_path();
+        let moved = Some((pools, path.as_path()));
+        verify::check(&self.places(&tool, &folder), &all, &conflists, moved)?;
+        staged.put()?;
+        say("installed", pools, &files.into_keys().collect::<Vec<_>>());
+        Ok(true)
+    }
+
+    fn put_conflists(&self) -> Result<bool> {
+        let files = self.conflists()?;
+        let path = &self.arguments.conflists;
+        if files.is_empty() {
+            ensure!(
+                !path.join(NAME).join(conflists::LIST).exists(),
+                "no conflist is wanted any more; those in {} stay as they were",
+                path.display()
+            );
+            return Ok(false);
+        }
+        let folder = Folder::open(path)?;
+        let changes = conflists::changes(&folder, path, &files)?;
+        if changes == conflists::Changes::default() {
+            return Ok(false);
+        }
+        let tool = self.release.tool_path();
+        let all = self.future_conflists()?;
+        verify::check(&self.places(&tool, &folder), &all, &files, None)?;
+        conflists::put(&folder, path, &files, &changes)?;
+        say("installed", path, &changes.written);
+        say("removed", path, &changes.removed);
+        Ok(true)
+    }
+
+    /// The conflists of the source; none if there is no source.
+    fn conflists(&self) -> Result<Files> {
+        let Arguments {
+            conflists_from,
+            node,
+            ..
+        } = &self.arguments;
+        let from = conflists_from.as_deref();
+        let files = from.map(|it| files_for(it, node.as_deref(), &CONFLISTS));
+        Ok(files.transpose()?.unwrap_or_default())
+    }
+
+    /// The conflists that the node will have: those of the source, and others that it has
+    /// already.
+    fn future_conflists(&self) -> Result<Files> {
+        let path = &self.arguments.conflists;
+        let mut all = verify::in_folder(path);
+        let wanted = self.conflists()?;
+        if !wanted.is_empty() {
+            for name in conflists::listed(path)? {
+                all.remove(&name);
+            }
+        }
+        all.extend(wanted);
+        Ok(all)
+    }
+
+    fn places<'a>(&'a self, tool: &'a Path, folder: &Folder) -> verify::Places<'a> {
+        verify::Places {
+            tool,
+            plugins: &self.arguments.plugins,
+            scratch: folder.work().path_of("check"),
+        }
+    }
+
+    /// Leaves the plugins to another installer.
+    pub(crate) fn leave(&self) {
+        self.owner.leave(&self.arguments.plugins);
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.release.names.iter().map(String::as_str).collect()
+    }
+}
+
+fn say(done: &str, folder: &Path, names: &[String]) {
+    if !names.is_empty() {
+        eprintln!("{done} in {}: {}", folder.display(), names.join(", "));
+    }
+}

@@ -1,0 +1,64 @@
+//! Removes an installation from a node.
+
+use anyhow::{Context, Result};
+
+use super::{Node, say};
+use crate::arguments::Arguments;
+use crate::folder::Folder;
+use crate::release::TOOL;
+use crate::source::Files;
+use crate::work_folder::NAME;
+use crate::{catalogue, conflists};
+
+impl Node {
+    /// Removes what was installed: conflists first, plugins last.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn uninstall(&self) -> Result<()> {
+        let Arguments {
+            conflists: net,
+            pools,
+            plugins,
+            sbin,
+            ..
+        } = &self.arguments;
+        let plugin_folder = plugins.is_dir().then(|| Folder::open(plugins));
+        let plugin_folder = plugin_folder.transpose()?;
+        if let Some(folder) = &plugin_folder {
+            // An installer that is still there doesn't put right what is removed now.
+            self.owner
+                .take(folder)
+                .with_context(|| format!("{}", plugins.display()))?;
+        }
+        if net.join(NAME).is_dir() {
+            let folder = Folder::open(net)?;
+            let removed = conflists::listed(net)?;
+            let changes = conflists::Changes {
+                removed,
+                ..Default::default()
+            };
+            conflists::put(&folder, net, &Files::new(), &changes)?;
+            folder.work().remove(conflists::LIST)?;
+            say("removed", net, &changes.removed);
+        }
+        for pools in pools.iter().filter(|it| catalogue::is_installed(it)) {
+            let parent = pools.parent().context("--pools has no parent")?;
+            let folder = Folder::open(parent)?;
+            if catalogue::remove(&folder, pools)? {
+                say("removed", parent, &[pools.display().to_string()]);
+            }
+        }
+        if let Some(folder) = plugin_folder {
+            let removed = folder.remove(&self.names(), &self.release.plugins()?)?;
+            say("removed", plugins, &removed);
+        }
+        if let Some(sbin) = sbin.as_ref().filter(|it| it.is_dir()) {
+            let folder = Folder::open(sbin)?;
+            let removed = folder.remove(&[TOOL], &self.release.tool()?)?;
+            say("removed", sbin, &removed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The files of a mounted ConfigMap that are for this node.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Stands before the node's name in the name of a file that is for one node.
+const ON: &str = ".on.";
+
+/// Number of attempts at a ConfigMap that is replaced while it is read.
+const MOST_ATTEMPTS: usize = 10;
+
+/// The content of files, by name.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// The files of a folder with one of these extensions that are for the node: `NAME.EXT`
+/// for all nodes, and in its place `NAME.on.NODE.EXT` for this one; none if the folder is
+/// empty. All are of one version of the ConfigMap.
+///
+/// # Errors
+///
+/// The folder can't be read, holds a file that is neither, or only files of other nodes.
+pub(crate) fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+    let shown = || format!("{}", folder.display());
+    for _ in 0..MOST_ATTEMPTS {
+        let data = data(folder).with_context(shown)?;
+        let all = read_all(&data);
+        // The kubelet replaces all files by exchanging one link.
+        if self::data(folder).with_context(shown)? == data {
+            return for_node(all.with_context(shown)?, node, extensions).with_context(shown);
+        }
+    }
+    bail!("{}: its files change while they are read", folder.display())
+}
+
+/// The folder that `..data` leads to, or the folder itself.
+fn data(folder: &Path) -> io::Result<PathBuf> {
+    match fs::read_link(folder.join("..data")) {
+        Ok(link) => Ok(folder.join(link)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(folder.to_owned()),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_all(folder: &Path) -> io::Result<Files> {
+    let mut files = Files::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with('.') && path.is_file() {
+            files.insert(name.into_owned(), fs::read(&path)?);
+        }
+    }
+    Ok(files)
+}
+
+fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
+    if all.is_empty() {
+        // A ConfigMap that is optional, and isn't there.
+        return Ok(all);
+    }
+    let mut general = Files::new();
+    let mut own = Files::new();
+    for (name, content) in all {
+        let Some((stem, extension)) = name
+            .rsplit_once('.')
+            .filter(|(_, it)| extensions.contains(it))
+        else {
+            let kinds: Vec<String> = extensions.iter().map(|it| format!("*.{it}")).collect();
+            bail!("{name}: only {} are read", kinds.join(", "));
+        };
+        match stem.split_once(ON) {
+            None => drop(general.insert(name, content)),
+            Some((stem, to)) if Some(to) == node => {
+                own.insert(format!("{stem}.{extension}"), content);
+            }
+            Some(_) if node.is_none() => bail!("{name}: --node doesn't say which node this is"),
+            // Another node's.
+            Some(_) => {}
+        }
+    }
+    general.extend(own);
+    if general.is_empty() {
+        bail!("it has no file for this node");
+    }
+    Ok(general)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn names(files: &[&str], node: Option<&str>) -> Result<String, String> {
+        let all = files
+            .iter()
+            .map(|it| ((*it).to_owned(), it.as_bytes().to_vec()));
+        let chosen = for_node(all.collect(), node, &["json"]).map_err(|it| it.to_string())?;
+        let pairs = chosen.into_iter();
+        let pairs =
+            pairs.map(|(name, from)| format!("{name}={}", String::from_utf8(from).unwrap()));
+        Ok(pairs.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn a_nodes_own_file_takes_the_place_of_the_general_one() {
+        let files = [
+            "a.json",
+            "a.on.n1.json",
+            "b.on.n2.example.com.json",
+            "c.json",
+        ];
+        let chosen = |node| names(&files, Some(node)).unwrap();
+        assert_eq!(chosen("n1"), "a.json=a.on.n1.json c.json=c.json");
+        assert_eq!(
+            chosen("n2.example.com"),
+            "a.json=a.json b.json=b.on.n2.example.com.json c.json=c.json"
+        );
+        assert!(names(&files, None).unwrap_err().contains("--node"));
+        assert!(names(&["x.yaml"], None).unwrap_err().contains("x.yaml"));
+        assert!(names(&["a.on.n1.json"], Some("n2")).is_err());
+    }
+
+    #[test]
+    fn a_configmap_as_the_kubelet_mounts_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        fs::create_dir(path.join("..2026_1")).unwrap();
+        fs::write(path.join("..2026_1/a.json"), "{}").unwrap();
+        symlink("..2026_1", path.join("..data")).unwrap();
+        symlink("..data/a.json", path.join("a.json")).unwrap();
+        let files = files_for(path, None, &["json"]).unwrap();
+        assert_eq!(
+            files.into_iter().collect::<Vec<_>>(),
+            [("a.json".to_owned(), b"{}".to_vec())]
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! Reservations and records that stand on the node: what a removal of the plugins would
+//! leave behind for good.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::arguments::Arguments;
+
+/// The IPAM plugin whose networks these are.
+const CHAIN: &str = "ipam-delegated";
+
+/// Most attachments that are named in a message.
+const MOST_NAMED: usize = 10;
+
+/// A row of `ipamctl ls --json`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row {
+    address: Option<String>,
+    network: Option<String>,
+    pool: Option<String>,
+    #[serde(rename = "containerID")]
+    container: Option<String>,
+    record: Option<String>,
+}
+
+/// Refuses while reservations or records of this project's networks stand.
+///
+/// # Errors
+///
+/// There are some, which are named; or they can't be read.
+pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
+    let shown = || format!("{} ls", tool.display());
+    let output = Command::new(tool)
+        .arg("--conf-dir")
+        .arg(&arguments.conflists)
+        .arg("--data-dir")
+        .arg(&arguments.data_dir)
+        .arg("--state-dir")
+        .arg(&arguments.state_dir)
+        .args(["--json", "ls"])
+        .output()
+        .with_context(shown)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{}: not all can be read, and nothing is removed: {}",
+        shown(),
+        said.trim()
+    );
+    let rows: Vec<Row> = serde_json::from_slice(&output.stdout).with_context(shown)?;
+    let others = networks_of_others(&arguments.conflists);
+    let ours = rows.iter().filter(|row| {
+        let network = row.network.as_deref().unwrap_or_default();
+        row.record.is_some() || !others.contains(network)
+    });
+    let named: Vec<String> = ours.map(text).collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let more = match named.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    bail!(
+        "nothing is removed: without the plugins, nobody could release {}{more}. Drain the node, or say \
+         --even-in-use",
+        named[..named.len().min(MOST_NAMED)].join(", ")
+    )
+}
+
+fn text(row: &Row) -> String {
+    let unknown = || "?".to_owned();
+    let address = row.address.clone();
+    let what = address
+        .or_else(|| row.record.clone())
+        .unwrap_or_else(unknown);
+    let network = row.network.clone().or_else(|| row.pool.clone());
+    let network = network.unwrap_or_else(unknown);
+    let container = row.container.clone().unwrap_or_else(unknown);
+    format!("{what} of {container} on {network}")
+}
+
+/// The networks whose conflist names another IPAM plugin, and not ours.
+fn networks_of_others(conflists: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
+    let lists = entries.filter_map(|entry| {
+        let content = fs::read(entry.path()).ok()?;
+        serde_json::from_slice::<Value>(&content).ok()
+    });
+    let mut others = BTreeSet::new();
+    let mut ours = BTreeSet::new();
+    for list in lists {
+        let Some(name) = list["name"].as_str() else {
+            continue;
+        };
+        let text = list.to_string();
+        // Also in a list that a plugin keeps for others, as Multus does.
+        if text.contains(&format!("\"{CHAIN}\"")) {
+            ours.insert(name.to_owned());
+        } else if text.contains("\"ipam\"") {
+            others.insert(name.to_owned());
+        }
+    }
+    others.retain(|name| !ours.contains(name));
+    others
+}

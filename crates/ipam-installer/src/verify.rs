@@ -1,0 +1,175 @@
+//! A new catalogue and new conflists are checked before they take the place of working ones.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::source::Files;
+
+/// The key of an `ipam` section that leads to the catalogue.
+const POOLS_DIR: &str = "poolsDir";
+
+/// Folders for a check.
+#[derive(Debug)]
+pub(crate) struct Places<'a> {
+    /// `ipamctl` of the image.
+    pub(crate) tool: &'a Path,
+    /// The folder of the plugins.
+    pub(crate) plugins: &'a Path,
+    /// A folder for copies of the conflists that the node will have.
+    pub(crate) scratch: PathBuf,
+}
+
+/// A finding of `ipamctl check --json`.
+#[derive(Debug, Deserialize)]
+struct Finding {
+    key: String,
+    severity: String,
+    problem: String,
+}
+
+/// Checks some of the conflists that the node will have, with the catalogue in the second
+/// folder of `moved` in the place of the first. Warnings go to stderr.
+///
+/// # Errors
+///
+/// The errors that were found.
+pub(crate) fn check(
+    places: &Places<'_>,
+    all: &Files,
+    checked: &Files,
+    moved: Option<(&Path, &Path)>,
+) -> Result<()> {
+    let scratch = &places.scratch;
+    let shown = || format!("{}", scratch.display());
+    fs::create_dir_all(scratch).with_context(shown)?;
+    for (name, content) in all {
+        // What is no JSON is found by the check.
+        let list = serde_json::from_slice(content);
+        let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
+            redirect(&mut list, pools, staged);
+            list.to_string().into_bytes()
+        });
+        let content = moved_list.as_ref().unwrap_or(content);
+        fs::write(scratch.join(name), content).with_context(shown)?;
+    }
+    let mut errors = Vec::new();
+    for name in checked.keys() {
+        for finding in findings(places, &scratch.join(name))? {
+            let Finding {
+                key,
+                problem,
+                severity,
+            } = finding;
+            // Paths as they will be.
+            let [key, problem] = [key, problem].map(|it| match moved {
+                Some((pools, staged)) => in_place(&it, pools, staged),
+                None => it,
+            });
+            let text = match key.is_empty() || problem.starts_with(&key) {
+                true => format!("{name}: {problem}"),
+                false => format!("{name}: {key}: {problem}"),
+            };
+            if severity == "error" {
+                errors.push(text);
+            } else {
+                eprintln!("{text}");
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(scratch);
+    if !errors.is_empty() {
+        bail!("{}; what is in use stays as it was", errors.join("; "));
+    }
+    Ok(())
+}
+
+/// The conflists in a folder.
+pub(crate) fn in_folder(conflists: &Path) -> Files {
+    let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
+    let with_content = entries.filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        Some((name, fs::read(entry.path()).ok()?))
+    });
+    with_content.collect()
+}
+
+/// Those of these conflists whose catalogue is `pools`.
+pub(crate) fn readers(conflists: &Files, pools: &Path) -> Files {
+    let reads = |content: &[u8]| {
+        let list = serde_json::from_slice::<Value>(content);
+        list.is_ok_and(|mut list| redirect(&mut list, pools, pools))
+    };
+    let readers = conflists.iter().filter(|(_, content)| reads(content));
+    readers
+        .map(|(name, it)| (name.clone(), it.clone()))
+        .collect()
+}
+
+/// Verifies a catalogue by itself, as the selector does.
+///
+/// # Errors
+///
+/// An invalid catalogue, naming file, rule and key.
+pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
+    let json = serde_json::json!({
+        "cniVersion": "1.0.0",
+        "name": "catalogue",
+        "ipam": {POOLS_DIR: staged},
+    });
+    let config = cni::NetworkConfig::parse(json.to_string().into_bytes())
+        .map_err(|error| anyhow::anyhow!(error.msg))?;
+    if let Err(error) = ipam_ds_rules::tools::pools(&config) {
+        let problem = in_place(&error.msg, pools, staged);
+        bail!("{problem}; what is in use stays as it was");
+    }
+    Ok(())
+}
+
+/// A message with the path of the catalogue as it will be.
+fn in_place(problem: &str, pools: &Path, staged: &Path) -> String {
+    let [staged, pools] = [staged, pools].map(|it| it.display().to_string());
+    problem.replace(&staged, &pools)
+}
+
+/// Lets every `ipam` section that reads `pools` read `staged`; true if there is one.
+fn redirect(list: &mut Value, pools: &Path, staged: &Path) -> bool {
+    let mut found = false;
+    let plugins = list.get_mut("plugins").and_then(Value::as_array_mut);
+    for plugin in plugins.into_iter().flatten() {
+        let dir = plugin.get_mut("ipam").and_then(|it| it.get_mut(POOLS_DIR));
+        if let Some(dir) = dir
+            && dir.as_str().is_some_and(|it| Path::new(it) == pools)
+        {
+            *dir = staged.display().to_string().into();
+            found = true;
+        }
+    }
+    found
+}
+
+fn findings(places: &Places<'_>, conflist: &Path) -> Result<Vec<Finding>> {
+    let shown = || format!("{} check", places.tool.display());
+    let output = Command::new(places.tool)
+        .arg("--conf-dir")
+        .arg(&places.scratch)
+        .arg("--cni-path")
+        .arg(places.plugins)
+        // A main plugin may need a C library that the image doesn't have.
+        .args(["--json", "check", "--no-exec"])
+        .arg(conflist)
+        .output()
+        .with_context(shown)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}: {}",
+        shown(),
+        said.trim()
+    );
+    serde_json::from_slice(&output.stdout).with_context(shown)
+}

@@ -1,0 +1,258 @@
+//! The image's entry point after an installation: it puts right what somebody removes or
+//! replaces, and takes what a ConfigMap says.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use harness::{
+    Installation, Node, PLUGINS, Staying, installer_executable, needs, plugin_of_version,
+    write_executable,
+};
+
+use crate::installer::names;
+
+/// The longest that something is waited for that comes in the end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[track_caller]
+fn wait_until(staying: &Staying, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "{}", staying.log());
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// True if all plugins in a folder are links to one file; they may be changing just now.
+fn is_one_file(folder: &Path) -> bool {
+    let inodes = PLUGINS.map(|it| fs::metadata(folder.join(it)).map(|it| it.ino()).ok());
+    inodes.iter().all(|it| it.is_some() && *it == inodes[0])
+}
+
+#[test]
+fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
+    let it = Installation::default();
+    let staying = it.stay(&it.release("2.0.0"), &[]);
+    let plugins = it.sandbox.plugins();
+    let plugin = plugins.join(PLUGINS[2]);
+    let right = || it.is_installed("2.0.0") && is_one_file(&plugins);
+    wait_until(&staying, right);
+    staying.wait(|ready, _| ready);
+    let older = plugin_of_version("1.9.9");
+    let half = &plugin_of_version("2.0.0")[..20];
+    let changes: [&dyn Fn(); 6] = [
+        &|| fs::remove_file(&plugin).unwrap(),
+        &|| write_executable(&plugin, &older),
+        &|| write_executable(&plugin, half),
+        &|| write_executable(&plugin, ""),
+        &|| fs::set_permissions(&plugin, fs::Permissions::from_mode(0o600)).unwrap(),
+        // Through the link that all share.
+        &|| fs::write(&plugin, &older).unwrap(),
+    ];
+    for change in changes {
+        change();
+        wait_until(&staying, || {
+            let mode = fs::metadata(&plugin).map(|it| it.mode() & 0o777);
+            right() && mode.is_ok_and(|it| it == 0o755)
+        });
+    }
+    // The folder itself.
+    // It may put the first plugin back before the last one is gone.
+    let _ = fs::remove_dir_all(&plugins);
+    wait_until(&staying, right);
+    fs::rename(&plugins, it.path("away")).unwrap();
+    wait_until(&staying, right);
+    staying.wait(|ready, said| ready && said.contains("ready: 2.0.0 (a1b2c3d4e5f6, normal)"));
+    assert!(staying.terminate());
+    assert!(it.is_installed("2.0.0"));
+}
+
+#[test]
+fn a_newer_plugin_and_a_foreign_file_stay_and_are_told() {
+    let it = Installation::default();
+    let staying = it.stay(&it.release("2.0.0"), &[]);
+    let plugin = it.sandbox.plugins().join(PLUGINS[1]);
+    let newer = plugin_of_version("2.1.0");
+    write_executable(&plugin, &newer);
+    staying.wait(|ready, said| !ready && said.contains("newer version 2.1.0"));
+    assert_eq!(fs::read_to_string(&plugin).unwrap(), newer);
+    write_executable(&plugin, "#!/bin/sh\nexit 0\n");
+    let named = plugin.display().to_string();
+    staying.wait(|ready, said| !ready && said.contains(&named));
+    assert_eq!(fs::read_to_string(&plugin).unwrap(), "#!/bin/sh\nexit 0\n");
+    fs::remove_file(&plugin).unwrap();
+    staying.wait(|ready, _| ready);
+    assert!(it.is_installed("2.0.0"));
+}
+
+#[test]
+fn of_two_that_stay_the_later_one_keeps_the_plugins_whatever_its_version() {
+    let it = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
+    let first = it.stay(&new, &[]);
+    first.wait(|ready, _| ready);
+    // A rollback, in which both run for a while.
+    let second = it.stay(&old, &[]);
+    second.wait(|ready, _| ready);
+    first.wait(|ready, said| {
+        !ready && said.contains("version 1.0.0 (a1b2c3d4e5f6, normal) of another installer")
+    });
+    fs::remove_file(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
+    wait_until(&second, || it.is_installed("1.0.0"));
+    // Once the later one has ended, the other one has the folder again.
+    assert!(second.terminate());
+    first.wait(|ready, _| ready);
+    assert!(it.is_installed("2.0.0"));
+}
+
+#[test]
+fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
+    let it = Installation::default();
+    let staying = it.stay(&it.release("2.0.0"), &[]);
+    staying.wait(|ready, _| ready);
+    let ticks = || {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", staying.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let repairs = || staying.log().matches("repaired in").count();
+    let before = ticks();
+    let plugins = it.sandbox.plugins();
+    for i in 0..500 {
+        fs::write(plugins.join(format!("other-{}", i % 7)), "x").unwrap();
+    }
+    sleep(Duration::from_millis(300));
+    assert_eq!(repairs(), 0);
+    for i in 0..500 {
+        let _ = fs::remove_file(plugins.join(PLUGINS[i % PLUGINS.len()]));
+        sleep(Duration::from_millis(1));
+    }
+    wait_until(&staying, || it.is_installed("2.0.0"));
+    assert!(repairs() < 10, "{}", staying.log());
+    // Of a hundred a second. No program that polls or repairs all the time gets by with it.
+    assert!(ticks() - before < 50, "{} ticks", ticks() - before);
+}
+
+#[test]
+fn a_removal_takes_the_folder_from_an_installer_that_stays() {
+    let it = Installation::default();
+    let release = it.release("1.0.0");
+    let staying = it.stay(&release, &[]);
+    staying.wait(|ready, _| ready);
+    let uninstalling = it.stay(&release, &["--uninstall", "--wait"]);
+    uninstalling.wait(|ready, said| ready && said.contains("uninstalled by 1.0.0"));
+    staying.wait(|ready, said| !ready && said.contains("another installer"));
+    assert!(names(&it.sandbox.plugins()).is_empty());
+    staying.kill();
+    assert!(uninstalling.terminate());
+    assert_eq!(fs::read_dir(it.sandbox.plugins()).unwrap().count(), 0);
+}
+
+/// A ConfigMap as the kubelet mounts it, with this content from now on.
+fn mount(folder: &Path, files: &[(&str, &str)]) {
+    fs::create_dir_all(folder).unwrap();
+    let version = format!("..{}", fs::read_dir(folder).unwrap().count());
+    fs::create_dir(folder.join(&version)).unwrap();
+    for (name, content) in files {
+        fs::write(folder.join(&version).join(name), content).unwrap();
+        let _ = symlink(format!("..data/{name}"), folder.join(name));
+    }
+    symlink(&version, folder.join("..data_tmp")).unwrap();
+    fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+}
+
+/// A catalogue whose only pool is this subnet.
+fn pool(subnet: &str) -> String {
+    format!(r#"{{"pools": {{"all": {{"subnet": "{subnet}"}}}}, "rules": [{{"pools": ["all"]}}]}}"#)
+}
+
+#[test]
+fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
+    let it = Installation::default();
+    let source = it.path("config");
+    mount(
+        &source,
+        &[
+            ("10-all.json", &pool("10.1.0.0/24")),
+            ("20-none.json", "{}"),
+        ],
+    );
+    let from = format!("--pools-from={}", source.display());
+    let staying = it.stay(&it.release("2.0.0"), &[&from]);
+    staying.wait(|ready, _| ready);
+    let used = it.path("cni/ipam.d");
+    let content = || fs::read_to_string(used.join("10-all.json")).unwrap_or_default();
+    assert_eq!(content(), pool("10.1.0.0/24"));
+    assert_eq!(names(&used), ["10-all.json", "20-none.json"]);
+    // Several times: each time, the folder that was watched is gone.
+    for subnet in ["10.2.0.0/24", "10.3.0.0/24", "10.4.0.0/24"] {
+        mount(&source, &[("10-all.json", &pool(subnet))]);
+        wait_until(&staying, || content() == pool(subnet));
+        assert_eq!(names(&used), ["10-all.json"]);
+    }
+    mount(&source, &[("10-all.json", &pool("10.5.0.1/24"))]);
+    staying.wait(|ready, said| !ready && said.contains("10.5.0.1/24"));
+    assert_eq!(content(), pool("10.4.0.0/24"));
+    mount(&source, &[("10-all.json", &pool("10.6.0.0/24"))]);
+    staying.wait(|ready, _| ready);
+    assert_eq!(content(), pool("10.6.0.0/24"));
+    // On the node.
+    fs::write(used.join("10-all.json"), "{}").unwrap();
+    wait_until(&staying, || content() == pool("10.6.0.0/24"));
+    fs::remove_file(used.join("10-all.json")).unwrap();
+    wait_until(&staying, || content() == pool("10.6.0.0/24"));
+    fs::remove_dir_all(&used).unwrap();
+    wait_until(&staying, || content() == pool("10.6.0.0/24"));
+    // A ConfigMap that is deleted is mounted empty.
+    fs::remove_dir_all(&source).unwrap();
+    fs::create_dir(&source).unwrap();
+    staying.wait(|ready, said| !ready && said.contains("is empty"));
+    assert_eq!(content(), pool("10.6.0.0/24"));
+    assert!(staying.terminate());
+}
+
+#[test]
+fn a_mount_over_the_folder_is_noticed_and_installed_into() {
+    needs!("root");
+    let node = Node::try_new().unwrap();
+    let it = Installation::default();
+    fs::create_dir(it.sandbox.plugins()).unwrap();
+    let staying = it.stay_on(&node, &it.release("2.0.0"));
+    staying.wait(|ready, _| ready);
+    let folder = it.sandbox.plugins().display().to_string();
+    let is_installed = || node.succeeds(&format!("grep -q 2.0.0 {folder}/{}", PLUGINS[0]));
+    wait_until(&staying, is_installed);
+    node.sh(&format!("mount -t tmpfs none {folder}"));
+    wait_until(&staying, is_installed);
+    assert_eq!(node.sh(&format!("stat -f -c %T {folder}")).trim(), "tmpfs");
+    node.sh(&format!("umount {folder}"));
+    wait_until(&staying, is_installed);
+    staying.wait(|ready, _| ready);
+    // Full, and with room again: nobody tells that.
+    node.sh(&format!(
+        "mount -t tmpfs -o size=4k,nr_inodes=3 none {folder}"
+    ));
+    staying.wait(|ready, said| !ready && said.contains("No space left"));
+    node.sh(&format!("mount -o remount,size=1m,nr_inodes=100 {folder}"));
+    staying.wait(|ready, _| ready);
+    assert!(is_installed());
+}
+
+#[test]
+fn without_an_inotify_instance_it_says_so_and_looks_from_time_to_time() {
+    needs!("root");
+    let it = Installation::default();
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "sh", "-c"]);
+    unshare.arg("echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"");
+    unshare.args(["sh", installer_executable().to_str().unwrap()]);
+    let staying = it.stay_by(unshare, &it.release("2.0.0"), &[]);
+    staying.wait(|ready, said| !ready && said.contains("max_user_instances"));
+    fs::remove_file(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
+    wait_until(&staying, || it.is_installed("2.0.0"));
+    assert!(staying.terminate());
+}

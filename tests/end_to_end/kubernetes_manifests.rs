@@ -1,0 +1,132 @@
+//! The manifests in `docs/kubernetes`: valid by the types of the Kubernetes API.
+//!
+//! The types are those of `k8s-openapi`, generated from the published schema. They ignore
+//! unknown keys, so what they have read is written again and compared: what is lost was
+//! unknown.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use harness::repository;
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Deserialize;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Multus' own resource. Its schema, in the definition that Multus installs, has one key.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct NetworkAttachmentDefinition {
+    api_version: String,
+    kind: String,
+    metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    spec: NetworkAttachmentDefinitionSpec,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct NetworkAttachmentDefinitionSpec {
+    config: String,
+}
+
+/// The documents of all manifests, by file.
+pub(crate) fn documents() -> Vec<(String, Value)> {
+    let mut documents = Vec::new();
+    let folder = repository().join("docs/kubernetes");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        for document in yaml_serde::Deserializer::from_str(&text) {
+            let value = Value::deserialize(document).unwrap_or_else(|e| panic!("{name}: {e}"));
+            documents.push((name.clone(), value));
+        }
+    }
+    documents
+}
+
+/// Reads a document as this type; every key has to be one of it.
+#[track_caller]
+fn strictly<T: DeserializeOwned + Serialize>(file: &str, document: &Value) -> T {
+    let read: T =
+        serde_json::from_value(document.clone()).unwrap_or_else(|e| panic!("{file}: {e}"));
+    assert_eq!(serde_json::to_value(&read).unwrap(), *document, "{file}");
+    read
+}
+
+#[track_caller]
+pub(crate) fn daemon_set(file: &str) -> DaemonSet {
+    let documents = documents();
+    let (_, document) = documents.iter().find(|(name, _)| name == file).unwrap();
+    strictly(file, document)
+}
+
+#[track_caller]
+pub(crate) fn config_map(file: &str) -> BTreeMap<String, String> {
+    let documents = documents();
+    let (_, document) = documents.iter().find(|(name, _)| name == file).unwrap();
+    strictly::<ConfigMap>(file, document).data.unwrap()
+}
+
+#[test]
+fn every_manifest_is_of_a_known_type_without_an_unknown_key() {
+    let mut kinds = Vec::new();
+    for (file, document) in documents() {
+        let kind = document["kind"].as_str().unwrap().to_owned();
+        match (document["apiVersion"].as_str().unwrap(), &*kind) {
+            ("apps/v1", "DaemonSet") => drop(strictly::<DaemonSet>(&file, &document)),
+            ("v1", "ConfigMap") => drop(strictly::<ConfigMap>(&file, &document)),
+            ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition") => {
+                drop(strictly::<NetworkAttachmentDefinition>(&file, &document));
+            }
+            other => panic!("{file}: {other:?}"),
+        }
+        kinds.push(kind);
+    }
+    kinds.sort();
+    assert_eq!(
+        kinds,
+        [
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "ConfigMap",
+            "DaemonSet",
+            "DaemonSet",
+            "NetworkAttachmentDefinition"
+        ]
+    );
+}
+
+/// What the API server checks and the types don't.
+#[test]
+fn daemon_sets_select_their_pods_mount_what_they_have_and_need_no_capability() {
+    for file in ["daemonset.yaml", "uninstall.yaml"] {
+        let spec = daemon_set(file).spec;
+        let labels = spec.template.metadata.unwrap().labels.unwrap();
+        let selector = spec.selector.match_labels.unwrap();
+        assert!(
+            selector
+                .iter()
+                .all(|(key, value)| labels.get(key) == Some(value))
+        );
+        let pod = spec.template.spec.unwrap();
+        let mut volumes: Vec<String> = pod.volumes.unwrap().into_iter().map(|it| it.name).collect();
+        let container = &pod.containers[0];
+        let mounts = container.volume_mounts.as_ref().unwrap();
+        let mut mounted: Vec<String> = mounts.iter().map(|it| it.name.clone()).collect();
+        volumes.sort();
+        mounted.sort();
+        assert_eq!(mounted, volumes, "{file}");
+        let security = container.security_context.as_ref().unwrap();
+        let capabilities = security.capabilities.as_ref().unwrap();
+        assert_eq!(capabilities.drop.as_deref(), Some(&["ALL".to_owned()][..]));
+        assert!(capabilities.add.is_none());
+        let image = container.image.as_deref().unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(image, format!("localhost/ipam-delegated:{version}"));
+        assert_eq!(pod.host_network, Some(true));
+    }
+}

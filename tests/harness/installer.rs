@@ -1,0 +1,258 @@
+//! The image's entry point in a sandbox, with releases of any version.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::sandbox::{Flavour, Sandbox, assert_built};
+use crate::{Call, INSTALLER, Node, Output, PLUGINS, TOOL};
+
+/// The longest that something is waited for that comes in the end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The executable of the entry point.
+///
+/// # Panics
+///
+/// If it isn't built.
+pub fn installer_executable() -> PathBuf {
+    let path = Flavour::Normal.folder().join(INSTALLER);
+    assert_built(&path);
+    path
+}
+
+/// Content of an executable that says this version, as those of the project do.
+pub fn plugin_of_version(version: &str) -> String {
+    format!(
+        "#!/bin/sh\n# executable of ipam-delegated (version {version})\n\
+         echo 'ipam-delegated {version} (a1b2c3d4e5f6, normal)'\n"
+    )
+}
+
+/// Entry points, the folders that they install into, and the releases that they install.
+pub struct Installation {
+    /// The folder of everything.
+    pub sandbox: Sandbox,
+}
+
+impl Default for Installation {
+    fn default() -> Self {
+        let sandbox = Sandbox::default();
+        fs::remove_dir_all(sandbox.plugins()).unwrap();
+        Self { sandbox }
+    }
+}
+
+impl Installation {
+    /// A file or a folder of the node.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.sandbox.root().join(name)
+    }
+
+    /// A release of this version, with small scripts for plugins and the real `ipamctl`.
+    pub fn release(&self, version: &str) -> PathBuf {
+        let folder = self.path(&format!("release-{version}"));
+        for name in ["plugins", "sbin"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        for plugin in PLUGINS {
+            write_executable(
+                &folder.join("plugins").join(plugin),
+                &plugin_of_version(version),
+            );
+        }
+        let tool = Flavour::Normal.folder().join(TOOL);
+        assert_built(&tool);
+        fs::hard_link(&tool, folder.join("sbin").join(TOOL))
+            .or_else(|_| fs::copy(&tool, folder.join("sbin").join(TOOL)).map(|_| ()))
+            .unwrap();
+        folder
+    }
+
+    /// A call of the entry point for a release, with further arguments.
+    pub fn call(&self, release: &Path, words: &[&str]) -> Call {
+        Call::new(installer_executable())
+            .args(self.arguments(release))
+            .args(words)
+    }
+
+    /// The words that lead it to the folders of the node.
+    fn arguments(&self, release: &Path) -> Vec<String> {
+        let word = |name: &str, path: &Path| format!("--{name}={}", path.display());
+        vec![
+            word("from", release),
+            word("plugins", &self.sandbox.plugins()),
+            word("pools", &self.path("cni/ipam.d")),
+            word("conflists", &self.path("cni/net.d")),
+            word("data-dir", &self.sandbox.data_dir()),
+            word("state-dir", &self.sandbox.state_dir()),
+            word("status-file", &self.path("status.json")),
+        ]
+    }
+
+    /// Installs a release, and ends.
+    pub fn once(&self, release: &Path) -> Output {
+        self.call(release, &["--once"]).run()
+    }
+
+    /// Starts an entry point that stays, with a status file of its own, and waits until it
+    /// has told its state.
+    ///
+    /// # Panics
+    ///
+    /// If it ends.
+    pub fn stay(&self, release: &Path, words: &[&str]) -> Staying {
+        self.stay_by(Command::new(installer_executable()), release, words)
+    }
+
+    /// The same on a test node, where mounts are private.
+    ///
+    /// # Panics
+    ///
+    /// If it ends.
+    pub fn stay_on(&self, node: &Node, release: &Path) -> Staying {
+        let command = node.command(installer_executable().to_str().unwrap());
+        self.stay_by(command, release, &[])
+    }
+
+    /// The same, by a command that ends in the entry point's executable.
+    ///
+    /// # Panics
+    ///
+    /// If it ends.
+    pub fn stay_by(&self, mut command: Command, release: &Path, words: &[&str]) -> Staying {
+        let status = self.path(&format!(
+            "status-{}",
+            fs::read_dir(self.sandbox.root()).unwrap().count()
+        ));
+        let log = status.with_extension("log");
+        let process = command
+            .args(
+                self.arguments(release)
+                    .iter()
+                    .filter(|it| !it.starts_with("--status-file")),
+            )
+            .arg(format!("--status-file={}", status.display()))
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut it = Staying {
+            process,
+            status,
+            log,
+        };
+        let started = Instant::now();
+        while !it.status.exists() {
+            assert!(
+                it.process.try_wait().unwrap().is_none(),
+                "it has ended: {}",
+                it.log()
+            );
+            assert!(
+                started.elapsed() < PATIENCE,
+                "it says nothing: {}",
+                it.log()
+            );
+            sleep(Duration::from_millis(5));
+        }
+        it
+    }
+
+    /// The content of each plugin, in the order of [`PLUGINS`]; `None` for a missing one.
+    pub fn installed(&self) -> Vec<Option<String>> {
+        let read = |name: &str| fs::read_to_string(self.sandbox.plugins().join(name)).ok();
+        PLUGINS.map(read).into()
+    }
+
+    /// True if all plugins are of this version.
+    pub fn is_installed(&self, version: &str) -> bool {
+        let wanted = Some(plugin_of_version(version));
+        self.installed().iter().all(|it| *it == wanted)
+    }
+}
+
+/// An entry point that stays. It is killed when this is dropped.
+pub struct Staying {
+    process: Child,
+    status: PathBuf,
+    log: PathBuf,
+}
+
+impl Staying {
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// What it has said on stderr.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What a probe says, and whether it is ready.
+    pub fn probe(&self) -> (bool, String) {
+        let status = format!("--status-file={}", self.status.display());
+        let output = Call::new(installer_executable())
+            .args(["--probe", &status])
+            .run();
+        (output.status.success(), output.stdout.trim().to_owned())
+    }
+
+    /// Waits until a probe says so.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't.
+    #[track_caller]
+    pub fn wait(&self, holds: impl Fn(bool, &str) -> bool) {
+        let started = Instant::now();
+        loop {
+            let (is_ready, said) = self.probe();
+            if holds(is_ready, &said) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{said}\n{}", self.log());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Ends it by SIGTERM; true if it has succeeded.
+    pub fn terminate(mut self) -> bool {
+        let id = self.process.id().to_string();
+        Command::new("kill").arg(id).status().unwrap();
+        self.process.wait().unwrap().success()
+    }
+
+    /// Kills it, with SIGKILL.
+    pub fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Writes an executable, which replaces another of this name.
+pub fn write_executable(path: &Path, content: &str) {
+    let _ = fs::remove_file(path);
+    fs::write(path, content).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+impl Installation {
+    /// Installs a release on a test node, where mounts are private.
+    pub fn once_on(&self, node: &Node, release: &Path) -> Output {
+        self.call(release, &["--once"]).run_on(node)
+    }
+}
