@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use harness::{
-    Flavour, INSTALLER, Image, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL, needs, one_inode,
-    segment_types,
+    Flavour, INSTALLER, Image, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, Sandbox, TOOL,
+    needs, one_inode, segment_types,
 };
 use serde_json::Value;
 
@@ -123,7 +123,14 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
             .collect();
         names.sort();
         let expected = [
-            "LICENSE", "LICENSES", INSTALLER, "plugins", "run", "sbin", "var",
+            "LICENSE",
+            "LICENSES",
+            INSTALLER,
+            "network-plugins",
+            "plugins",
+            "run",
+            "sbin",
+            "var",
         ];
         assert_eq!(names, expected);
     }
@@ -203,7 +210,7 @@ impl Engine<'_> {
     fn assert_installed(&self, flavour: Flavour) {
         let folder = tempfile::tempdir().unwrap();
         let released = Release::of(flavour).extract(folder.path());
-        for plugin in PLUGINS {
+        for plugin in PLUGINS.into_iter().chain(NETWORK_PLUGINS) {
             let ours = fs::read(self.plugins().join(plugin)).unwrap();
             assert!(
                 ours == fs::read(released.join("bin").join(plugin)).unwrap(),
@@ -234,16 +241,18 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
         said.starts_with("ready: 0.") && said.contains(", normal)"),
         "{said}"
     );
-    let removed = engine.plugins().join(PLUGINS[1]);
-    fs::remove_file(&removed).unwrap();
-    let started = Instant::now();
-    while !removed.exists() {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "{}",
-            engine.ok(&["logs", "stays"])
-        );
-        sleep(Duration::from_millis(10));
+    for plugin in [PLUGINS[1], NETWORK_PLUGINS[1]] {
+        let removed = engine.plugins().join(plugin);
+        fs::remove_file(&removed).unwrap();
+        let started = Instant::now();
+        while !removed.exists() {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{}",
+                engine.ok(&["logs", "stays"])
+            );
+            sleep(Duration::from_millis(10));
+        }
     }
     engine.assert_installed(Flavour::Normal);
     // SIGTERM ends it at once, although it is the first process of its container.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use harness::{BUSYBOX, Flavour, Image, ORCHESTRATOR, PLUGINS, needs, one_inode};
+use harness::{BUSYBOX, Flavour, Image, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, needs, one_inode};
 use serde_json::json;
 
 use crate::with_containerd::Containerd;
@@ -67,5 +67,6 @@ fn containerd_imports_the_images_and_they_install_and_upgrade() {
         let version = String::from_utf8(version.unwrap().stdout).unwrap();
         assert!(version.contains(said), "{version}");
     }
-    assert_eq!(fs::read_dir(&plugins).unwrap().count(), PLUGINS.len());
+    let expected = PLUGINS.len() + NETWORK_PLUGINS.len();
+    assert_eq!(fs::read_dir(&plugins).unwrap().count(), expected);
 }

@@ -29,7 +29,8 @@ pub(crate) struct Node {
     pub(crate) release: Release,
     owner: Owner,
     version: Version,
-    plugins: Option<FileState>,
+    /// States of the executables of the plugins, in order; none before they were put.
+    plugins: Vec<FileState>,
     tool: Option<FileState>,
 }
 
@@ -46,7 +47,7 @@ impl Node {
             version: release.number()?,
             arguments,
             release,
-            plugins: None,
+            plugins: Vec::new(),
             tool: None,
         })
     }
@@ -73,19 +74,40 @@ impl Node {
     ///
     /// As [`Folder::put`].
     pub(crate) fn install(&mut self, stays: bool) -> Result<()> {
+        let folder = Folder::open(&self.arguments.plugins)?;
+        let changed = self.put_plugins(&folder)?;
         let path = &self.arguments.plugins;
-        let folder = Folder::open(path)?;
-        let content = self.release.plugins()?;
-        let names = self.names();
-        let installed = folder.put(&names, &content, Foreign::Refuse)?;
-        say("installed", path, &installed.changed);
-        self.plugins = Some(installed.state);
+        say("installed", path, &changed);
         if stays {
             self.owner
                 .take(&folder)
                 .with_context(|| format!("{}", path.display()))?;
         }
         self.put_tool()
+    }
+
+    /// Puts all plugins into the folder; returns the names that were changed.
+    fn put_plugins(&mut self, folder: &Folder) -> Result<Vec<String>> {
+        let (mut states, mut changed) = (Vec::new(), Vec::new());
+        for it in &self.release.plugins {
+            let installed = folder.put(&it.names(), &it.content()?, Foreign::Refuse)?;
+            states.push(installed.state);
+            changed.extend(installed.changed);
+        }
+        self.plugins = states;
+        Ok(changed)
+    }
+
+    /// True if each plugin in the folder is the executable that was put there.
+    fn has_plugins(&self, folder: &std::fs::File) -> bool {
+        let executables = self.release.plugins.iter().zip(&self.plugins);
+        let is_right = |name: &str, state: FileState| {
+            FileState::of(folder, name).ok().flatten() == Some(state)
+        };
+        !self.plugins.is_empty()
+            && executables
+                .into_iter()
+                .all(|(it, state)| it.names().iter().all(|name| is_right(name, *state)))
     }
 
     /// Looks at a part, and puts it right.
@@ -104,12 +126,10 @@ impl Node {
 
     fn put_plugins_right(&mut self) -> Result<bool> {
         let path = &self.arguments.plugins;
-        let names = self.names();
-        if self.plugins.is_some() && Owner::of(path).as_ref() == Some(&self.owner) {
+        if Owner::of(path).as_ref() == Some(&self.owner) {
             let open = std::fs::File::open(path);
             let open = open.with_context(|| format!("{}", path.display()))?;
-            let is_right = |name: &&str| FileState::of(&open, name).ok() == Some(self.plugins);
-            if names.iter().all(is_right) {
+            if self.has_plugins(&open) {
                 return Ok(false);
             }
         }
@@ -122,23 +142,22 @@ impl Node {
             ),
             _ => {}
         }
-        let content = self.release.plugins()?;
-        if let Some(newer) = folder
-            .newest(&names, &content)?
-            .filter(|it| *it > self.version)
-        {
-            bail!(
-                "{} has the newer version {newer}, which stays",
-                path.display()
-            );
+        for it in &self.release.plugins {
+            let newest = folder.newest(&it.names(), &it.content()?)?;
+            if let Some(newer) = newest.filter(|it| *it > self.version) {
+                bail!(
+                    "{} has the newer version {newer}, which stays",
+                    path.display()
+                );
+            }
         }
-        let installed = folder.put(&names, &content, Foreign::Refuse)?;
-        say("repaired", path, &installed.changed);
-        self.plugins = Some(installed.state);
+        let changed = self.put_plugins(&folder)?;
+        let path = &self.arguments.plugins;
+        say("repaired", path, &changed);
         self.owner
             .take(&folder)
             .with_context(|| format!("{}", path.display()))?;
-        Ok(!installed.changed.is_empty())
+        Ok(!changed.is_empty())
     }
 
     fn put_tool(&mut self) -> Result<()> {
@@ -269,10 +288,6 @@ impl Node {
     /// Leaves the plugins to another installer.
     pub(crate) fn leave(&self) {
         self.owner.leave(&self.arguments.plugins);
-    }
-
-    fn names(&self) -> Vec<&str> {
-        self.release.names.iter().map(String::as_str).collect()
     }
 }
 

@@ -1,4 +1,5 @@
-//! Content of the image: the plugins as one executable, and `ipamctl`.
+//! Content of the image: most plugins as one executable, those with a network client by
+//! themselves, and `ipamctl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,35 @@ use semver::Version;
 /// The administrator's command.
 pub(crate) const TOOL: &str = "ipamctl";
 
+/// An executable, and the plugins that it is.
+#[derive(Debug)]
+pub(crate) struct Executable {
+    path: PathBuf,
+    names: Vec<String>,
+}
+
+impl Executable {
+    /// The names of its plugins, sorted.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.names.iter().map(String::as_str).collect()
+    }
+
+    /// Its content.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read.
+    pub(crate) fn content(&self) -> Result<Vec<u8>> {
+        read(&self.path)
+    }
+}
+
 /// A release that is installed.
 #[derive(Debug)]
 pub(crate) struct Release {
     from: PathBuf,
-    /// Names of the plugins, all of which are one executable.
-    pub(crate) names: Vec<String>,
+    /// The plugins.
+    pub(crate) plugins: Vec<Executable>,
     /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
     pub(crate) version: String,
 }
@@ -35,17 +59,21 @@ impl Release {
         ensure!(output.status.success(), "{}: {}", shown(), output.status);
         let said = String::from_utf8_lossy(&output.stdout);
         let version = said.trim().trim_start_matches("ipam-delegated ").to_owned();
-        let folder = from.join("plugins");
-        let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
-        let mut names = Vec::new();
-        for entry in entries {
-            names.push(entry?.file_name().to_string_lossy().into_owned());
+        let mut plugins = vec![Executable {
+            names: names(&from.join("plugins"))?,
+            path: plugin,
+        }];
+        let network = from.join("network-plugins");
+        if network.is_dir() {
+            plugins.extend(names(&network)?.into_iter().map(|name| Executable {
+                path: network.join(&name),
+                names: vec![name],
+            }));
         }
-        names.sort();
         let from = from.to_owned();
         Ok(Self {
             from,
-            names,
+            plugins,
             version,
         })
     }
@@ -56,9 +84,9 @@ impl Release {
         Version::parse(number).with_context(|| format!("the version {number:?}"))
     }
 
-    /// The executable that all plugins are.
-    pub(crate) fn plugins(&self) -> Result<Vec<u8>> {
-        read(&self.from.join("plugins/ipam-delegated"))
+    /// The names of all plugins.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        self.plugins.iter().flat_map(Executable::names).collect()
     }
 
     /// The executable of `ipamctl`.
@@ -70,6 +98,17 @@ impl Release {
     pub(crate) fn tool_path(&self) -> PathBuf {
         self.from.join("sbin").join(TOOL)
     }
+}
+
+/// The names in a folder, sorted.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("{}", folder.display()))?;
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {

@@ -51,7 +51,10 @@ impl Node {
             }
         }
         if let Some(folder) = plugin_folder {
-            let removed = folder.remove(&self.names(), &self.release.plugins()?)?;
+            let mut removed = Vec::new();
+            for it in &self.release.plugins {
+                removed.extend(folder.remove(&it.names(), &it.content()?)?);
+            }
             say("removed", plugins, &removed);
         }
         if let Some(sbin) = sbin.as_ref().filter(|it| it.is_dir()) {

@@ -36,7 +36,8 @@ impl Node {
             names: Some(names),
             part,
         };
-        let names: BTreeSet<String> = self.release.names.iter().cloned().collect();
+        let names = self.release.names().into_iter().map(str::to_owned);
+        let names: BTreeSet<String> = names.collect();
         let mut watched = vec![
             named(plugins, Part::Plugins, names),
             named(

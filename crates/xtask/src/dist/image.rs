@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use harness::{INSTALLER, MULTI_CALL, PLUGINS, TOOL, repository};
+use harness::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 use oci_spec::image::{
     ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REF_NAME, ANNOTATION_REVISION,
     ANNOTATION_TITLE, ANNOTATION_VERSION, Arch, ConfigBuilder, DescriptorBuilder, Digest,
@@ -109,6 +109,11 @@ impl Release {
         let built = flavour.build_static(&[MULTI_CALL])?;
         let names = PLUGINS.map(|plugin| format!("plugins/{plugin}"));
         layer.executable(&names, read(&built.one_file.join(PLUGINS[0]))?);
+        let built = flavour.build_static(&NETWORK_PLUGINS)?;
+        for plugin in NETWORK_PLUGINS {
+            let content = read(&built.separate.join(plugin))?;
+            layer.executable(&[format!("network-plugins/{plugin}")], content);
+        }
         for (name, path) in [
             (INSTALLER, INSTALLER.to_owned()),
             (TOOL, format!("sbin/{TOOL}")),
