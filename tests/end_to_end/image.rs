@@ -256,6 +256,7 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
     }
     engine.assert_installed(Flavour::Normal);
     // SIGTERM ends it at once, although it is the first process of its container.
+    let started = Instant::now();
     engine.ok(&["stop", "--time=50", "stays"]);
     assert!(started.elapsed() < Duration::from_secs(40));
     let code = ["inspect", "--format={{.State.ExitCode}}", "stays"];
