@@ -64,28 +64,6 @@ const OTHERS: [Victim; 5] = [
 /// A delegate behind the allocator.
 const LAST: &str = "[ $CNI_COMMAND = ADD ] || exit 0\nsed 's/.*\"prevResult\"://; s/}$//'";
 
-/// System calls that change nothing and only wait, or that are about memory: the state
-/// before one of them is that before the next other one. How often a thread makes them is
-/// never the same.
-const IDLE: [&str; 16] = [
-    "brk",
-    "clone3",
-    "epoll_wait",
-    "futex",
-    "gettid",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "munmap",
-    "prctl",
-    "restart_syscall",
-    "rseq",
-    "rt_sigprocmask",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
-];
-
 /// The folders, and the pool.
 struct Setting {
     sandbox: Sandbox,
@@ -191,8 +169,7 @@ impl Setting {
         assert!(self.call(&daemon, victim).is_some());
         wait_for(|| self.memory().iter().flatten().all(|it| is_had(it)));
         let state = self.state();
-        let mut points = points(&daemon, &trace);
-        points.retain(|it| !IDLE.contains(&it.name.as_str()));
+        let points = points(&daemon, &trace);
         daemon.kill();
         traced.end();
         (points, state)
@@ -301,7 +278,7 @@ fn walk(what: &str, points: &BTreeSet<Point>, kill: impl Fn(&Point) -> bool) {
     let (all, killed) = (points.len(), points.len() - missed.len());
     println!("{what}: killed at {killed} of {all} points");
     assert!(
-        all > 10 && killed * 10 >= all * 9,
+        all > 2 && killed * 10 >= all * 9,
         "{what}: {killed} of {all}, without {missed:?}"
     );
 }

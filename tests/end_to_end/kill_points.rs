@@ -18,13 +18,13 @@ pub(crate) const STRACE: &str = "/usr/bin/strace";
 /// it does behind the answer takes less.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The threads of a daemon, in the order in which they were started: the main thread and
-/// two workers, which serve connections, and then those in which calls run.
+/// The threads of a daemon: the main thread, which serves connections, and those in which
+/// calls run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Threads {
     /// Those that run calls.
     OfCalls,
-    /// Those that serve connections.
+    /// The one that serves connections.
     OfConnections,
 }
 
@@ -116,9 +116,9 @@ fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
     let entries = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
     let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
     let mut ids: Vec<u32> = names.map(|it| it.parse().unwrap()).collect();
-    // Numbers begin anew behind the largest one.
-    ids.sort_unstable_by_key(|id| (*id < daemon.id(), *id));
-    let of_calls = ids.split_off(3);
+    // The main thread comes first.
+    ids.sort_unstable_by_key(|id| (*id != daemon.id(), *id));
+    let of_calls = ids.split_off(1);
     [(Threads::OfConnections, ids), (Threads::OfCalls, of_calls)].into()
 }
 

@@ -58,8 +58,8 @@ fn run(arguments: &CommandLine) -> Result<()> {
     let memory = Memory::open(&arguments.state_dir)?;
     // Before there is a second thread: it sets the umask.
     let socket = Socket::open(&arguments.socket)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread serves all connections. Calls run in threads of their own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         // One for each call, and some for what is done after the answers.
         .max_blocking_threads(CONNECTIONS + 64)
         .enable_all()

@@ -23,8 +23,7 @@ pub(super) fn start(socket: &Path) -> Result<()> {
     let socket = socket.to_owned();
     let (listens, is_ready) = mpsc::channel();
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+        let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let served = runtime
