@@ -4,7 +4,7 @@
 //! answer to the call that ended the object.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -130,13 +130,21 @@ impl<T: Serialize> Journal<T> {
         }
     }
 
-    /// Opens the file of an object.
+    /// Opens the file of an object. A last line that was cut off goes: it would spoil the
+    /// next one.
     ///
     /// # Errors
     ///
     /// The system's.
     pub(crate) fn open(folder: &Arc<StateFolder>, name: &str) -> io::Result<Self> {
-        let file = folder.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
+        let mut file = folder.open_file(name, OFlags::RDWR | OFlags::APPEND)?;
+        let mut lines = Vec::new();
+        file.read_to_end(&mut lines)?;
+        let end = lines.iter().rposition(|byte| *byte == b'\n');
+        let whole = end.map_or(0, |end| end + 1);
+        if whole < lines.len() {
+            file.set_len(whole as u64)?;
+        }
         Ok(Self::new(folder, name, file))
     }
 
@@ -309,6 +317,23 @@ mod tests {
         }
         let first = &life[0].0;
         assert!((0..first.len()).all(|end| read::<u8>(&first[..end]).unwrap().is_none()));
+    }
+
+    #[test]
+    fn a_line_behind_one_that_is_cut_off_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
+        Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for torn in ["{", "{\"made\":{\"object\":2,\"answer\":\"\"}}"] {
+            std::fs::write(&path, whole.clone() + torn).unwrap();
+            let mut journal = Journal::<u8>::open(&folder, "x").unwrap();
+            journal.ending(&call("/End")).unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let ending = Stage::Ending(1, call("/End"));
+            assert_eq!(read(&text).unwrap(), Some(ending), "{text}");
+        }
     }
 
     #[test]
