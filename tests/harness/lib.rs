@@ -5,6 +5,7 @@ mod cgroup;
 mod docker_daemon;
 mod dockerd;
 mod elf;
+mod fake_docker;
 mod node;
 mod plugins;
 mod reference;
@@ -21,6 +22,7 @@ pub use docker_daemon::{
 };
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
+pub use fake_docker::FakeDocker;
 pub use node::Node;
 pub use plugins::{MULTI_CALL, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
