@@ -286,7 +286,7 @@ fn a_default_pool_overlaps_neither_a_route_nor_a_name_server_of_the_host() {
         "ip route add 10.201.0.0/24 dev lo; mount --bind {} /etc/resolv.conf",
         resolv_conf.display()
     ));
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     let pool = request_pool(&daemon, "", "", false);
     assert_eq!(pool["Pool"], "10.201.2.0/24");
 }

@@ -95,7 +95,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     let mut paths = BTreeSet::new();
     let mut answers = BTreeMap::<String, Vec<Value>>::new();
     for Recorded { path, body, answer } in recorded() {
@@ -197,12 +197,12 @@ fn a_network_that_is_deleted_takes_its_endpoints_with_it() {
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     for name in ["CreateNetwork", "CreateEndpoint", "Join"] {
         call(&daemon, name);
     }
     daemon.kill();
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     assert_eq!(left(&node).len(), 3);
     call(&daemon, "DeleteNetwork");
     assert_nothing_left(&node, &sandbox, "");
@@ -224,7 +224,7 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     for name in ["GetCapabilities", "CreateNetwork", "CreateEndpoint", "Join"] {
         call(&daemon, name);
     }
@@ -258,7 +258,7 @@ fn an_interface_that_a_killed_dockerd_has_not_taken_is_undone_when_the_next_one_
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     call(&daemon, "GetCapabilities");
     call(&daemon, "CreateNetwork");
     for joins in [false, true] {
@@ -299,7 +299,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
         &format!("if [ $CNI_COMMAND = ADD ]; then {add}; else {del}; fi"),
     );
     let file = |name: &str| sandbox.root().join(name);
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     call(&daemon, "CreateNetwork");
     let (path, body) = call_of("CreateEndpoint");
     thread::scope(|scope| {
@@ -309,7 +309,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     });
     daemon.kill();
     fs::write(file("killed"), "").unwrap();
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     wait_for(|| file("over").exists());
     assert!(!file("made").exists());
     assert_nothing_left(&node, &sandbox, "");
@@ -325,7 +325,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     });
     daemon.kill();
     let began = Instant::now();
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     assert!(began.elapsed().as_secs() < 30);
     assert_nothing_left(&node, &sandbox, "");
     call(&daemon, "DeleteNetwork");
@@ -344,7 +344,7 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
     );
     let file = |name: &str| sandbox.root().join(name);
     let deletions = || fs::read(file("deletions")).map_or(0, |it| it.len());
-    let daemon = DockerDaemon::start_on(&node, &sandbox);
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     for name in ["CreateNetwork", "CreateEndpoint"] {
         call(&daemon, name);
     }

@@ -1,6 +1,7 @@
 //! SIGKILL of the daemon at every point of each call for an endpoint: before each system call
-//! of its own threads. Then it is started again, and Docker repeats the call, or has gone and
-//! says nothing until a new dockerd starts.
+//! of its own threads. Then it is started again, and Docker goes on: without an answer, it
+//! repeats the call with an empty body. Or Docker was killed, too, and can't be asked until a
+//! new dockerd starts.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -8,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use harness::{DockerDaemon, Node, Sandbox, needs};
-use serde_json::Value;
+use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs};
+use serde_json::{Value, json};
 
 use crate::cni_network::left;
 use crate::docker_endpoints::{assert_nothing_left, call, call_of, node};
@@ -22,8 +23,8 @@ const LIFE: [&str; 4] = ["CreateEndpoint", "Join", "Leave", "DeleteEndpoint"];
 /// What Docker does after the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It repeats the call, if it has no answer.
-    Repeats,
+    /// It repeats the call with an empty body, if it has no answer, and goes on.
+    GoesOn,
     /// It was killed, too.
     HasGone,
 }
@@ -40,7 +41,7 @@ impl Victim {
     /// A daemon that has made all calls before this one.
     fn daemon(self, node: &Node, sandbox: &Sandbox) -> DockerDaemon {
         let _ = fs::remove_dir_all(sandbox.docker_state());
-        let daemon = DockerDaemon::start_on(node, sandbox);
+        let daemon = DockerDaemon::start_on(node, sandbox, &[]);
         for name in ["GetCapabilities", "CreateNetwork"]
             .iter()
             .chain(&LIFE[..self.0])
@@ -85,13 +86,19 @@ impl Victim {
         let was_killed = is_killed_soon(&daemon) && !was_early;
         daemon.kill();
         traced.end();
-        let daemon = DockerDaemon::start_on(node, sandbox);
+        let _docker = (then == Then::GoesOn).then(|| docker(sandbox, answer.is_some()));
+        let daemon = DockerDaemon::start_on(node, sandbox, &["--unanswered-after=0s"]);
+        let is_made = self.name() == "CreateEndpoint" && answer.is_some();
+        if then == Then::GoesOn && answer.is_none() {
+            let (path, _) = call_of(self.name());
+            let again = daemon.try_call(&path, "").unwrap();
+            assert_eq!(again.status, 400, "{what}: {again:?}");
+        }
         match then {
-            Then::Repeats => {
-                if answer.is_none() {
-                    self.call(&daemon).unwrap_or_else(|| panic!("{what}"));
-                }
-                if self.name() == "CreateEndpoint" {
+            Then::GoesOn if self.name() == "CreateEndpoint" && !is_made => {}
+            Then::GoesOn => {
+                if is_made {
+                    wait_for(|| is_settled(sandbox));
                     assert_eq!(sandbox.reserved("web").len(), 2, "{what}");
                     // The end of the pair, and the namespace.
                     assert_eq!(left(node).len(), 2, "{what}: {:?}", left(node));
@@ -99,20 +106,23 @@ impl Victim {
                 for name in &LIFE[self.0 + 1..] {
                     call(&daemon, name);
                 }
-                assert_undone(node, sandbox, &what);
+                if self.name() == "DeleteEndpoint" && answer.is_none() {
+                    // Docker has forgotten it.
+                    call(&daemon, "GetCapabilities");
+                }
             }
             Then::HasGone => {
                 call(&daemon, "GetCapabilities");
-                assert_undone(node, sandbox, &what);
             }
         }
+        assert_undone(node, sandbox, &what);
         call(&daemon, "DeleteNetwork");
         assert_eq!(sandbox.docker_memory("networks"), [""; 0], "{what}");
         was_killed
     }
 }
 
-/// True if Docker has every answer. A network's file needs no line for that.
+/// True if the daemon knows that Docker has every endpoint.
 fn is_settled(sandbox: &Sandbox) -> bool {
     let folder = sandbox.docker_state().join("memory/v1/endpoints");
     let mut files = fs::read_dir(folder).unwrap().flatten();
@@ -122,13 +132,24 @@ fn is_settled(sandbox: &Sandbox) -> bool {
     })
 }
 
-/// No address, interface, namespace or file is left.
+/// A Docker that has the endpoint, or not.
+fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
+    let (_, body) = call_of("CreateEndpoint");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let container = json!({"Name": "c", "EndpointID": body["EndpointID"]});
+    let containers = has_endpoint.then(|| json!({"c": container}));
+    let network = json!({"Name": "net", "IPAM": {"Config": []}, "Containers": containers});
+    let id = body["NetworkID"].as_str().unwrap().to_owned();
+    FakeDocker::start(sandbox, [(id, network)].into())
+}
+
+/// No file, address, interface or namespace is left.
 #[track_caller]
 fn assert_undone(node: &Node, sandbox: &Sandbox, what: &str) {
+    wait_for(|| sandbox.docker_memory("endpoints").is_empty());
     assert_eq!(sandbox.reserved("web"), [""; 0], "{what}");
     assert_eq!(sandbox.records("web"), [""; 0], "{what}");
     assert_eq!(left(node), [""; 0], "{what}");
-    wait_for(|| sandbox.docker_memory("endpoints").is_empty());
 }
 
 /// Walks all points of a call, and says how many there are.
@@ -141,7 +162,7 @@ fn walk(victim: Victim) {
     }
     let points = victim.points(&node, &sandbox);
     assert_nothing_left(&node, &sandbox, "before");
-    let thens = [Then::Repeats, Then::HasGone];
+    let thens = [Then::GoesOn, Then::HasGone];
     let all = points
         .iter()
         .flat_map(|point| thens.map(|then| (point, then)));

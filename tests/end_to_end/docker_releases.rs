@@ -1,7 +1,8 @@
 //! Docker releases an address once, whatever comes of it: an address is released sooner or
 //! later, though a delegate fails or hangs, or the memory has lost a file.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
@@ -221,4 +222,33 @@ fn auxiliary_addresses_stay_over_a_boot() {
     let daemon = boot("second\n");
     assert_eq!(daemon.address(&pool, ""), "10.9.0.6");
     assert_eq!(sandbox.reserved("web"), ["10.9.0.5", "10.9.0.6"]);
+}
+
+#[test]
+fn what_cant_be_noted_is_released_nevertheless() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
+    for kind in ["pools", "addresses"] {
+        let folder = sandbox.docker_state().join("memory/v1").join(kind);
+        for name in sandbox.docker_memory(kind) {
+            // Such a file isn't opened; a full disk isn't written to.
+            fs::set_permissions(folder.join(name), Permissions::from_mode(0o666)).unwrap();
+        }
+    }
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(sandbox.reserved(PLAIN), [""; 0]);
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    wait_until_empty(&sandbox, PLAIN);
+}
+
+fn is_answered(sandbox: &Sandbox, kind: &str) -> bool {
+    let folder = sandbox.docker_state().join("memory/v1").join(kind);
+    let mut names = sandbox.docker_memory(kind).into_iter();
+    names.all(|name| {
+        let text = fs::read_to_string(folder.join(name));
+        text.is_ok_and(|it| it.ends_with("\"answered\"\n"))
+    })
 }

@@ -18,13 +18,14 @@ pub(crate) const STRACE: &str = "/usr/bin/strace";
 /// it does behind the answer takes less.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The threads of a daemon: the main thread, which serves connections, and those in which
-/// calls run.
+/// The threads of a daemon: the main thread and two workers, which serve connections, and
+/// those in which calls run. Which is which isn't told by their order: whichever comes first
+/// takes the next task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Threads {
     /// Those that run calls.
     OfCalls,
-    /// The one that serves connections.
+    /// Those that serve connections.
     OfConnections,
 }
 
@@ -68,8 +69,8 @@ impl Traced {
             time,
         } = point;
         let expression = format!("inject={name}:signal=SIGKILL:when={time}");
-        let threads = &threads(daemon)[kind];
-        Self::attach(daemon, threads, Path::new("/dev/null"), &expression)
+        let threads = threads(daemon).remove(kind).unwrap_or_default();
+        Self::attach(daemon, &threads, Path::new("/dev/null"), &expression)
     }
 
     fn attach(daemon: &DockerDaemon, threads: &[u32], trace: &Path, expression: &str) -> Self {
@@ -112,14 +113,37 @@ pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
     true
 }
 
+/// The daemon's threads, once three of them wait for connections.
 fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
-    let entries = fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
-    let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
-    let mut ids: Vec<u32> = names.map(|it| it.parse().unwrap()).collect();
-    // The main thread comes first.
-    ids.sort_unstable_by_key(|id| (*id != daemon.id(), *id));
-    let of_calls = ids.split_off(1);
-    [(Threads::OfConnections, ids), (Threads::OfCalls, of_calls)].into()
+    let started = Instant::now();
+    loop {
+        let tasks = format!("/proc/{}/task", daemon.id());
+        let mut all: BTreeMap<Threads, Vec<u32>> = BTreeMap::new();
+        for entry in fs::read_dir(&tasks).into_iter().flatten().flatten() {
+            let id = entry.file_name().into_string().unwrap();
+            let waits_for = fs::read_to_string(format!("{tasks}/{id}/syscall"));
+            let kind = kind_of(&waits_for.unwrap_or_default());
+            all.entry(kind).or_default().push(id.parse().unwrap());
+        }
+        let is_whole = all.get(&Threads::OfConnections).map(Vec::len) == Some(3);
+        if is_whole || is_killed(daemon) || started.elapsed() > Duration::from_secs(5) {
+            return all;
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// The kind of a thread that waits in this system call, as `/proc/PID/task/ID/syscall` has
+/// it. Those that serve connections wait for them without a timeout, or for the network;
+/// one that has nothing to do for some seconds ends if it runs calls.
+fn kind_of(waits_in: &str) -> Threads {
+    const FUTEX: &str = "202";
+    const EPOLL_WAIT: &str = "232";
+    let words: Vec<&str> = waits_in.split(' ').collect();
+    match words.as_slice() {
+        [EPOLL_WAIT, ..] | [FUTEX, _, _, _, "0x0", ..] => Threads::OfConnections,
+        _ => Threads::OfCalls,
+    }
 }
 
 /// System calls that change nothing outside of the daemon, or nothing that its end leaves:

@@ -24,6 +24,7 @@ mod docker_endpoints_killed;
 mod docker_killed;
 mod docker_releases;
 mod docker_socket;
+mod docker_unanswered;
 mod documents;
 mod example_flow;
 mod faults;

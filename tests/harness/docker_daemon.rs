@@ -50,12 +50,18 @@ impl Sandbox {
         self.root().join("ipam-delegated.sock")
     }
 
+    /// The socket on which the daemon asks Docker.
+    pub fn docker_api(&self) -> PathBuf {
+        self.root().join("docker.sock")
+    }
+
     /// The daemon's command line, with all of its folders in the sandbox.
     pub fn docker_daemon_arguments(&self, socket: &Path) -> Vec<String> {
         let option = |name: &str, path: &Path| format!("--{name}={}", path.display());
         vec![
             docker_daemon_executable().display().to_string(),
             option("socket", socket),
+            option("docker-socket", &self.docker_api()),
             option("state-dir", &self.docker_state()),
             option("data-dir", &self.data_dir()),
             option("cache-dir", &self.cache_dir()),
@@ -113,13 +119,13 @@ impl DockerDaemon {
         })
     }
 
-    /// Starts the daemon on a node whose processes are not its own.
+    /// Starts the daemon with further arguments on a node whose processes are not its own.
     ///
     /// # Panics
     ///
     /// If it doesn't answer.
-    pub fn start_on(node: &Node, sandbox: &Sandbox) -> Self {
-        Self::start_by(sandbox, &[], |program| node.command(program))
+    pub fn start_on(node: &Node, sandbox: &Sandbox, arguments: &[&str]) -> Self {
+        Self::start_by(sandbox, arguments, |program| node.command(program))
     }
 
     fn start_by(

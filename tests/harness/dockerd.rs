@@ -224,7 +224,7 @@ impl Dockerd {
 
     /// dockerd's socket, which is outside of the node's private folders.
     pub fn socket(&self) -> PathBuf {
-        self.sandbox.root().join("docker.sock")
+        self.sandbox.docker_api()
     }
 
     /// A command of docker.

@@ -8,6 +8,7 @@ mod docker_daemon;
 mod dockerd;
 mod elf;
 mod etcd_member;
+mod fake_docker;
 mod history;
 mod installer;
 mod node;
@@ -29,6 +30,7 @@ pub use docker_daemon::{
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
+pub use fake_docker::FakeDocker;
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
 pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,

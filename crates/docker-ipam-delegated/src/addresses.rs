@@ -94,7 +94,7 @@ impl IpamDriver {
             cant_remember(&error)
         })?;
         let stale = self.state.give(pool, ip, file.clone()).map_err(|_| {
-            let _ = journal.ending(&Call::of_daemon());
+            journal.ending();
             self.release_with_file(release(Some(ip)));
             impossible(format!("pool {}: it was released meanwhile", pool.id))
         })?;
@@ -150,7 +150,7 @@ impl IpamDriver {
         Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
     }
 
-    pub(crate) fn made_address(
+    fn made_address(
         self: &Arc<Self>,
         answer: String,
         mut journal: Journal<Address>,
@@ -167,8 +167,7 @@ impl IpamDriver {
             let Some(file) = driver.state.take(&pool.id, ip, Some(journal.name())) else {
                 return;
             };
-            driver.unanswered.forget(&file.name);
-            let _ = journal.ending(&Call::of_daemon());
+            journal.ending();
             driver.release_with_file(Release {
                 pool,
                 ip: Some(ip),
@@ -203,23 +202,8 @@ impl IpamDriver {
                 Err(why) => Err(of_pool(&pool.id, &why)),
             };
         };
-        let journal = Journal::<Address>::open(self.memory.addresses.folder(), &file.name)
-            .and_then(|mut journal| journal.ending(call).map(|()| journal));
-        let mut journal = match journal {
-            Ok(journal) => journal,
-            Err(error) => {
-                // The pool may have ended meanwhile, and released all but this one.
-                if let Err(file) = self.state.give(&pool, ip, file).map(drop) {
-                    self.release_with_file(Release {
-                        pool,
-                        ip: Some(ip),
-                        file,
-                    });
-                }
-                return Err(cant_remember(&error));
-            }
-        };
-        self.unanswered.forget(&file.name);
+        let name = file.name.clone();
+        self.memory.addresses.note_ending::<Address>(&name);
         let release = Release {
             pool: Arc::clone(&pool),
             ip: Some(ip),
@@ -227,8 +211,8 @@ impl IpamDriver {
         };
         self.release(release)
             .map_err(|why| of_pool(&pool.id, &why))?;
-        journal.ended();
-        Ok(Answer::then(NOTHING, move |_| journal.remove()))
+        self.memory.addresses.remove(&name);
+        Ok(Answer::plain(NOTHING))
     }
 }
 

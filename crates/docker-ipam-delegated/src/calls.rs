@@ -37,9 +37,6 @@ pub(crate) fn answer_at_once(call: &Call) -> Option<Result<Answer, Refusal>> {
 /// The path is unknown, the body can't be decoded, or the call can't be done.
 pub(crate) fn answer(drivers: &Drivers, call: &Call) -> Result<Answer, Refusal> {
     let Drivers { ipam, networks } = drivers;
-    if let Some(answer) = ipam.repeated(call) {
-        return Ok(answer);
-    }
     match call.path.as_str() {
         "/IpamDriver.RequestPool" => ipam.request_pool(call),
         "/IpamDriver.ReleasePool" => ipam.release_pool(call),

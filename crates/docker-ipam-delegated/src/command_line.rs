@@ -1,6 +1,7 @@
 //! The command line of the daemon.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -48,6 +49,14 @@ pub(crate) struct CommandLine {
     /// taken.
     #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values = DEFAULTS)]
     pub(crate) default_pools: Vec<DefaultPool>,
+    /// What an earlier daemon made before it was killed, and whose answer Docker may not have
+    /// had, is kept for this time. Then Docker is asked for it, and what Docker doesn't have
+    /// is released.
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
+    pub(crate) unanswered_after: Duration,
+    /// The socket on which Docker itself is asked then.
+    #[arg(long, value_name = "PATH", default_value = "/run/docker.sock")]
+    pub(crate) docker_socket: PathBuf,
     /// The longest that running calls are waited for after SIGTERM, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) stop_timeout: u64,

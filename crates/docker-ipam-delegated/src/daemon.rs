@@ -1,6 +1,7 @@
 //! The daemon: from the command line to its end.
 
 use std::io;
+use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::connection::{self, Server};
 use crate::memory::Memory;
 use crate::shutdown::{self, Signals};
 use crate::socket::Socket;
+use crate::unanswered::Unanswered;
 use crate::{network_recovery, peers, recovery, upkeep};
 
 /// Connections at once. More wait to be accepted.
@@ -115,12 +117,19 @@ async fn serve(arguments: &CommandLine, memory: Arc<Memory>, socket: Socket) -> 
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
 async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
     let records = arguments.records();
+    let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
     let recovering = spawn_blocking(move || {
         let recovered = recovery::driver(&arguments, Arc::clone(&memory))?;
         anyhow::Ok((recovered, network_recovery::driver(&arguments, memory)?))
     });
-    let (recovered, networks) = recovering.await??;
+    let (mut recovered, networks) = recovering.await??;
     let ipam = Arc::clone(&recovered.driver);
+    let unanswered = Unanswered {
+        ipam: Arc::clone(&ipam),
+        networks: Arc::clone(&networks),
+        addresses: mem::take(&mut recovered.unanswered),
+    };
+    unanswered.start(unanswered_after, docker);
     if timeout(FIRST_ROUND, upkeep::start(recovered, records))
         .await
         .is_err()

@@ -38,7 +38,7 @@ pub(crate) struct LiveEndpoint {
     /// True if Docker will not delete it: an undo has failed, or Docker hasn't got it.
     pub(crate) is_abandoned: bool,
     /// True if an earlier daemon has made it, and Docker may not have had the answer.
-    pub(crate) is_recovered: bool,
+    pub(crate) is_unanswered: bool,
     /// The dockerd that has made it or joined it last, counted from the daemon's start.
     pub(crate) dockerd: u64,
 }
@@ -91,8 +91,13 @@ impl LiveEndpoint {
             endpoint,
             calls: Arc::default(),
             is_abandoned: false,
-            is_recovered: false,
+            is_unanswered: false,
             dockerd: 0,
         }
+    }
+
+    /// True if Docker may not know of it. One that has joined a container was known.
+    pub(crate) fn may_be_unknown(&self) -> bool {
+        self.is_unanswered && !self.is_abandoned && self.endpoint.sandbox.is_none()
     }
 }

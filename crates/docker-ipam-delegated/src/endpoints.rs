@@ -24,12 +24,11 @@ use crate::state::lock;
 use crate::wire;
 
 impl NetworkDriver {
-    /// `CreateEndpoint`. If an earlier daemon has made it, Docker calls again, since it had no
-    /// answer.
+    /// `CreateEndpoint`.
     ///
     /// # Errors
     ///
-    /// A plugin's, after all have been undone.
+    /// It is there already; a plugin's, after all have been undone.
     pub(crate) fn create_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: CreateEndpoint = wire::decode(&call.body)?;
         let network = self.network(&request.network_id)?;
@@ -38,8 +37,8 @@ impl NetworkDriver {
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(impossible(format!("EndpointID: {id:?} is no ID")));
         }
-        if let Some(known) = self.endpoints.get(&id) {
-            return self.create_again(&known, &network, &request.interface);
+        if self.endpoints.get(&id).is_some() {
+            return Err(impossible(format!("EndpointID: {id} is there already")));
         }
         let list = self.list_of(&network)?;
         self.plugins
@@ -104,37 +103,6 @@ impl NetworkDriver {
         Ok(answer)
     }
 
-    fn create_again(
-        self: &Arc<Self>,
-        known: &LiveEndpoint,
-        network: &Network,
-        interface: &Interface,
-    ) -> Result<Answer, Refusal> {
-        let id = &known.endpoint.id;
-        let _call = lock(&known.calls);
-        let live = self.endpoints.get(id).filter(|it| it.file == known.file);
-        let is_same = |it: &LiveEndpoint| {
-            let Endpoint {
-                network: of,
-                conf,
-                sandbox,
-                ..
-            } = &it.endpoint;
-            it.is_recovered
-                && !it.is_abandoned
-                && *of == network.id
-                && *conf == RuntimeConf::new(network, id, interface)
-                && sandbox.is_none()
-        };
-        let live = live.filter(is_same);
-        let live = live.ok_or_else(|| impossible(format!("EndpointID: {id} is there already")))?;
-        let answer = answer_of(interface, &result_of(&live.endpoint)?)?;
-        let journal = Journal::open(self.endpoint_files().folder(), &live.file)
-            .map_err(|error| cant_remember(&error))?;
-        tracing::info!(endpoint = id, answer, "answered once more");
-        Ok(self.made_endpoint(answer, journal, id.clone()))
-    }
-
     fn made_endpoint(
         self: &Arc<Self>,
         answer: String,
@@ -155,7 +123,7 @@ impl NetworkDriver {
     /// Those of the plugins that fail.
     pub(crate) fn delete_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: OfEndpoint = wire::decode(&call.body)?;
-        self.end_endpoint(&request.endpoint_id, call)?;
+        self.end_endpoint(&request.endpoint_id)?;
         Ok(Answer::plain(NOTHING))
     }
 

@@ -130,7 +130,10 @@ impl Network {
     }
 
     fn has_subnet(&self, subnet: IpNet) -> bool {
-        self.configs().any(|it| it.subnet.parse() == Ok(subnet))
+        // Docker shows it as it was given: `10.88.0.1/16`, too.
+        let is_same = |it: IpNet| it.trunc() == subnet;
+        self.configs()
+            .any(|it| it.subnet.parse().is_ok_and(is_same))
     }
 
     /// True if it is a gateway or an auxiliary address of the network.
@@ -211,6 +214,21 @@ mod tests {
         assert_eq!(user(v4, "10.88.0.3"), None);
         // The same address of another pool.
         assert_eq!(user("10.88.0.0/24", "10.88.0.2"), None);
+    }
+
+    #[test]
+    fn a_subnet_that_was_given_with_host_bits_is_the_same() {
+        let network = serde_json::from_str(&SHOP.replace("10.88.0.0/16", "10.88.0.1/16")).unwrap();
+        let engine = Engine {
+            networks: vec![network],
+        };
+        let subnet = "10.88.0.0/16".parse().unwrap();
+        assert!(engine.has_subnet(subnet));
+        assert!(
+            engine
+                .user_of(subnet, "10.88.0.2".parse().unwrap())
+                .is_some()
+        );
     }
 
     #[test]

@@ -12,7 +12,6 @@ use crate::pool_choice::PoolChoice;
 use crate::refusal::{Refusal, impossible};
 use crate::releases::Releases;
 use crate::state::{LivePool, State};
-use crate::unanswered::UnansweredCalls;
 
 /// The driver.
 pub(crate) struct IpamDriver {
@@ -21,15 +20,13 @@ pub(crate) struct IpamDriver {
     pub(crate) choice: PoolChoice,
     pub(crate) state: State,
     pub(crate) releases: Releases,
-    pub(crate) unanswered: UnansweredCalls,
     /// Held while a pool is compared with the others, and added to them. No chain runs
     /// meanwhile.
     pub(crate) adding: Mutex<()>,
 }
 
 impl IpamDriver {
-    /// `GetCapabilities`. With the MAC address, a call for an address that is repeated can
-    /// be told from one for another container.
+    /// `GetCapabilities`. The MAC address is a fact that chains choose by.
     pub(crate) fn capabilities() -> Answer {
         let body = json!({"RequiresMACAddress": true, "RequiresRequestReplay": false});
         Answer::plain(body.to_string())

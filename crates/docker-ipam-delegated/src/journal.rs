@@ -1,10 +1,9 @@
 //! File of one object: a line for each step of its life, each appended in one write.
 //!
-//! A last line without a line feed was not written. The file goes when Docker has the
-//! answer to the call that ended the object.
+//! A last line without a line feed was not written. The file goes when the object has ended.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -15,28 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::Folder;
 
-/// A call of Docker's. Docker repeats a call whose answer it doesn't get.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// A call of Docker's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Call {
     /// The path: `/IpamDriver.RequestPool`.
     pub(crate) path: String,
     /// The body, as it came.
     pub(crate) body: String,
-}
-
-impl Call {
-    /// No call of Docker's: the daemon ends an object by itself. Docker never repeats it.
-    pub(crate) fn of_daemon() -> Self {
-        Self {
-            path: String::new(),
-            body: String::new(),
-        }
-    }
-
-    /// True if Docker has called.
-    pub(crate) fn is_dockers(&self) -> bool {
-        !self.path.is_empty()
-    }
 }
 
 /// A step in the life of an object.
@@ -49,10 +33,8 @@ enum Step<T> {
     Made { object: T, answer: String },
     /// Docker has the answer.
     Answered,
-    /// This call is about to end it.
-    Ending { call: Call },
-    /// It has ended.
-    Ended,
+    /// It is about to be ended.
+    Ending {},
 }
 
 /// The stage of its life that an object's file tells.
@@ -60,12 +42,12 @@ enum Step<T> {
 pub(crate) enum Stage<T> {
     /// Nobody knows how far it was made.
     Begun(T),
-    /// It is there. If Docker may not know, the call and its answer.
-    Made(T, Option<(Call, String)>),
+    /// It is there, and Docker may not know.
+    Made(T),
+    /// It is there, and Docker knows.
+    Answered(T),
     /// Nobody knows how far it was ended.
-    Ending(T, Call),
-    /// It is gone, and Docker may not know.
-    Ended(Call),
+    Ending(T),
 }
 
 /// The open file of an object.
@@ -130,13 +112,21 @@ impl<T: Serialize> Journal<T> {
         }
     }
 
-    /// Opens the file of an object.
+    /// Opens the file of an object. A last line that was cut off goes: it would spoil the
+    /// next one.
     ///
     /// # Errors
     ///
     /// The system's.
     pub(crate) fn open(folder: &Arc<StateFolder>, name: &str) -> io::Result<Self> {
-        let file = folder.open_file(name, OFlags::WRONLY | OFlags::APPEND)?;
+        let mut file = folder.open_file(name, OFlags::RDWR | OFlags::APPEND)?;
+        let mut lines = Vec::new();
+        file.read_to_end(&mut lines)?;
+        let end = lines.iter().rposition(|byte| *byte == b'\n');
+        let whole = end.map_or(0, |end| end + 1);
+        if whole < lines.len() {
+            file.set_len(whole as u64)?;
+        }
         Ok(Self::new(folder, name, file))
     }
 
@@ -164,28 +154,20 @@ impl<T: Serialize> Journal<T> {
         self.append(&[Step::Made { object, answer }])
     }
 
-    /// Docker has the answer. If this can't be written, the answer is given once more to
-    /// the same call after a restart, and nothing else.
+    /// Docker has the answer. If this can't be written, Docker is asked for the object after
+    /// a restart.
     pub(crate) fn answered(&mut self) {
-        if let Err(error) = self.append(&[Step::Answered]) {
-            tracing::warn!(%error, file = %self.path(), "can't be written");
-        }
+        self.note(Step::Answered);
     }
 
-    /// This call is about to end the object.
-    ///
-    /// # Errors
-    ///
-    /// The system's.
-    pub(crate) fn ending(&mut self, call: &Call) -> io::Result<()> {
-        let call = call.clone();
-        self.append(&[Step::Ending { call }])
+    /// The object is about to be ended. If this can't be written, it is ended nevertheless:
+    /// to give something back must need no space.
+    pub(crate) fn ending(&mut self) {
+        self.note(Step::Ending {});
     }
 
-    /// The object has ended. If this can't be written, it is ended again after a restart,
-    /// which does nothing.
-    pub(crate) fn ended(&mut self) {
-        if let Err(error) = self.append(&[Step::Ended]) {
+    fn note(&mut self, step: Step<T>) {
+        if let Err(error) = self.append(&[step]) {
             tracing::warn!(%error, file = %self.path(), "can't be written");
         }
     }
@@ -219,23 +201,15 @@ impl<T: Serialize> Journal<T> {
 pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Stage<T>>, serde_json::Error> {
     let mut stage = None;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut made_by = None;
     for line in whole.lines() {
         stage = match (serde_json::from_str(line)?, stage) {
-            (Step::Begun { call, object }, _) => {
-                made_by = Some(call);
-                Some(Stage::Begun(object))
-            }
-            (Step::Made { object, answer }, _) => {
-                let unanswered = made_by.take().map(|call| (call, answer));
-                Some(Stage::Made(object, unanswered))
-            }
-            (Step::Answered, Some(Stage::Made(object, _))) => Some(Stage::Made(object, None)),
+            (Step::Begun { object, .. }, _) => Some(Stage::Begun(object)),
+            (Step::Made { object, .. }, _) => Some(Stage::Made(object)),
+            (Step::Answered, Some(Stage::Made(object))) => Some(Stage::Answered(object)),
             (
-                Step::Ending { call },
-                Some(Stage::Begun(object) | Stage::Made(object, _) | Stage::Ending(object, _)),
-            ) => Some(Stage::Ending(object, call)),
-            (Step::Ended, Some(Stage::Ending(_, call))) => Some(Stage::Ended(call)),
+                Step::Ending {},
+                Some(Stage::Begun(object) | Stage::Made(object) | Stage::Answered(object)),
+            ) => Some(Stage::Ending(object)),
             (_, stage) => stage,
         };
     }
@@ -270,9 +244,7 @@ mod tests {
         journal.answered();
         look();
         let mut journal = Journal::<u8>::open(&folder, "x").unwrap();
-        journal.ending(&call("/End")).unwrap();
-        look();
-        journal.ended();
+        journal.ending();
         look();
         journal.remove();
         assert!(folder.read("x").is_err());
@@ -285,13 +257,11 @@ mod tests {
             .into_iter()
             .map(|(_, stage)| stage.unwrap())
             .collect();
-        let unanswered = Some((call("/Make"), "{}".to_owned()));
         let expected = [
             Stage::Begun(1),
-            Stage::Made(2, unanswered),
-            Stage::Made(2, None),
-            Stage::Ending(2, call("/End")),
-            Stage::Ended(call("/End")),
+            Stage::Made(2),
+            Stage::Answered(2),
+            Stage::Ending(2),
         ];
         assert_eq!(states, expected);
     }
@@ -309,6 +279,22 @@ mod tests {
         }
         let first = &life[0].0;
         assert!((0..first.len()).all(|end| read::<u8>(&first[..end]).unwrap().is_none()));
+    }
+
+    #[test]
+    fn a_line_behind_one_that_is_cut_off_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
+        Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for torn in ["{", "{\"made\":{\"object\":2,\"answer\":\"\"}}"] {
+            std::fs::write(&path, whole.clone() + torn).unwrap();
+            let mut journal = Journal::<u8>::open(&folder, "x").unwrap();
+            journal.ending();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(read(&text).unwrap(), Some(Stage::Ending(1)), "{text}");
+        }
     }
 
     #[test]

@@ -41,7 +41,6 @@ mod pools;
 mod recovery;
 mod refusal;
 mod releases;
-mod replay;
 mod requests;
 mod runtime_conf;
 mod shutdown;

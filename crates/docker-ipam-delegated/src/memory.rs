@@ -13,9 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use cni::StateFolder;
 use rustix::fs::{FlockOperation, flock};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::journal::{self, Stage};
+use crate::journal::{self, Journal, Stage};
 
 /// The version of the format.
 const VERSION: &str = "v1";
@@ -151,6 +152,17 @@ impl Folder {
             }
         }
         Ok(Loaded { objects, is_whole })
+    }
+
+    /// Notes that an object is about to be ended.
+    pub(crate) fn note_ending<T: Serialize>(&self, name: &str) {
+        match Journal::<T>::open(&self.folder, name) {
+            Ok(mut journal) => journal.ending(),
+            Err(error) => {
+                let file = self.path.join(name);
+                tracing::warn!(%error, file = %file.display(), "can't be opened");
+            }
+        }
     }
 
     /// Removes the file of an object. A missing one is no error.

@@ -39,7 +39,7 @@ impl NetworkDriver {
     fn recover_networks(&self) -> Result<()> {
         for (file, stage) in self.memory.networks.load::<Network>()?.objects {
             match stage {
-                Stage::Made(object, _) => {
+                Stage::Made(object) | Stage::Answered(object) => {
                     let id = object.id.clone();
                     lock(&self.networks).insert(id, Stored { file, object });
                 }
@@ -53,13 +53,17 @@ impl NetworkDriver {
     fn recover_endpoints(&self) -> Result<()> {
         for (file, stage) in self.memory.endpoints.load::<Endpoint>()?.objects {
             match stage {
-                Stage::Begun(endpoint) | Stage::Ending(endpoint, _) => {
+                Stage::Begun(endpoint) | Stage::Ending(endpoint) => {
                     if self.is_undone(&file, endpoint) {
                         self.memory.endpoints.remove(&file);
                     }
                 }
-                Stage::Made(endpoint, _) => self.recover(&file, endpoint, false),
-                Stage::Ended(_) => self.memory.endpoints.remove(&file),
+                Stage::Made(endpoint) => {
+                    let mut live = LiveEndpoint::new(&file, endpoint);
+                    live.is_unanswered = true;
+                    self.recover(live);
+                }
+                Stage::Answered(endpoint) => self.recover(LiveEndpoint::new(&file, endpoint)),
             }
         }
         Ok(())
@@ -70,15 +74,15 @@ impl NetworkDriver {
         let undone = self.undo(file, &endpoint);
         if let Err(error) = &undone {
             tracing::warn!(%error, endpoint = endpoint.id, "can't be undone now");
-            self.recover(file, endpoint, true);
+            let mut live = LiveEndpoint::new(file, endpoint);
+            live.is_abandoned = true;
+            self.recover(live);
         }
         undone.is_ok()
     }
 
-    fn recover(&self, file: &str, endpoint: Endpoint, is_abandoned: bool) {
-        let mut live = LiveEndpoint::new(file, endpoint);
-        live.is_abandoned = is_abandoned;
-        live.is_recovered = true;
+    fn recover(&self, live: LiveEndpoint) {
+        let file = live.file.clone();
         if !self.endpoints.add(live) {
             tracing::warn!(file, "is a second file of an endpoint");
         }

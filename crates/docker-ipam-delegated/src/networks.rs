@@ -38,7 +38,7 @@ pub(crate) struct Network {
 }
 
 impl NetworkDriver {
-    /// `CreateNetwork`. If it is there already, Docker calls again, since it had no answer.
+    /// `CreateNetwork`. The same network once more is no error: it holds nothing.
     ///
     /// # Errors
     ///
@@ -103,8 +103,7 @@ impl NetworkDriver {
         let Some(network) = network else {
             return Ok(Answer::plain(NOTHING));
         };
-        // One step, so there is nothing to finish after a kill: if Docker repeats the call,
-        // the network is unknown, and the call succeeds.
+        // One step, so there is nothing to finish after a kill.
         self.memory.networks.remove(&network.file);
         Ok(Answer::plain(NOTHING))
     }
@@ -115,7 +114,7 @@ impl NetworkDriver {
         for live in left {
             let id = live.endpoint.id;
             tracing::warn!(endpoint = id, "left of a network that is deleted");
-            self.end_unasked(&id)?;
+            self.end_endpoint(&id)?;
         }
         Ok(())
     }

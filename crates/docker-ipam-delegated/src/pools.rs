@@ -57,8 +57,8 @@ impl IpamDriver {
     }
 
     fn undo_pool(&self, id: &str, file: &str) {
-        let dropped = self.state.drop_reference(id, Some(file), |_| Ok(()));
-        if let Ok(Some(dropped)) = dropped {
+        let dropped = self.state.drop_reference(id, Some(file), |_| ());
+        if let Some(dropped) = dropped {
             // What can't be released is tried again, and keeps the file.
             let _ = dropped.ended.map(|ended| self.end_pool(ended, file));
             if !self.releases.has_file(file) {
@@ -76,28 +76,20 @@ impl IpamDriver {
     /// the error, and has forgotten the network.
     pub(crate) fn release_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: wire::ReleasePool = wire::decode(&call.body)?;
-        let mut journal = None;
-        let dropped = self
-            .state
-            .drop_reference(&request.pool_id, None, |file| {
-                let mut it = Journal::<Reference>::open(self.memory.pools.folder(), file)?;
-                it.ending(call)?;
-                journal = Some(it);
-                Ok(())
-            })
-            .map_err(|error| cant_remember(&error))?;
-        let (Some(dropped), Some(mut journal)) = (dropped, journal) else {
+        let dropped = self.state.drop_reference(&request.pool_id, None, |file| {
+            self.memory.pools.note_ending::<Reference>(file);
+        });
+        let Some(dropped) = dropped else {
             tracing::warn!(pool = request.pool_id, "released, and not known");
             return Ok(Answer::plain(NOTHING));
         };
         if let Some(ended) = dropped.ended {
             self.end_pool(ended, &dropped.file)?;
         }
-        if self.releases.has_file(&dropped.file) {
-            return Ok(Answer::plain(NOTHING));
+        if !self.releases.has_file(&dropped.file) {
+            self.memory.pools.remove(&dropped.file);
         }
-        journal.ended();
-        Ok(Answer::then(NOTHING, move |_| journal.remove()))
+        Ok(Answer::plain(NOTHING))
     }
 
     /// Releases what is left of a pool that has ended. The file of its last reference stays
@@ -108,7 +100,6 @@ impl IpamDriver {
         }
         let mut failed = Vec::new();
         for (ip, address) in ended.addresses {
-            self.unanswered.forget(&address.name);
             let name = address.name.clone();
             let release = Release {
                 pool: Arc::clone(&ended.pool),

@@ -13,14 +13,14 @@ use crate::command_line::CommandLine;
 use crate::configuration::Folders;
 use crate::forgotten::Orphan;
 use crate::ipam_driver::IpamDriver;
-use crate::journal::{Call, Stage};
+use crate::journal::Stage;
 use crate::memory::Memory;
 use crate::plugin_environment::for_plugins;
 use crate::pool::{Address, Reference};
 use crate::pool_choice::PoolChoice;
 use crate::releases::{Release, Releases};
 use crate::state::{AddressFile, LivePool, State};
-use crate::unanswered::UnansweredCalls;
+use crate::unanswered::UnansweredAddress;
 
 /// The driver as its memory has it.
 pub(crate) struct Recovered {
@@ -28,6 +28,8 @@ pub(crate) struct Recovered {
     /// Addresses whose pools are unknown; `None` if a pool can't be read, and may be
     /// theirs.
     pub(crate) orphans: Option<Vec<Orphan>>,
+    /// Addresses that Docker may not know of.
+    pub(crate) unanswered: Vec<UnansweredAddress>,
 }
 
 /// The driver, with what it remembers. No chain runs.
@@ -56,11 +58,10 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Rec
         memory,
         state: State::default(),
         releases: Releases::default(),
-        unanswered: UnansweredCalls::default(),
         adding: Mutex::default(),
     };
     let (ending, is_whole) = driver.recover_pools()?;
-    let orphans = driver.recover_addresses(&ending)?;
+    let (orphans, unanswered) = driver.recover_addresses(&ending)?;
     for file in driver.state.drop_unused() {
         driver.memory.pools.remove(&file);
     }
@@ -68,6 +69,7 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Rec
     Ok(Recovered {
         driver: Arc::new(driver),
         orphans: is_whole.then_some(orphans),
+        unanswered,
     })
 }
 
@@ -81,42 +83,32 @@ impl IpamDriver {
             match stage {
                 // A reference alone holds nothing.
                 Stage::Begun(_) => self.memory.pools.remove(&file),
-                Stage::Made(reference, unanswered) => {
-                    let is_sure = unanswered.is_none();
-                    self.state.refer(reference.pool, &file, is_sure);
-                }
-                Stage::Ending(Reference { pool }, call) => {
+                Stage::Made(reference) => drop(self.state.refer(reference.pool, &file, false)),
+                Stage::Answered(reference) => drop(self.state.refer(reference.pool, &file, true)),
+                Stage::Ending(Reference { pool }) => {
                     let pool = ending
                         .entry(pool.id())
                         .or_insert_with(|| LivePool::new(pool));
                     self.releases.put_ended(Arc::clone(pool), file.clone());
-                    self.note_end(call, &file);
                 }
-                Stage::Ended(call) => self.note_end(call, &file),
             }
         }
         Ok((ending, loaded.is_whole))
     }
 
-    fn recover_addresses(&self, ending: &HashMap<String, Arc<LivePool>>) -> Result<Vec<Orphan>> {
+    /// Reads the addresses; returns those whose pools are unknown, and those that Docker may
+    /// not know of.
+    fn recover_addresses(
+        &self,
+        ending: &HashMap<String, Arc<LivePool>>,
+    ) -> Result<(Vec<Orphan>, Vec<UnansweredAddress>)> {
         let mut orphans = Vec::new();
+        let mut unanswered = Vec::new();
         for (name, stage) in self.memory.addresses.load::<Address>()?.objects {
+            let is_answered = matches!(stage, Stage::Answered(_));
             let (address, is_had) = match stage {
-                Stage::Begun(address) => (address, false),
-                Stage::Made(address, unanswered) => {
-                    if let Some((call, answer)) = unanswered {
-                        self.unanswered.put_made(call, &name, answer);
-                    }
-                    (address, true)
-                }
-                Stage::Ending(address, call) => {
-                    self.note_end(call, &name);
-                    (address, false)
-                }
-                Stage::Ended(call) => {
-                    self.note_end(call, &name);
-                    continue;
-                }
+                Stage::Begun(address) | Stage::Ending(address) => (address, false),
+                Stage::Made(address) | Stage::Answered(address) => (address, true),
             };
             let file = AddressFile {
                 name,
@@ -125,6 +117,14 @@ impl IpamDriver {
             let live = self.state.pool(&address.pool);
             match (live, address.ip, ending.get(&address.pool)) {
                 (Some(pool), Some(ip), _) if is_had => {
+                    if !is_answered {
+                        unanswered.push(UnansweredAddress {
+                            pool: pool.id.clone(),
+                            subnet: pool.pool.subnet,
+                            ip,
+                            file: file.name.clone(),
+                        });
+                    }
                     let given = self.state.give(&pool, ip, file);
                     // Two files of one address: the earlier one's was released.
                     for stale in given.unwrap_or_default() {
@@ -142,13 +142,7 @@ impl IpamDriver {
                 }),
             }
         }
-        Ok(orphans)
-    }
-
-    fn note_end(&self, call: Call, file: &str) {
-        if call.is_dockers() {
-            self.unanswered.put_ended(call, file);
-        }
+        Ok((orphans, unanswered))
     }
 }
 

@@ -16,7 +16,6 @@ use serde_json::value::RawValue;
 use crate::cni_result::CniResult;
 use crate::endpoint::LiveEndpoint;
 use crate::endpoint_lock::EndpointLock;
-use crate::journal::Call;
 use crate::namespaces::{Namespace, is_on_host};
 use crate::network_driver::NetworkDriver;
 use crate::refusal::Refusal;
@@ -73,7 +72,7 @@ impl NetworkDriver {
         )?);
         if is_stale(&live, dockerd) {
             tracing::warn!(endpoint = id, "its container is gone");
-            self.end_locked(id, &live.file, &Call::of_daemon())?;
+            self.end_locked(id, &live.file)?;
         }
         Ok(())
     }

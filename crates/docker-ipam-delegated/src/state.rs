@@ -1,7 +1,6 @@
 //! Pools and addresses that Docker has now, in memory.
 
 use std::collections::HashMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -115,20 +114,14 @@ impl State {
     ///
     /// The pool ends with its last reference, and if Docker has no address of it, not
     /// even a gateway, and may never have had the others.
-    ///
-    /// # Errors
-    ///
-    /// Those of `note`; the reference stays.
     pub(crate) fn drop_reference(
         &self,
         id: &str,
         file: Option<&str>,
-        note: impl FnOnce(&str) -> io::Result<()>,
-    ) -> io::Result<Option<Dropped>> {
+        note: impl FnOnce(&str),
+    ) -> Option<Dropped> {
         let mut pools = lock(&self.pools);
-        let Some(entry) = pools.get_mut(id) else {
-            return Ok(None);
-        };
+        let entry = pools.get_mut(id)?;
         let references = &mut entry.references;
         let i = match file {
             Some(file) => references.iter().position(|it| it.file == file),
@@ -137,30 +130,19 @@ impl State {
                 .rposition(|it| it.is_sure)
                 .or(references.len().checked_sub(1)),
         };
-        let Some(i) = i else {
-            return Ok(None);
-        };
-        note(&references[i].file)?;
+        let i = i?;
+        note(&references[i].file);
         let file = references.remove(i).file;
         let is_unused = entry.addresses.is_empty() && references.iter().all(|it| !it.is_sure);
         if !is_unused && !references.is_empty() {
-            return Ok(Some(Dropped { file, ended: None }));
+            return Some(Dropped { file, ended: None });
         }
         let ended = pools.remove(id).map(|entry| Ended {
             pool: entry.pool,
             references: entry.references.into_iter().map(|it| it.file).collect(),
             addresses: each(entry.addresses),
         });
-        Ok(Some(Dropped { file, ended }))
-    }
-
-    /// Docker may have one reference to the pool less than is known.
-    pub(crate) fn doubt(&self, id: &str) {
-        if let Some(entry) = lock(&self.pools).get_mut(id)
-            && let Some(reference) = entry.references.iter_mut().find(|it| it.is_sure)
-        {
-            reference.is_sure = false;
-        }
+        Some(Dropped { file, ended })
     }
 
     /// Takes away the pools that Docker may never have had, and has no address of; returns
@@ -223,6 +205,13 @@ impl State {
         Some(taken)
     }
 
+    /// True if Docker has an address by this file.
+    pub(crate) fn has(&self, id: &str, ip: IpAddr, file: &str) -> bool {
+        let pools = lock(&self.pools);
+        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
+        files.into_iter().flatten().any(|it| it.name == file)
+    }
+
     /// True if an attachment holds this address.
     pub(crate) fn is_held(&self, id: &str, ip: IpAddr) -> bool {
         let pools = lock(&self.pools);
@@ -280,8 +269,7 @@ mod tests {
 
     /// Whether the pool has ended with a reference of this file.
     fn dropped(state: &State, pool: &LivePool) -> (String, bool) {
-        let dropped = state.drop_reference(&pool.id, None, |_| Ok(())).unwrap();
-        let dropped = dropped.unwrap();
+        let dropped = state.drop_reference(&pool.id, None, |_| ()).unwrap();
         (dropped.file, dropped.ended.is_some())
     }
 
@@ -299,14 +287,6 @@ mod tests {
 
         let (state, pool) = self::state(&[("1", false), ("2", true)]);
         assert_eq!(dropped(&state, &pool), ("2".to_owned(), true));
-    }
-
-    #[test]
-    fn a_reference_whose_end_cant_be_noted_stays() {
-        let (state, pool) = state(&[("1", true)]);
-        let full = |_: &str| Err(io::Error::other("full"));
-        assert!(state.drop_reference(&pool.id, None, full).is_err());
-        assert_eq!(dropped(&state, &pool), ("1".to_owned(), true));
     }
 
     #[test]

@@ -121,16 +121,18 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
 }
 
 impl Remembered {
-    /// The objects of a folder that have not ended.
+    /// The objects of a folder.
     fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, T)>> {
         let mut found = Vec::new();
         for (name, stage) in memory::read(folder)? {
             let file = folder.join(name);
             match stage {
-                Ok(Some(Stage::Begun(it) | Stage::Made(it, _) | Stage::Ending(it, _))) => {
+                Ok(Some(
+                    Stage::Begun(it) | Stage::Made(it) | Stage::Answered(it) | Stage::Ending(it),
+                )) => {
                     found.push((file, it));
                 }
-                Ok(Some(Stage::Ended(_)) | None) => {}
+                Ok(None) => {}
                 Err(reason) => self.problems.push((file, reason)),
             }
         }

@@ -1,136 +1,160 @@
-//! Calls of an earlier daemon whose answers Docker may not have.
+//! What an earlier daemon made, and whose answer Docker may not have had.
 //!
-//! If the daemon is killed before Docker has its answer, Docker calls again, with the same
-//! bytes: after one second, then after two, and so on, for half a minute
-//! (`pkg/plugins/client.go`). Three calls must not be done twice then: `RequestAddress`,
-//! whose first address would be nobody's, and the two releases, which would take what
-//! somebody else has got meanwhile. All others are told by the IDs in them, or
-//! can be done twice.
+//! If the daemon is killed while a call runs, Docker repeats the call with an empty body
+//! (`callWithRetry` in moby's `pkg/plugins/client.go` has one buffer for all tries), and
+//! gives up when that is refused. What was made is kept until Docker, which may have had the
+//! answer nevertheless, has had time to go on with it. Then Docker is asked.
 
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::journal::Call;
+use anyhow::Result;
+use ipam::IpNet;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+
+use crate::endpoint::{Endpoint, LiveEndpoint};
+use crate::engine::Engine;
+use crate::ipam_driver::IpamDriver;
+use crate::journal::Journal;
+use crate::network_driver::NetworkDriver;
+use crate::pool::Address;
+use crate::releases::Release;
 use crate::state::lock;
 
-/// The time after the start in which a call can be a repeated one; twice as long as
-/// Docker goes on.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval of the attempts to ask Docker.
+const INTERVAL: Duration = Duration::from_secs(60);
 
-/// A call that was done.
+/// An address, or a gateway, that Docker may not know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered {
-    /// The name of the object's file.
+pub(crate) struct UnansweredAddress {
+    /// The ID of its pool.
+    pub(crate) pool: String,
+    /// The pool's subnet.
+    pub(crate) subnet: IpNet,
+    pub(crate) ip: IpAddr,
+    /// The name of its file.
     pub(crate) file: String,
-    /// The answer, if the call made the object; `None` if it ended it.
-    pub(crate) made: Option<String>,
 }
 
-/// The calls, each with what it did.
-pub(crate) struct UnansweredCalls {
-    since: Instant,
-    calls: Mutex<HashMap<Call, Vec<Unanswered>>>,
+/// All that Docker may not know of.
+pub(crate) struct Unanswered {
+    pub(crate) ipam: Arc<IpamDriver>,
+    pub(crate) networks: Arc<NetworkDriver>,
+    pub(crate) addresses: Vec<UnansweredAddress>,
 }
 
-impl Default for UnansweredCalls {
-    fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            calls: Mutex::default(),
-        }
-    }
-}
-
-impl UnansweredCalls {
-    /// Notes a call that made an object, with its answer.
-    pub(crate) fn put_made(&self, call: Call, file: &str, answer: String) {
-        let (file, made) = (file.to_owned(), Some(answer));
-        self.put(call, Unanswered { file, made });
-    }
-
-    /// Notes a call that ended an object.
-    pub(crate) fn put_ended(&self, call: Call, file: &str) {
-        let (file, made) = (file.to_owned(), None);
-        self.put(call, Unanswered { file, made });
-    }
-
-    fn put(&self, call: Call, unanswered: Unanswered) {
-        lock(&self.calls).entry(call).or_default().push(unanswered);
-    }
-
-    /// What a call did, if it is a repeated one; each is returned once.
-    pub(crate) fn take(&self, call: &Call) -> Option<Unanswered> {
-        if self.since.elapsed() > PATIENCE {
-            return None;
-        }
-        let mut calls = lock(&self.calls);
-        let done = calls.get_mut(call)?;
-        let first = (!done.is_empty()).then(|| done.remove(0));
-        if done.is_empty() {
-            calls.remove(call);
-        }
-        first
-    }
-
-    /// Forgets the call that made an object, which has ended.
-    pub(crate) fn forget(&self, file: &str) {
-        let mut calls = lock(&self.calls);
-        if calls.is_empty() {
+impl Unanswered {
+    /// Asks Docker after this time, and again until it has said what it has.
+    pub(crate) fn start(self, after: Duration, docker: PathBuf) {
+        if self.addresses.is_empty() && self.networks.unanswered().is_empty() {
             return;
         }
-        calls.retain(|_, done| {
-            done.retain(|it| it.file != file || it.made.is_none());
-            !done.is_empty()
+        let all = Arc::new(self);
+        tokio::spawn(async move {
+            sleep(after).await;
+            let mut has_failed = false;
+            loop {
+                let (all, socket) = (Arc::clone(&all), docker.clone());
+                match spawn_blocking(move || all.settle(&socket)).await {
+                    Ok(Ok(())) => return,
+                    Ok(Err(error)) if !has_failed => {
+                        tracing::warn!(
+                            "Docker can't be asked for what it may have: all is kept: {error:#}"
+                        );
+                    }
+                    _ => {}
+                }
+                has_failed = true;
+                sleep(INTERVAL).await;
+            }
         });
     }
 
-    /// Forgets all calls; returns those that ended objects.
-    pub(crate) fn forget_all(&self) -> Vec<(Call, Unanswered)> {
-        let all = lock(&self.calls).drain().collect::<Vec<_>>();
-        let ended = |(call, done): (Call, Vec<Unanswered>)| {
-            let ended = done.into_iter().filter(|it| it.made.is_none());
-            ended.map(|it| (call.clone(), it)).collect::<Vec<_>>()
-        };
-        all.into_iter().flat_map(ended).collect()
+    /// Keeps what Docker has, and undoes what it doesn't have.
+    fn settle(&self, docker: &Path) -> Result<()> {
+        let is_left = |it: &&UnansweredAddress| self.ipam.state.has(&it.pool, it.ip, &it.file);
+        let addresses: Vec<_> = self.addresses.iter().filter(is_left).collect();
+        let endpoints = self.networks.unanswered();
+        if addresses.is_empty() && endpoints.is_empty() {
+            return Ok(());
+        }
+        // Docker may be waiting for a call of its own: no lock is held here.
+        let engine = Engine::ask(docker)?;
+        for address in addresses {
+            self.ipam.settle(address, &engine);
+        }
+        for endpoint in endpoints {
+            self.networks.settle(&endpoint, &engine);
+        }
+        Ok(())
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn call(path: &str) -> Call {
-        Call {
-            path: path.to_owned(),
-            body: "{}".to_owned(),
+impl IpamDriver {
+    fn settle(&self, address: &UnansweredAddress, engine: &Engine) {
+        let UnansweredAddress {
+            pool,
+            subnet,
+            ip,
+            file,
+        } = address;
+        if let Some(user) = engine.user_of(*subnet, *ip) {
+            tracing::info!(pool, %ip, user.network, user.container, "Docker has it");
+            // If it has been released meanwhile, there is no file.
+            if let Ok(mut journal) = Journal::<Address>::open(self.memory.addresses.folder(), file)
+            {
+                journal.answered();
+            }
+            return;
         }
+        let Some(live) = self.state.pool(pool) else {
+            return;
+        };
+        let Some(file) = self.state.take(pool, *ip, Some(file)) else {
+            return;
+        };
+        tracing::warn!(pool, %ip, "released: Docker doesn't have it");
+        self.memory.addresses.note_ending::<Address>(&file.name);
+        self.release_with_file(Release {
+            pool: live,
+            ip: Some(*ip),
+            file,
+        });
+    }
+}
+
+impl NetworkDriver {
+    /// The endpoints that Docker may not know of.
+    fn unanswered(&self) -> Vec<LiveEndpoint> {
+        let mut all = self.endpoints.all();
+        all.retain(LiveEndpoint::may_be_unknown);
+        all
     }
 
-    #[test]
-    fn a_call_is_a_repeated_one_as_often_as_it_was_unanswered() {
-        let calls = UnansweredCalls::default();
-        calls.put_made(call("/a"), "1", "{}".to_owned());
-        calls.put_made(call("/a"), "2", "{}".to_owned());
-        let files: Vec<_> = (0..3)
-            .map(|_| calls.take(&call("/a")).map(|it| it.file))
-            .collect();
-        assert_eq!(files, [Some("1".to_owned()), Some("2".to_owned()), None]);
-        assert_eq!(calls.take(&call("/b")), None);
-    }
-
-    #[test]
-    fn what_has_ended_since_is_not_handed_out() {
-        let calls = UnansweredCalls::default();
-        calls.put_made(call("/a"), "1", "{}".to_owned());
-        calls.put_ended(call("/b"), "1");
-        calls.forget("1");
-        assert_eq!(calls.take(&call("/a")), None);
-        let (file, made) = ("1".to_owned(), None);
-        assert_eq!(
-            calls.forget_all(),
-            [(call("/b"), Unanswered { file, made })]
-        );
-        assert_eq!(calls.take(&call("/b")), None);
+    fn settle(&self, live: &LiveEndpoint, engine: &Engine) {
+        let id = &live.endpoint.id;
+        let _call = lock(&live.calls);
+        // Docker may have joined or deleted it meanwhile.
+        let now = self.endpoints.get(id).filter(|it| it.file == live.file);
+        if !now.is_some_and(|it| it.may_be_unknown()) {
+            return;
+        }
+        if let Some(user) = engine.user_of_endpoint(id) {
+            tracing::info!(endpoint = id, user.network, user.container, "Docker has it");
+            let folder = self.endpoint_files().folder();
+            if let Ok(mut journal) = Journal::<Endpoint>::open(folder, &live.file) {
+                journal.answered();
+            }
+            self.endpoints.change(id, |it| it.is_unanswered = false);
+            return;
+        }
+        tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
+        self.endpoints.change(id, |it| it.is_abandoned = true);
+        if let Err(error) = self.end_locked(id, &live.file) {
+            tracing::warn!(%error, endpoint = id, "can't be undone now");
+        }
     }
 }

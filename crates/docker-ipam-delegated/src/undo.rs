@@ -7,11 +7,10 @@ use serde_json::value::RawValue;
 
 use crate::endpoint::Endpoint;
 use crate::endpoint_lock::EndpointLock;
-use crate::journal::{Call, Journal};
 use crate::namespaces::Namespace;
 use crate::network_driver::NetworkDriver;
 use crate::plugin_list;
-use crate::refusal::{Refusal, cant_remember, impossible};
+use crate::refusal::{Refusal, impossible};
 use crate::state::lock;
 
 impl NetworkDriver {
@@ -21,21 +20,12 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// Those of the plugins that fail. It is tried again before the next endpoint is made.
-    pub(crate) fn end_endpoint(&self, id: &str, call: &Call) -> Result<(), Refusal> {
+    pub(crate) fn end_endpoint(&self, id: &str) -> Result<(), Refusal> {
         let Some(live) = self.endpoints.get(id) else {
             return Ok(());
         };
         let _call = lock(&live.calls);
-        self.end_locked(id, &live.file, call)
-    }
-
-    /// Undoes an endpoint that Docker didn't ask to delete.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::end_endpoint`].
-    pub(crate) fn end_unasked(&self, id: &str) -> Result<(), Refusal> {
-        self.end_endpoint(id, &Call::of_daemon())
+        self.end_locked(id, &live.file)
     }
 
     /// Undoes the endpoint of this ID and file, whose calls the caller has locked.
@@ -43,19 +33,16 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// As [`Self::end_endpoint`].
-    pub(crate) fn end_locked(&self, id: &str, file: &str, call: &Call) -> Result<(), Refusal> {
+    pub(crate) fn end_locked(&self, id: &str, file: &str) -> Result<(), Refusal> {
         // Another call may have ended it meanwhile, and Docker may have made it anew.
         let Some(live) = self.endpoints.get(id).filter(|it| it.file == file) else {
             return Ok(());
         };
-        let ended = Journal::open(self.endpoint_files().folder(), file)
-            .and_then(|mut journal: Journal<Endpoint>| journal.ending(call).map(|()| journal))
-            .map_err(|error| cant_remember(&error))
-            .and_then(|journal| self.undo(file, &live.endpoint).map(|()| journal));
-        match ended {
-            Ok(journal) => {
+        self.endpoint_files().note_ending::<Endpoint>(file);
+        match self.undo(file, &live.endpoint) {
+            Ok(()) => {
                 self.endpoints.remove(id);
-                journal.remove();
+                self.endpoint_files().remove(file);
                 Ok(())
             }
             Err(why) => {
@@ -89,7 +76,7 @@ impl NetworkDriver {
     pub(crate) fn abandon(self: &Arc<Self>, id: &str, why: &str) {
         tracing::warn!(endpoint = id, why, "is undone");
         self.endpoints.change(id, |it| it.is_abandoned = true);
-        if let Err(error) = self.end_unasked(id) {
+        if let Err(error) = self.end_endpoint(id) {
             tracing::warn!(%error, endpoint = id, "can't be undone now");
         }
     }

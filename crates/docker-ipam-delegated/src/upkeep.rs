@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::recovery::Recovered;
 use crate::releases::INTERVAL;
-use crate::unanswered::PATIENCE;
 
 /// Does the work for as long as the daemon runs. The receiver hears when all that an
 /// earlier daemon left was tried once.
 pub(crate) fn start(recovered: Recovered, records: PathBuf) -> oneshot::Receiver<()> {
     let (first_round, is_done) = oneshot::channel();
-    let Recovered { driver, orphans } = recovered;
+    let Recovered {
+        driver, orphans, ..
+    } = recovered;
     tokio::spawn(async move {
         let it = Arc::clone(&driver);
         let first = spawn_blocking(move || {
@@ -26,20 +27,10 @@ pub(crate) fn start(recovered: Recovered, records: PathBuf) -> oneshot::Receiver
         });
         let _ = first.await;
         let _ = first_round.send(());
-        let started = Instant::now();
-        let mut is_forgotten = false;
         loop {
             sleep(INTERVAL).await;
-            let forgets = !is_forgotten && started.elapsed() > PATIENCE;
-            is_forgotten |= forgets;
             let it = Arc::clone(&driver);
-            let round = spawn_blocking(move || {
-                it.retry_releases();
-                if forgets {
-                    it.forget_unanswered();
-                }
-            });
-            let _ = round.await;
+            let _ = spawn_blocking(move || it.retry_releases()).await;
         }
     });
     is_done

@@ -88,6 +88,10 @@ pub(crate) fn failure(message: &str) -> Value {
 ///
 /// [`Refusal::Undecodable`], with the key that is wrong.
 pub(crate) fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
+    if body.is_empty() {
+        let why = "the body is empty: the daemon has ended while it served the call; do it again";
+        return Err(Refusal::Undecodable(why.to_owned()));
+    }
     // By itself, serde takes an array for an object's values.
     if !body.trim_start().starts_with('{') {
         return Err(Refusal::Undecodable(

@@ -1,0 +1,122 @@
+//! What a killed daemon made, and whose answer Docker may not have had: Docker is asked for
+//! it.
+
+use std::fs;
+
+use harness::{DockerDaemon, FakeDocker, Sandbox};
+use serde_json::{Value, json};
+
+use crate::waiting::wait_for;
+
+const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
+const RESERVATIONS: &str = "docker-10.9.0.0-24";
+
+/// The last line of an address that Docker has.
+const ANSWERED: &str = "\"answered\"\n";
+
+/// A sandbox in which a daemon that was killed has given out two addresses and the gateway;
+/// of the last line of each file, this is left.
+fn killed(left: &str) -> Sandbox {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for ip in ["10.9.0.2", "10.9.0.3"] {
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let gateway = json!({"PoolID": pool, "Address": "10.9.0.1", "Options": options});
+    daemon.ok("/IpamDriver.RequestAddress", &gateway);
+    wait_for(|| files(&sandbox).iter().all(|it| it.ends_with(ANSWERED)));
+    daemon.kill();
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    for name in sandbox.docker_memory("addresses") {
+        let text = fs::read_to_string(folder.join(&name)).unwrap();
+        let before = text.strip_suffix(ANSWERED).unwrap();
+        fs::write(folder.join(name), before.to_owned() + left).unwrap();
+    }
+    sandbox
+}
+
+/// The daemon's files of addresses.
+fn files(sandbox: &Sandbox) -> Vec<String> {
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    let names = sandbox.docker_memory("addresses").into_iter();
+    names
+        .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default())
+        .collect()
+}
+
+/// A Docker with a network that has this gateway, and a container with this address.
+fn docker(sandbox: &Sandbox, subnet: &str, gateway: &str, ip: &str) -> FakeDocker {
+    let network = json!({
+        "Name": "net",
+        "IPAM": {"Config": [{"Subnet": subnet, "Gateway": gateway}]},
+        "Containers": {"c": {"Name": "c", "EndpointID": "e", "IPv4Address": ip}},
+    });
+    FakeDocker::start(sandbox, [("a".to_owned(), network)].into())
+}
+
+fn log(sandbox: &Sandbox) -> String {
+    fs::read_to_string(sandbox.root().join("docker-log")).unwrap()
+}
+
+#[test]
+fn what_docker_has_is_kept_and_the_rest_is_released() {
+    for left in ["", "\"ans"] {
+        let sandbox = killed(left);
+        // As it was given: with host bits.
+        let _docker = docker(&sandbox, "10.9.0.9/24", "10.9.0.1", "10.9.0.3/24");
+        let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+        wait_for(|| sandbox.reserved(RESERVATIONS) == ["10.9.0.3"]);
+        // Also the gateway.
+        wait_for(|| {
+            let files = files(&sandbox);
+            files.len() == 2 && files.iter().all(|it| it.ends_with(ANSWERED))
+        });
+        for file in files(&sandbox) {
+            assert!(
+                !file.contains("\"ans{") && file.lines().count() == 3,
+                "{file}"
+            );
+        }
+    }
+}
+
+#[test]
+fn all_is_kept_until_docker_can_be_asked() {
+    let sandbox = killed("");
+    let before = files(&sandbox);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| log(&sandbox).contains("Docker can't be asked"));
+    assert_eq!(files(&sandbox), before);
+    daemon.kill();
+    // An error is no answer either.
+    let docker = FakeDocker::start(&sandbox, [("a".to_owned(), Value::Null)].into());
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| log(&sandbox).contains("Docker can't be asked"));
+    assert_eq!(files(&sandbox), before);
+    daemon.kill();
+    drop(docker);
+    // What Docker has released meanwhile isn't asked for.
+    let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1s"]);
+    for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.3"] {
+        daemon.release("ipam-delegated-local//10.9.0.0/24", ip);
+    }
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+    assert_eq!(files(&sandbox), [""; 0]);
+}
+
+#[test]
+fn a_release_is_done_though_a_killed_one_had_the_same_text() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    daemon.release(&pool, "10.9.0.2");
+    daemon.kill();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    assert_eq!(daemon.address(&pool, "10.9.0.2"), "10.9.0.2");
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+}
