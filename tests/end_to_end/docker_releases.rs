@@ -225,6 +225,24 @@ fn auxiliary_addresses_stay_over_a_boot() {
 }
 
 #[test]
+fn an_address_whose_attachment_still_has_its_record_is_not_given_anew() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = web(&daemon);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    // Somebody has removed the reservation, and nothing else.
+    fs::remove_file(sandbox.data_dir().join("web/10.9.0.2")).unwrap();
+    let request = json!({"PoolID": pool, "Address": "10.9.0.2"});
+    let refused = daemon.err("/IpamDriver.RequestAddress", &request);
+    let reason = format!("pool {pool}: the chain gave 10.9.0.2, which docker-");
+    assert!(refused.starts_with(&reason), "{refused}");
+    assert_eq!(sandbox.records("docker-web").len(), 1);
+    assert_eq!(sandbox.docker_memory("addresses").len(), 1);
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(daemon.address(&pool, "10.9.0.2"), "10.9.0.2");
+}
+
+#[test]
 fn what_cant_be_noted_is_released_nevertheless() {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);

@@ -2,8 +2,10 @@
 //! containers.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
+use serde_json::json;
 
 use crate::with_docker::reserved;
 
@@ -135,4 +137,105 @@ fn the_node_crashes_and_boots() {
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
     assert_whole(&docker, &["c-a", "c-b", "c-c"]);
+}
+
+/// A delegate behind the allocator, which waits in ADD as long as a file is in the sandbox.
+const LAST: &str = "#!/bin/sh\n\
+    root=${0%/*}/..\n\
+    [ $CNI_COMMAND = ADD ] || exit 0\n\
+    while [ -e $root/wait ]; do touch $root/waits; sleep 0.05; done\n\
+    sed 's/.*\"prevResult\"://; s/}$//'";
+
+/// What the daemon remembers of addresses.
+fn files(docker: &Dockerd) -> Vec<String> {
+    let folder = docker.sandbox.docker_state().join("memory/v1/addresses");
+    let names = docker.sandbox.docker_memory("addresses").into_iter();
+    names
+        .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default())
+        .collect()
+}
+
+fn is_answered(docker: &Dockerd) -> bool {
+    files(docker)
+        .iter()
+        .all(|it| it.ends_with("\"answered\"\n"))
+}
+
+/// Lets the daemon, which was killed, not know that Docker has had its answers.
+fn forget_answers(docker: &Dockerd) {
+    let folder = docker.sandbox.docker_state().join("memory/v1/addresses");
+    for name in docker.sandbox.docker_memory("addresses") {
+        let text = fs::read_to_string(folder.join(&name)).unwrap();
+        let text = text.strip_suffix("\"answered\"\n").unwrap_or(&text);
+        fs::write(folder.join(name), text).unwrap();
+    }
+}
+
+#[test]
+fn the_daemon_is_killed_while_it_requests_an_address() {
+    needs!("root", BUSYBOX, DOCKERD);
+    let Some(mut docker) = Dockerd::start("with_docker_restarted", &[]) else {
+        return;
+    };
+    let sandbox = &docker.sandbox;
+    sandbox.write_executable("last", LAST);
+    let ipam = json!({
+        "type": "ipam-delegated",
+        "delegates": ["ipam-ds-ranges", "ipam-da-host-local", "last"],
+        "ranges": [[{"subnet": "10.88.0.0/24"}]],
+        "dataDir": sandbox.data_dir(),
+        "stateDir": sandbox.state_dir(),
+        "cacheDir": sandbox.cache_dir(),
+    });
+    let plugin = json!({"type": "bridge", "ipam": ipam});
+    let list = json!({"cniVersion": "1.0.0", "name": "web", "plugins": [plugin]});
+    fs::write(sandbox.conf_dir().join("web.conflist"), list.to_string()).unwrap();
+    docker.ok(&[
+        "network",
+        "create",
+        "--ipam-driver=ipam-delegated",
+        "--ipam-opt=conflist=web",
+        "net",
+    ]);
+    docker.run("net", "c-a", &[]);
+    let before = addresses(&docker, &["c-a"]);
+    docker.wait(is_answered);
+    let file = |name: &str| docker.sandbox.root().join(name);
+    let (wait, waits) = (file("wait"), file("waits"));
+    fs::write(&wait, "").unwrap();
+    let run = ["run", "--network=net", "--name=c-b", "test", "/bin/true"];
+    let mut starting = docker.command(&run).spawn().unwrap();
+    docker.wait(|_| waits.exists());
+    docker.kill_daemon();
+    forget_answers(&docker);
+    fs::remove_file(&wait).unwrap();
+    docker.start_daemon_with(&["--unanswered-after=1s"]);
+    // Docker has repeated the call without its body.
+    assert!(!starting.wait().unwrap().success());
+    docker.wait(|it| files(it).len() == 2 && is_answered(it));
+    assert_eq!(reserved(&docker), before);
+    docker.ok(&["rm", "--force", "c-b"]);
+    docker.run("net", "c-b", &[]);
+    assert_whole(&docker, &["c-a", "c-b"]);
+}
+
+#[test]
+fn what_docker_has_lost_before_it_was_answered_is_released() {
+    needs!("root", BUSYBOX, DOCKERD);
+    let Some(mut docker) = start(&[]) else {
+        return;
+    };
+    docker.wait(is_answered);
+    docker.kill_dockerd();
+    docker.lose_networks();
+    docker.kill_daemon();
+    forget_answers(&docker);
+    docker.start_daemon_with(&["--unanswered-after=0s"]);
+    let log = docker.sandbox.root().join("docker-log");
+    docker.wait(|_| fs::read_to_string(&log).is_ok_and(|it| it.contains("Docker can't be asked")));
+    assert_eq!(reserved(&docker).len(), 2);
+    docker.start_dockerd();
+    docker.kill_daemon();
+    docker.start_daemon_with(&["--unanswered-after=0s"]);
+    docker.wait(|it| files(it).is_empty() && reserved(it).is_empty());
 }

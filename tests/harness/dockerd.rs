@@ -102,8 +102,14 @@ impl Dockerd {
 
     /// Starts the daemon.
     pub fn start_daemon(&mut self) {
+        self.start_daemon_with(&[]);
+    }
+
+    /// Starts the daemon with further options.
+    pub fn start_daemon_with(&mut self, options: &[&str]) {
         let mut line = self.sandbox.docker_daemon_arguments(SOCKET.as_ref());
         line.push("--log=debug".to_owned());
+        line.extend(options.iter().map(|it| (*it).to_owned()));
         let log = self.sandbox.root().join("docker-log");
         self.spawn("/run/daemon.pid", &line, log.to_str().unwrap());
         self.wait(|it| it.node.succeeds(&format!("[ -S {SOCKET} ]")));

@@ -87,6 +87,14 @@ impl IpamDriver {
             self.release_with_file(release(None));
             impossible(format!("pool {}: the chain gave no address of it", pool.id))
         })?;
+        let mut holders = self.state.holders(&pool.id, ip).into_iter();
+        if let Some(holder) = holders.find(|id| self.chains.has_record(pool, id)) {
+            self.release_with_file(release(Some(ip)));
+            return Err(impossible(format!(
+                "pool {}: the chain gave {ip}, which {holder} has",
+                pool.id
+            )));
+        }
         address.ip = Some(ip);
         let answer = answer_of(pool, ip);
         journal.made(address, &answer).map_err(|error| {

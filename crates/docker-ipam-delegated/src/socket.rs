@@ -1,8 +1,8 @@
 //! The socket: systemd's, or one of our own.
 
 use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,14 @@ use rustix::process::umask;
 /// A socket that listens. If it was made here, its file goes with this.
 pub(crate) struct Socket {
     pub(crate) listener: UnixListener,
-    made: Option<PathBuf>,
+    made: Option<Made>,
+}
+
+/// The file of a socket that was made here.
+struct Made {
+    path: PathBuf,
+    /// Its device and inode, which stay its own as long as the listener is open.
+    id: (u64, u64),
 }
 
 impl Socket {
@@ -36,7 +43,10 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let Some(path) = &self.made {
+        // Somebody may have put another one in its place.
+        if let Some(Made { path, id }) = &self.made
+            && id_of(path).is_ok_and(|now| now == *id)
+        {
             let _ = fs::remove_file(path);
         }
     }
@@ -51,16 +61,66 @@ fn make(path: &Path) -> Result<Socket> {
     }
     match UnixStream::connect(path) {
         Ok(_) => bail!("another daemon listens there"),
-        // What a daemon that was killed has left.
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+        // What a daemon that was killed has left, or no socket at all.
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            if !fs::symlink_metadata(path)?.file_type().is_socket() {
+                bail!("it is there, and is no socket");
+            }
+            fs::remove_file(path)?;
+        }
         Err(_) => {}
     }
     // From the first moment on, only its owner can connect.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);
     umask(before);
+    let listener = listener?;
+    let made = Made {
+        path: path.to_owned(),
+        id: id_of(path)?,
+    };
     Ok(Socket {
-        listener: listener?,
-        made: Some(path.to_owned()),
+        listener,
+        made: Some(made),
     })
+}
+
+fn id_of(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "kept").unwrap();
+        symlink(&file, &link).unwrap();
+        for path in [&file, &link] {
+            let error = make(path).err().unwrap().to_string();
+            assert_eq!(error, "it is there, and is no socket");
+        }
+        assert_eq!(fs::read_to_string(&link).unwrap(), "kept");
+    }
+
+    #[test]
+    fn the_file_goes_at_the_end_unless_it_is_another_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(make(&path).unwrap());
+        assert!(!path.exists());
+        let first = make(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let second = make(&path).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
 }

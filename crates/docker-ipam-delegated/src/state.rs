@@ -212,6 +212,14 @@ impl State {
         files.into_iter().flatten().any(|it| it.name == file)
     }
 
+    /// The attachments that hold this address, as far as is known.
+    pub(crate) fn holders(&self, id: &str, ip: IpAddr) -> Vec<ContainerId> {
+        let pools = lock(&self.pools);
+        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
+        let files = files.into_iter().flatten();
+        files.filter_map(|it| it.container_id.clone()).collect()
+    }
+
     /// True if an attachment holds this address.
     pub(crate) fn is_held(&self, id: &str, ip: IpAddr) -> bool {
         let pools = lock(&self.pools);
