@@ -19,8 +19,13 @@ impl DelegateName {
     /// True for a selector, which holds no address, by the convention of names:
     /// `ipam-ds-…`.
     pub fn is_selector(&self) -> bool {
-        self.0.starts_with("ipam-ds-")
+        is_selector(&self.0)
     }
+}
+
+/// True for the name of a selector: [`DelegateName::is_selector`].
+pub fn is_selector(name: &str) -> bool {
+    name.starts_with("ipam-ds-")
 }
 
 impl FromStr for DelegateName {

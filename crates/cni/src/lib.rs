@@ -29,7 +29,7 @@ pub use call::{AttachmentCommand, Request};
 pub use cancellation::Cancellation;
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
-pub use delegate_name::{DelegateName, InvalidDelegateName};
+pub use delegate_name::{DelegateName, InvalidDelegateName, is_selector};
 pub use environment::{CHAIN_CALL, Environment};
 pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use cni::ContainerId;
 
 use crate::answer::{Answer, NOTHING, json};
+use crate::calls::Call;
 use crate::chains::address_in;
 use crate::ipam_driver::IpamDriver;
-use crate::journal::{Call, Journal};
+use crate::journal::Journal;
 use crate::memory::ATTACHMENT;
 use crate::pool::Address;
 use crate::refusal::{Refusal, cant_remember, impossible};
@@ -38,16 +39,15 @@ impl IpamDriver {
                         pool.id
                     )));
                 }
-                return self.give_gateway(call, &pool, wanted);
+                return self.give_gateway(&pool, wanted);
             }
         }
-        self.give(call, &pool, requested, gateway, &request.options)
+        self.give(&pool, requested, gateway, &request.options)
     }
 
     /// Gives an address out of the chain.
     fn give(
         self: &Arc<Self>,
-        call: &Call,
         pool: &Arc<LivePool>,
         requested: Option<IpAddr>,
         gateway: IpAddr,
@@ -64,7 +64,7 @@ impl IpamDriver {
             container_id: Some(container_id.clone()),
         };
         let folder = self.memory.addresses.folder();
-        let mut journal = Journal::begin(folder, &name, call, address.clone())
+        let mut journal = Journal::begin(folder, &name, address.clone())
             .map_err(|error| cant_remember(&error))?;
         let args = facts::cni_args(&pool.pool.facts, options);
         let file = AddressFile {
@@ -96,8 +96,7 @@ impl IpamDriver {
             )));
         }
         address.ip = Some(ip);
-        let answer = answer_of(pool, ip);
-        journal.made(address, &answer).map_err(|error| {
+        journal.made(address).map_err(|error| {
             self.release_with_file(release(Some(ip)));
             cant_remember(&error)
         })?;
@@ -110,7 +109,7 @@ impl IpamDriver {
             tracing::warn!(pool = pool.id, %ip, stale.name, "was released without Docker");
             self.memory.addresses.remove(&stale.name);
         }
-        Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
+        Ok(self.made_address(journal, Arc::clone(pool), ip))
     }
 
     /// Undoes an ADD that has failed: it may have failed to undo itself.
@@ -130,19 +129,13 @@ impl IpamDriver {
     }
 
     /// Gives the pool's gateway, which no chain gives to anybody.
-    fn give_gateway(
-        self: &Arc<Self>,
-        call: &Call,
-        pool: &Arc<LivePool>,
-        ip: IpAddr,
-    ) -> Result<Answer, Refusal> {
+    fn give_gateway(self: &Arc<Self>, pool: &Arc<LivePool>, ip: IpAddr) -> Result<Answer, Refusal> {
         let address = Address {
             pool: pool.id.clone(),
             ip: Some(ip),
             container_id: None,
         };
-        let answer = answer_of(pool, ip);
-        let journal = Journal::made_at_once(&self.memory.addresses, call, address, &answer)
+        let journal = Journal::made_at_once(&self.memory.addresses, address)
             .map_err(|error| cant_remember(&error))?;
         let file = AddressFile {
             name: journal.name().to_owned(),
@@ -155,18 +148,17 @@ impl IpamDriver {
                 pool.id
             )));
         }
-        Ok(self.made_address(answer, journal, Arc::clone(pool), ip))
+        Ok(self.made_address(journal, Arc::clone(pool), ip))
     }
 
     fn made_address(
         self: &Arc<Self>,
-        answer: String,
         mut journal: Journal<Address>,
         pool: Arc<LivePool>,
         ip: IpAddr,
     ) -> Answer {
         let driver = Arc::clone(self);
-        Answer::then(answer, move |is_delivered| {
+        Answer::then(answer_of(&pool, ip), move |is_delivered| {
             if is_delivered {
                 journal.answered();
                 return;

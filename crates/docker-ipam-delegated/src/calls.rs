@@ -5,9 +5,17 @@ use std::sync::Arc;
 use crate::activation;
 use crate::answer::Answer;
 use crate::ipam_driver::IpamDriver;
-use crate::journal::Call;
 use crate::network_driver::NetworkDriver;
 use crate::refusal::Refusal;
+
+/// A call of Docker's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Call {
+    /// The path: `/IpamDriver.RequestPool`.
+    pub(crate) path: String,
+    /// The body, as it came.
+    pub(crate) body: String,
+}
 
 /// The drivers that answer.
 pub(crate) struct Drivers {

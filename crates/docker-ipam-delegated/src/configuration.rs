@@ -12,9 +12,6 @@ use crate::pool::Pool;
 use crate::pool_filter::{self, Wanted};
 use crate::refusal::{Refusal, impossible};
 
-/// What the names of selectors begin with.
-const SELECTOR: &str = "ipam-ds-";
-
 /// The delegates of networks that name no configuration, and in the place of
 /// `host-local`: they read its configuration and write its files.
 const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
@@ -106,8 +103,8 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
 
 /// Number of the selectors that come before all other delegates.
 fn selectors(delegates: &[String]) -> usize {
-    let is_selector = |it: &&String| it.starts_with(SELECTOR);
-    delegates.iter().take_while(is_selector).count()
+    let names = delegates.iter();
+    names.take_while(|it| cni::is_selector(it)).count()
 }
 
 /// The configuration with its selectors alone, for the pools that they choose; `None` if

@@ -16,9 +16,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::answer::Sent;
+use crate::calls::Call;
 use crate::calls::{self, Drivers};
 use crate::delivery::{AnswerBody, OnItsWay, Watched};
-use crate::journal::Call;
 use crate::refusal::{Refusal, impossible};
 use crate::wire;
 

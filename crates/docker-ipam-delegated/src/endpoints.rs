@@ -8,11 +8,12 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, NOTHING, json};
+use crate::calls::Call;
 use crate::cni_result::CniResult;
 use crate::endpoint::{Endpoint, LiveEndpoint};
 use crate::endpoint_answers::{joined, offered};
 use crate::endpoint_lock::EndpointLock;
-use crate::journal::{Call, Journal};
+use crate::journal::Journal;
 use crate::namespaces::Namespace;
 use crate::network_driver::NetworkDriver;
 use crate::network_wire::{CreateEndpoint, Interface, Join, OfEndpoint};
@@ -54,7 +55,7 @@ impl NetworkDriver {
         };
         let file = self.endpoint_files().new_name();
         let folder = self.endpoint_files().folder();
-        let mut journal = Journal::begin(folder, &file, call, endpoint.clone())
+        let mut journal = Journal::begin(folder, &file, endpoint.clone())
             .map_err(|error| cant_remember(&error))?;
         let mut live = LiveEndpoint::new(&file, endpoint.clone());
         live.dockerd = self.dockerds.load(Ordering::Relaxed);
@@ -98,7 +99,7 @@ impl NetworkDriver {
         let made = endpoint.clone();
         self.endpoints.change(&id, |it| it.endpoint = made);
         let answer = answer_of(interface, &result)?;
-        let written = journal.made(endpoint, NOTHING);
+        let written = journal.made(endpoint);
         written.map_err(|error| cant_remember(&error))?;
         Ok(answer)
     }
@@ -177,7 +178,7 @@ impl NetworkDriver {
         endpoint.sandbox = Some(sandbox);
         Journal::open(self.endpoint_files().folder(), file)
             .and_then(|mut journal| {
-                journal.made(endpoint.clone(), NOTHING)?;
+                journal.made(endpoint.clone())?;
                 journal.answered();
                 Ok(())
             })

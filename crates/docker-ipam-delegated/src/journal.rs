@@ -14,24 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::memory::Folder;
 
-/// A call of Docker's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Call {
-    /// The path: `/IpamDriver.RequestPool`.
-    pub(crate) path: String,
-    /// The body, as it came.
-    pub(crate) body: String,
-}
-
 /// A step in the life of an object.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Step<T> {
-    /// This call is about to make it.
-    Begun { call: Call, object: T },
-    /// It is made, and this is the answer.
-    Made { object: T, answer: String },
-    /// Docker has the answer.
+    /// It is about to be made.
+    Begun { object: T },
+    /// It is made.
+    Made { object: T },
+    /// Docker has the answer to the call that made it.
     Answered,
     /// It is about to be ended.
     Ending {},
@@ -59,51 +50,29 @@ pub(crate) struct Journal<T> {
 }
 
 impl<T: Serialize> Journal<T> {
-    /// Makes the file of an object that a call is about to make.
+    /// Makes the file of an object that is about to be made.
     ///
     /// # Errors
     ///
     /// The system's; there is no file then.
-    pub(crate) fn begin(
-        folder: &Arc<StateFolder>,
-        name: &str,
-        call: &Call,
-        object: T,
-    ) -> io::Result<Self> {
-        let call = call.clone();
-        Self::create(folder, name, &[Step::Begun { call, object }])
+    pub(crate) fn begin(folder: &Arc<StateFolder>, name: &str, object: T) -> io::Result<Self> {
+        Self::create(folder, name, &Step::Begun { object })
     }
 
-    /// Makes the file of an object that a call makes without any other step.
+    /// Makes the file of an object that is made by that alone.
     ///
     /// # Errors
     ///
     /// The system's; there is no file then.
-    pub(crate) fn made_at_once(
-        folder: &Folder,
-        call: &Call,
-        object: T,
-        answer: &str,
-    ) -> io::Result<Self>
-    where
-        T: Clone,
-    {
-        let (call, answer) = (call.clone(), answer.to_owned());
-        let steps = [
-            Step::Begun {
-                call,
-                object: object.clone(),
-            },
-            Step::Made { object, answer },
-        ];
-        Self::create(folder.folder(), &folder.new_name(), &steps)
+    pub(crate) fn made_at_once(folder: &Folder, object: T) -> io::Result<Self> {
+        Self::create(folder.folder(), &folder.new_name(), &Step::Made { object })
     }
 
-    fn create(folder: &Arc<StateFolder>, name: &str, steps: &[Step<T>]) -> io::Result<Self> {
+    fn create(folder: &Arc<StateFolder>, name: &str, step: &Step<T>) -> io::Result<Self> {
         let access = OFlags::WRONLY | OFlags::APPEND | OFlags::EXCL;
         let file = folder.create_file(name, access)?;
         let mut journal = Self::new(folder, name, file);
-        match journal.append(steps) {
+        match journal.append(step) {
             Ok(()) => Ok(journal),
             Err(error) => {
                 journal.remove();
@@ -144,30 +113,29 @@ impl<T: Serialize> Journal<T> {
         &self.name
     }
 
-    /// The object is made, and this is the answer.
+    /// The object is made.
     ///
     /// # Errors
     ///
     /// The system's.
-    pub(crate) fn made(&mut self, object: T, answer: &str) -> io::Result<()> {
-        let answer = answer.to_owned();
-        self.append(&[Step::Made { object, answer }])
+    pub(crate) fn made(&mut self, object: T) -> io::Result<()> {
+        self.append(&Step::Made { object })
     }
 
     /// Docker has the answer. If this can't be written, Docker is asked for the object after
     /// a restart.
     pub(crate) fn answered(&mut self) {
-        self.note(Step::Answered);
+        self.note(&Step::Answered);
     }
 
     /// The object is about to be ended. If this can't be written, it is ended nevertheless:
     /// to give something back must need no space.
     pub(crate) fn ending(&mut self) {
-        self.note(Step::Ending {});
+        self.note(&Step::Ending {});
     }
 
-    fn note(&mut self, step: Step<T>) {
-        if let Err(error) = self.append(&[step]) {
+    fn note(&mut self, step: &Step<T>) {
+        if let Err(error) = self.append(step) {
             tracing::warn!(%error, file = %self.path(), "can't be written");
         }
     }
@@ -183,15 +151,12 @@ impl<T: Serialize> Journal<T> {
         self.folder.path_of(&self.name).display().to_string()
     }
 
-    fn append(&mut self, steps: &[Step<T>]) -> io::Result<()> {
-        let mut lines = Vec::new();
-        for step in steps {
-            serde_json::to_writer(&mut lines, step)?;
-            lines.push(b'\n');
-        }
+    fn append(&mut self, step: &Step<T>) -> io::Result<()> {
+        let mut line = serde_json::to_vec(step)?;
+        line.push(b'\n');
         // A line that is cut off, by a full disk, would spoil the next one.
         let length = self.file.metadata()?.len();
-        self.file.write_all(&lines).inspect_err(|_| {
+        self.file.write_all(&line).inspect_err(|_| {
             let _ = self.file.set_len(length);
         })
     }
@@ -203,8 +168,8 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Stage<T>>, 
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     for line in whole.lines() {
         stage = match (serde_json::from_str(line)?, stage) {
-            (Step::Begun { object, .. }, _) => Some(Stage::Begun(object)),
-            (Step::Made { object, .. }, _) => Some(Stage::Made(object)),
+            (Step::Begun { object }, _) => Some(Stage::Begun(object)),
+            (Step::Made { object }, _) => Some(Stage::Made(object)),
             (Step::Answered, Some(Stage::Made(object))) => Some(Stage::Answered(object)),
             (
                 Step::Ending {},
@@ -220,13 +185,6 @@ pub(crate) fn read<T: DeserializeOwned>(text: &str) -> Result<Option<Stage<T>>, 
 mod tests {
     use super::*;
 
-    fn call(path: &str) -> Call {
-        Call {
-            path: path.to_owned(),
-            body: "{\"Pool\":\"\"}\n".to_owned(),
-        }
-    }
-
     /// The file after each step of a whole life, and the stage that it tells.
     fn life() -> Vec<(String, Option<Stage<u8>>)> {
         let folder = tempfile::tempdir().unwrap();
@@ -237,9 +195,9 @@ mod tests {
             let stage = read(&text).unwrap();
             states.push((text, stage));
         };
-        let mut journal = Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        let mut journal = Journal::begin(&folder, "x", 1).unwrap();
         look();
-        journal.made(2, "{}").unwrap();
+        journal.made(2).unwrap();
         look();
         journal.answered();
         look();
@@ -286,7 +244,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
-        Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
+        Journal::begin(&folder, "x", 1).unwrap();
         let whole = std::fs::read_to_string(&path).unwrap();
         for torn in ["{", "{\"made\":{\"object\":2,\"answer\":\"\"}}"] {
             std::fs::write(&path, whole.clone() + torn).unwrap();
@@ -301,7 +259,7 @@ mod tests {
     fn a_second_object_of_one_name_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let folder = Arc::new(StateFolder::create(folder.path()).unwrap());
-        Journal::begin(&folder, "x", &call("/Make"), 1).unwrap();
-        assert!(Journal::begin(&folder, "x", &call("/Make"), 1).is_err());
+        Journal::begin(&folder, "x", 1).unwrap();
+        assert!(Journal::begin(&folder, "x", 1).is_err());
     }
 }

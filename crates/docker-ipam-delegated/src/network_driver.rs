@@ -9,8 +9,8 @@ use cni::Object;
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, NOTHING};
+use crate::calls::Call;
 use crate::endpoint::LiveEndpoints;
-use crate::journal::Call;
 use crate::memory::{Folder, Memory};
 use crate::networks::Network;
 use crate::plugin_list::PluginRunner;

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::answer::{Answer, NOTHING};
+use crate::calls::Call;
 use crate::conflists;
 use crate::facts::{self, Facts};
-use crate::journal::{Call, Journal};
+use crate::journal::Journal;
 use crate::network_driver::{NetworkDriver, Stored};
 use crate::network_wire::{CreateNetwork, OfNetwork, Subnet};
 use crate::refusal::{Refusal, cant_remember, impossible};
@@ -71,8 +72,8 @@ impl NetworkDriver {
             None => {}
         }
         let files = &self.memory.networks;
-        let journal = Journal::made_at_once(files, call, network.clone(), NOTHING)
-            .map_err(|error| cant_remember(&error))?;
+        let journal =
+            Journal::made_at_once(files, network.clone()).map_err(|error| cant_remember(&error))?;
         let (file, object) = (journal.name().to_owned(), network);
         lock(&self.networks).insert(id.clone(), Stored { file, object });
         let driver = Arc::clone(self);

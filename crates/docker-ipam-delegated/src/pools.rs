@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::answer::{Answer, NOTHING, json};
+use crate::calls::Call;
 use crate::ipam_driver::IpamDriver;
-use crate::journal::{Call, Journal};
+use crate::journal::Journal;
 use crate::pool::{Pool, Reference};
 use crate::refusal::{Refusal, cant_remember, impossible};
 use crate::releases::Release;
@@ -42,7 +43,7 @@ impl IpamDriver {
             data: wire::Options::new(),
         });
         let reference = Reference { pool: pool.clone() };
-        let mut journal = Journal::made_at_once(&self.memory.pools, call, reference, &answer)
+        let mut journal = Journal::made_at_once(&self.memory.pools, reference)
             .map_err(|error| cant_remember(&error))?;
         let pool = self.state.refer(pool, journal.name(), true);
         let driver = Arc::clone(self);

@@ -222,10 +222,7 @@ impl State {
 
     /// True if an attachment holds this address.
     pub(crate) fn is_held(&self, id: &str, ip: IpAddr) -> bool {
-        let pools = lock(&self.pools);
-        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
-        let mut files = files.into_iter().flatten();
-        files.any(|it| it.container_id.is_some())
+        !self.holders(id, ip).is_empty()
     }
 
     /// The gateway that Docker has had longest of a pool.
