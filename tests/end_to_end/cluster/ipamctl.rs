@@ -50,6 +50,15 @@ fn json_of(cluster: &Cluster, words: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
 }
 
+/// The rows of `ls`, by container: which address each of them has is up to the allocator.
+#[track_caller]
+fn listed(cluster: &Cluster, words: &[&str]) -> Value {
+    let mut rows = json_of(cluster, &[&["ls"], words].concat());
+    let by_container = |row: &Value| row["containerID"].to_string();
+    rows.as_array_mut().unwrap().sort_by_key(by_container);
+    rows
+}
+
 /// A key of each row.
 fn column<'a>(rows: &'a Value, key: &str) -> Vec<&'a str> {
     let rows = rows.as_array().unwrap().iter();
@@ -103,13 +112,11 @@ fn a_nodes_addresses_are_shown_and_collected_and_other_nodes_are_left_alone() {
     for (container, config) in [("c1", &n1), ("c2", &n1), ("c3", &n2)] {
         cluster.add(container, config).result();
     }
-    let own = json_of(&cluster, &["ls"]);
+    let own = listed(&cluster, &[]);
     assert_eq!(column(&own, "containerID"), ["c1", "c2"]);
     assert_eq!(column(&own, "state"), ["added", "added"]);
     assert_eq!(column(&own, "pool"), ["lan", "lan"]);
-    let mut nodes = json_of(&cluster, &["ls", "--all-nodes"]);
-    let rows = nodes.as_array_mut().unwrap();
-    rows.sort_by_key(|row| row["containerID"].to_string());
+    let nodes = listed(&cluster, &["--all-nodes"]);
     assert_eq!(column(&nodes, "containerID"), ["c1", "c2", "c3"]);
     assert_eq!(column(&nodes, "node"), ["n1", "n1", "n2"]);
     let pools = json_of(&cluster, &["pools"]);
@@ -133,10 +140,7 @@ fn a_nodes_addresses_are_shown_and_collected_and_other_nodes_are_left_alone() {
     let released = json_of(&cluster, &["release", "c2"]);
     assert_eq!(released[0]["by"], "record");
     assert_eq!(cluster.reserved("lan").len(), 1);
-    assert_eq!(
-        column(&json_of(&cluster, &["ls", "--all-nodes"]), "node"),
-        ["n2"]
-    );
+    assert_eq!(column(&listed(&cluster, &["--all-nodes"]), "node"), ["n2"]);
 
     let cut_off = cluster.sandbox.ipamctl(&["release", "c3"]).run();
     assert!(!cut_off.status.success(), "{cut_off:?}");
@@ -208,5 +212,5 @@ fn a_cluster_that_does_not_answer_is_said_and_not_shown_as_empty() {
     assert!(output.stderr.contains("etcd:/ipam: "), "{output:?}");
     assert_eq!(output.status.code(), Some(2));
     // By its record.
-    assert_eq!(column(&json_of(&cluster, &["ls"]), "containerID"), ["c1"]);
+    assert_eq!(column(&listed(&cluster, &[]), "containerID"), ["c1"]);
 }
