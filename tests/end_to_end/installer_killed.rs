@@ -1,19 +1,65 @@
-//! SIGKILL before each system call of the image's entry point, while it replaces one version
-//! and one catalogue by another. At each point, every name leads to a whole file of one of the
-//! two versions, the catalogue is one of the two, and the next installation completes and
-//! leaves nothing behind.
+//! SIGKILL before each system call of the image's entry point: while it replaces one version,
+//! one catalogue and one conflist by another, and while it removes them.
 
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use harness::{Call, Installation, PLUGINS, needs, one_inode, plugin_of_version};
+use harness::{
+    Call, Installation, Output, PLUGINS, needs, one_inode, plugin_of_version, write_executable,
+};
+use serde_json::json;
+
+use crate::installer::names;
 
 const STRACE: &str = "/usr/bin/strace";
 
-/// The options of strace that kill it at a point, for each system call of a trace from the
-/// first one that changes something on.
+/// System calls that change nothing on the node: the state before one of them is that before
+/// the next other one.
+const READING: [&str; 33] = [
+    "access",
+    "brk",
+    "clock_nanosleep",
+    "close",
+    "clone3",
+    "faccessat2",
+    "fcntl",
+    "fstat",
+    "fstatfs",
+    "futex",
+    "getdents64",
+    "geteuid",
+    "getpid",
+    "getrandom",
+    "gettid",
+    "lseek",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "mremap",
+    "munmap",
+    "newfstatat",
+    "pipe2",
+    "poll",
+    "pread64",
+    "read",
+    "readlink",
+    "readlinkat",
+    "rt_sigaction",
+    "rt_sigprocmask",
+    "sigaltstack",
+    "statx",
+    "wait4",
+];
+
+/// True for a line of a trace that changes nothing, with the name of its system call.
+fn is_reading(name: &str, line: &str) -> bool {
+    READING.contains(&name) || name == "openat" && !line.contains("O_CREAT")
+}
+
+/// The options of strace that kill it at a point, for each system call of a trace that may
+/// change something.
 fn points(trace: &str) -> Vec<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
     let mut has_begun = false;
@@ -31,57 +77,134 @@ fn points(trace: &str) -> Vec<String> {
         let time = times.entry(name).or_default();
         *time += 1;
         has_begun |= name == "mkdirat";
-        if has_begun {
+        if has_begun && !is_reading(name, line) {
             points.push(format!("inject={name}:signal=SIGKILL:when={time}"));
         }
     }
     points
 }
 
-#[test]
-fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes() {
-    needs!(STRACE);
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
+/// Kills a call at each point; before each one the node is prepared, and after it examined.
+fn walk(
+    it: &Installation,
+    traced: impl Fn(&str, &str) -> Output,
+    prepare: impl Fn(),
+    examine: impl Fn(&str),
+) {
     let true_works =
         Call::new(PathBuf::from("/bin/true")).through(&[STRACE, "-qq", "-o", "/dev/null"]);
     if !true_works.run().status.success() {
         harness::skip("installer_killed", "strace may not trace here");
         return;
     }
-    // Each of two files, which belong together.
-    let catalogue = |octet: u8| {
-        let pools = format!(r#"{{"pools": {{"p{octet}": {{"subnet": "10.{octet}.0.0/24"}}}}}}"#);
-        let rules = format!(r#"{{"rules": [{{"pools": ["p{octet}"]}}]}}"#);
-        let folder = it.path(&format!("config-{octet}"));
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("10-pools.json"), &pools).unwrap();
-        fs::write(folder.join("20-rules.json"), &rules).unwrap();
-        (format!("--pools-from={}", folder.display()), [pools, rules])
-    };
-    let [(from_old, first), (from_new, second)] = [1, 2].map(catalogue);
-    let used = || {
-        let read = |name: &str| fs::read_to_string(it.path("cni/ipam.d").join(name)).unwrap();
-        ["10-pools.json", "20-rules.json"].map(read)
-    };
-    let install_old = || it.call(&old, &["--once", &from_old]).run().nothing();
-    let install_new = || it.call(&new, &["--once", &from_new]).run().nothing();
-    let traced = |trace: &str, expression: &str| {
-        let call = it.call(&new, &["--once", &from_new]);
-        call.through(&[STRACE, "-qq", "-o", trace, "-e", expression])
-            .run()
-    };
-    install_old();
+    prepare();
     let trace = it.path("trace");
     traced(trace.to_str().unwrap(), "trace=all").nothing();
     let points = points(&fs::read_to_string(&trace).unwrap());
     assert!(points.len() > 40, "{points:?}");
-    let versions = ["1.0.0", "2.0.0"].map(plugin_of_version);
     let mut killed = 0;
     for point in &points {
-        install_old();
+        prepare();
         let output = traced("/dev/null", point);
         killed += usize::from(output.status.signal() == Some(9));
+        examine(point);
+    }
+    assert!(
+        killed * 10 > points.len() * 9,
+        "{killed} of {}",
+        points.len()
+    );
+}
+
+/// A ConfigMap of each kind, as it is mounted, and the arguments that lead to them.
+struct Configuration {
+    arguments: [String; 2],
+    /// Two files, which belong together.
+    catalogue: [String; 2],
+    conflist: String,
+}
+
+impl Configuration {
+    /// With a pool of this number.
+    fn new(it: &Installation, number: u8) -> Self {
+        let catalogue = [
+            format!(r#"{{"pools": {{"p{number}": {{"subnet": "10.{number}.0.0/24"}}}}}}"#),
+            format!(r#"{{"rules": [{{"pools": ["p{number}"]}}]}}"#),
+        ];
+        let folder = it.path(&format!("config-{number}"));
+        let ipam = json!({
+            "type": "ipam-delegated",
+            "delegates": ["ipam-ds-rules", "ipam-da-host-local"],
+            "poolsDir": it.path("cni/ipam.d"),
+            "dataDir": it.sandbox.data_dir(),
+            "stateDir": it.sandbox.state_dir(),
+        });
+        let bridge = json!({"type": "bridge", "ipam": ipam});
+        let name = format!("net{number}");
+        let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [bridge]});
+        let conflist = list.to_string();
+        for (name, content) in [
+            ("pools/10-pools.json", &catalogue[0]),
+            ("pools/20-rules.json", &catalogue[1]),
+            ("conflists/10-net.conflist", &conflist),
+        ] {
+            let file = folder.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, content).unwrap();
+        }
+        let from = |kind: &str| format!("--{kind}-from={}", folder.join(kind).display());
+        Self {
+            arguments: ["pools", "conflists"].map(from),
+            catalogue,
+            conflist,
+        }
+    }
+
+    fn call(&self, it: &Installation, release: &Path) -> Call {
+        let [pools, conflists] = &self.arguments;
+        it.call(release, &["--once", pools, conflists])
+    }
+
+    /// True if the node has this catalogue.
+    fn has_catalogue(&self, it: &Installation) -> bool {
+        let read = |name: &str| fs::read_to_string(it.path("cni/ipam.d").join(name)).unwrap();
+        ["10-pools.json", "20-rules.json"].map(read) == self.catalogue
+    }
+
+    /// True if the node has this conflist.
+    fn has_conflist(&self, it: &Installation) -> bool {
+        let file = it.path("cni/net.d/10-net.conflist");
+        fs::read_to_string(file).unwrap() == self.conflist
+    }
+}
+
+/// A node with a main plugin that isn't ours.
+fn node() -> Installation {
+    let it = Installation::default();
+    fs::create_dir_all(it.sandbox.plugins()).unwrap();
+    write_executable(&it.sandbox.plugins().join("bridge"), "#!/bin/sh\n");
+    fs::create_dir_all(it.path("cni/net.d")).unwrap();
+    it
+}
+
+/// Number of entries of a folder of the node.
+fn entries(it: &Installation, folder: &str) -> usize {
+    fs::read_dir(it.path(folder)).unwrap().count()
+}
+
+#[test]
+fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes() {
+    needs!(STRACE);
+    let it = node();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
+    let [first, second] = [1, 2].map(|number| Configuration::new(&it, number));
+    let traced = |trace: &str, expression: &str| {
+        let call = second.call(&it, &new);
+        call.through(&[STRACE, "-qq", "-o", trace, "-e", expression])
+            .run()
+    };
+    let versions = ["1.0.0", "2.0.0"].map(plugin_of_version);
+    let examine = |point: &str| {
         for (plugin, content) in PLUGINS.iter().zip(it.installed()) {
             let content = content.unwrap_or_else(|| panic!("{plugin} is missing: {point}"));
             assert!(
@@ -89,22 +212,54 @@ fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes(
                 "{plugin} at {point}: {content}"
             );
         }
+        let both = [&first, &second];
+        assert!(both.iter().any(|used| used.has_catalogue(&it)), "{point}");
+        assert!(both.iter().any(|used| used.has_conflist(&it)), "{point}");
+        second.call(&it, &new).run().nothing();
         assert!(
-            [&first, &second].contains(&&used()),
-            "{point}: {:?}",
-            used()
+            it.is_installed("2.0.0") && second.has_catalogue(&it) && second.has_conflist(&it),
+            "{point}"
         );
-        install_new();
-        assert!(it.is_installed("2.0.0") && used() == second, "{point}");
         one_inode(&it.sandbox.plugins());
-        let count = fs::read_dir(it.sandbox.plugins()).unwrap().count();
-        assert_eq!(count, PLUGINS.len(), "{point}");
-        let count = fs::read_dir(it.path("cni")).unwrap().count();
-        assert_eq!(count, 1, "{point}");
-    }
-    assert!(
-        killed * 10 > points.len() * 9,
-        "{killed} of {}",
-        points.len()
-    );
+        let plugins = fs::read_dir(it.sandbox.plugins()).unwrap().count();
+        assert_eq!(plugins, PLUGINS.len() + 1, "{point}");
+        // The catalogue and the conflists' folder; in that the conflist, and the work folder.
+        assert_eq!(entries(&it, "cni"), 2, "{point}");
+        assert_eq!(entries(&it, "cni/net.d"), 2, "{point}");
+    };
+    let prepare = || first.call(&it, &old).run().nothing();
+    walk(&it, traced, prepare, examine);
+}
+
+#[test]
+fn a_removal_that_is_killed_is_completed_by_the_next_one() {
+    needs!(STRACE);
+    let it = node();
+    let release = it.release("1.0.0");
+    let configuration = Configuration::new(&it, 1);
+    let remove = || it.call(&release, &["--uninstall"]);
+    let traced = |trace: &str, expression: &str| {
+        remove()
+            .through(&[STRACE, "-qq", "-o", trace, "-e", expression])
+            .run()
+    };
+    let whole = plugin_of_version("1.0.0");
+    let examine = |point: &str| {
+        let installed = it.installed();
+        assert!(
+            installed.iter().flatten().all(|it| *it == whole),
+            "{point}: {installed:?}"
+        );
+        // A conflist is never without its plugins and its catalogue.
+        if it.path("cni/net.d/10-net.conflist").exists() {
+            assert!(it.is_installed("1.0.0"), "{point}");
+            assert!(configuration.has_catalogue(&it), "{point}");
+        }
+        remove().run().nothing();
+        assert_eq!(names(&it.sandbox.plugins()), ["bridge"], "{point}");
+        assert!(!it.path("cni/ipam.d").exists(), "{point}");
+        assert!(!it.path("cni/net.d/10-net.conflist").exists(), "{point}");
+    };
+    let prepare = || configuration.call(&it, &release).run().nothing();
+    walk(&it, traced, prepare, examine);
 }
