@@ -27,7 +27,7 @@ enum Then {
 }
 
 /// A call that is killed: `POOL` stands for the pool's ID.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Victim {
     path: &'static str,
     body: &'static str,
@@ -37,6 +37,10 @@ struct Victim {
 const REQUEST_ADDRESS: Victim = Victim {
     path: "/IpamDriver.RequestAddress",
     body: r#"{"PoolID":"POOL","Address":"","Options":{"com.docker.network.endpoint.macaddress":"02:42:0a:09:00:04"}}"#,
+};
+const RELEASE_ADDRESS: Victim = Victim {
+    path: "/IpamDriver.ReleaseAddress",
+    body: r#"{"PoolID":"POOL","Address":"10.9.0.3"}"#,
 };
 const OTHERS: [Victim; 5] = [
     Victim {
@@ -55,10 +59,7 @@ const OTHERS: [Victim; 5] = [
         path: "/IpamDriver.ReleasePool",
         body: r#"{"PoolID":"POOL"}"#,
     },
-    Victim {
-        path: "/IpamDriver.ReleaseAddress",
-        body: r#"{"PoolID":"POOL","Address":"10.9.0.3"}"#,
-    },
+    RELEASE_ADDRESS,
 ];
 
 /// A delegate behind the allocator.
@@ -308,7 +309,7 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
         ""
     };
     let (daemon, _docker) = setting.again(gateway, &["10.9.0.2", "10.9.0.3"], path);
-    if victim.path.ends_with("ReleaseAddress") {
+    if victim == RELEASE_ADDRESS {
         // Docker may do so a second after the first release.
         daemon.release(setting.pool, "10.9.0.3");
         assert_eq!(
@@ -326,6 +327,18 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     }
     setting.wait_until_settled(if gateway.is_empty() { 2 } else { 3 });
     assert_eq!(setting.reserved(), ["10.9.0.2", "10.9.0.3"], "{what}");
+    setting.assert_removed(&daemon, true, &what);
+    was_killed
+}
+
+/// An address is released, and Docker doesn't call again, and has forgotten the container. Returns
+/// whether the daemon was killed.
+fn is_released(setting: &Setting, point: &Point) -> bool {
+    let (answer, was_killed) = setting.kill_at(point, RELEASE_ADDRESS);
+    let what = format!("ReleaseAddress killed at {point:?}, {answer:?}");
+    let (daemon, _docker) = setting.again("", &["10.9.0.2"], None);
+    setting.wait_until_settled(1);
+    wait_for(|| setting.reserved() == ["10.9.0.2"]);
     setting.assert_removed(&daemon, true, &what);
     was_killed
 }
@@ -388,4 +401,17 @@ fn nothing_is_lost_or_leaked_by_any_other_call_that_is_killed() {
             is_done_or_not(&setting, point, victim)
         });
     }
+}
+
+#[test]
+fn an_address_is_released_though_docker_does_not_ask_again() {
+    needs!(STRACE);
+    if !can_trace("docker_killed") {
+        return;
+    }
+    let setting = Setting::plain();
+    let points = setting.points(RELEASE_ADDRESS);
+    walk("ReleaseAddress alone", &points, |point| {
+        is_released(&setting, point)
+    });
 }

@@ -49,9 +49,8 @@ pub(crate) struct CommandLine {
     /// taken.
     #[arg(long = "default-pool", value_name = "BASE,SIZE", default_values = DEFAULTS)]
     pub(crate) default_pools: Vec<DefaultPool>,
-    /// What an earlier daemon made before it was killed, and whose answer Docker may not have
-    /// had, is kept for this time. Then Docker is asked for it, and what Docker doesn't have
-    /// is released.
+    /// What an earlier daemon made is kept for this time, since Docker may not have gone on
+    /// with it yet. Then Docker is asked for it, and what Docker doesn't have is released.
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = humantime::parse_duration)]
     pub(crate) unanswered_after: Duration,
     /// The socket on which Docker itself is asked then.

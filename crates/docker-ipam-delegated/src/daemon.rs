@@ -15,11 +15,11 @@ use tokio::time::timeout;
 
 use crate::calls::Drivers;
 use crate::command_line::CommandLine;
+use crate::comparison::Comparison;
 use crate::connection::{self, Server};
 use crate::memory::Memory;
 use crate::shutdown::{self, Signals};
 use crate::socket::Socket;
-use crate::unanswered::Unanswered;
 use crate::{network_recovery, peers, recovery, upkeep};
 
 /// Connections at once. More wait to be accepted.
@@ -124,12 +124,12 @@ async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
     });
     let (mut recovered, networks) = recovering.await??;
     let ipam = Arc::clone(&recovered.driver);
-    let unanswered = Unanswered {
+    let comparison = Comparison {
         ipam: Arc::clone(&ipam),
         networks: Arc::clone(&networks),
-        addresses: mem::take(&mut recovered.unanswered),
+        addresses: mem::take(&mut recovered.earlier),
     };
-    unanswered.start(unanswered_after, docker);
+    comparison.start(unanswered_after, docker);
     if timeout(FIRST_ROUND, upkeep::start(recovered, records))
         .await
         .is_err()

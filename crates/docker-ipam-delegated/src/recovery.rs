@@ -10,6 +10,7 @@ use anyhow::Result;
 
 use crate::chains::Chains;
 use crate::command_line::CommandLine;
+use crate::comparison::EarlierAddress;
 use crate::configuration::Folders;
 use crate::forgotten::Orphan;
 use crate::ipam_driver::IpamDriver;
@@ -20,7 +21,6 @@ use crate::pool::{Address, Reference};
 use crate::pool_choice::PoolChoice;
 use crate::releases::{Release, Releases};
 use crate::state::{AddressFile, LivePool, State};
-use crate::unanswered::UnansweredAddress;
 
 /// The driver as its memory has it.
 pub(crate) struct Recovered {
@@ -28,8 +28,8 @@ pub(crate) struct Recovered {
     /// Addresses whose pools are unknown; `None` if a pool can't be read, and may be
     /// theirs.
     pub(crate) orphans: Option<Vec<Orphan>>,
-    /// Addresses that Docker may not know of.
-    pub(crate) unanswered: Vec<UnansweredAddress>,
+    /// Addresses that Docker may not have.
+    pub(crate) earlier: Vec<EarlierAddress>,
 }
 
 /// The driver, with what it remembers. No chain runs.
@@ -61,7 +61,7 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Rec
         adding: Mutex::default(),
     };
     let (ending, is_whole) = driver.recover_pools()?;
-    let (orphans, unanswered) = driver.recover_addresses(&ending)?;
+    let (orphans, earlier) = driver.recover_addresses(&ending)?;
     for file in driver.state.drop_unused() {
         driver.memory.pools.remove(&file);
     }
@@ -69,7 +69,7 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Rec
     Ok(Recovered {
         driver: Arc::new(driver),
         orphans: is_whole.then_some(orphans),
-        unanswered,
+        earlier,
     })
 }
 
@@ -97,13 +97,13 @@ impl IpamDriver {
     }
 
     /// Reads the addresses; returns those whose pools are unknown, and those that Docker may
-    /// not know of.
+    /// not have.
     fn recover_addresses(
         &self,
         ending: &HashMap<String, Arc<LivePool>>,
-    ) -> Result<(Vec<Orphan>, Vec<UnansweredAddress>)> {
+    ) -> Result<(Vec<Orphan>, Vec<EarlierAddress>)> {
         let mut orphans = Vec::new();
-        let mut unanswered = Vec::new();
+        let mut earlier = Vec::new();
         for (name, stage) in self.memory.addresses.load::<Address>()?.objects {
             let is_answered = matches!(stage, Stage::Answered(_));
             let (address, is_had) = match stage {
@@ -117,12 +117,14 @@ impl IpamDriver {
             let live = self.state.pool(&address.pool);
             match (live, address.ip, ending.get(&address.pool)) {
                 (Some(pool), Some(ip), _) if is_had => {
-                    if !is_answered {
-                        unanswered.push(UnansweredAddress {
+                    // Docker doesn't name every gateway that it has had.
+                    if !is_answered || file.container_id.is_some() {
+                        earlier.push(EarlierAddress {
                             pool: pool.id.clone(),
                             subnet: pool.pool.subnet,
                             ip,
                             file: file.name.clone(),
+                            is_answered,
                         });
                     }
                     let given = self.state.give(&pool, ip, file);
@@ -142,7 +144,7 @@ impl IpamDriver {
                 }),
             }
         }
-        Ok((orphans, unanswered))
+        Ok((orphans, earlier))
     }
 }
 

@@ -1,9 +1,10 @@
-//! What an earlier daemon made, and whose answer Docker may not have had.
+//! Compares what an earlier daemon made with what Docker has.
 //!
 //! If the daemon is killed while a call runs, Docker repeats the call with an empty body
 //! (`callWithRetry` in moby's `pkg/plugins/client.go` has one buffer for all tries), and
-//! gives up when that is refused. What was made is kept until Docker, which may have had the
-//! answer nevertheless, has had time to go on with it. Then Docker is asked.
+//! gives up when that is refused. So Docker may not know of what was made, and may have
+//! released what is still there. All is kept until Docker, which may have had an answer
+//! nevertheless, has had time to go on with it. Then Docker is asked.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,9 @@ use crate::state::lock;
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// An address, or a gateway, that Docker may not know of.
+/// An address, or a gateway, of an earlier daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnansweredAddress {
+pub(crate) struct EarlierAddress {
     /// The ID of its pool.
     pub(crate) pool: String,
     /// The pool's subnet.
@@ -37,16 +38,18 @@ pub(crate) struct UnansweredAddress {
     pub(crate) ip: IpAddr,
     /// The name of its file.
     pub(crate) file: String,
+    /// Docker has had it.
+    pub(crate) is_answered: bool,
 }
 
-/// All that Docker may not know of.
-pub(crate) struct Unanswered {
+/// All that may be missing in Docker.
+pub(crate) struct Comparison {
     pub(crate) ipam: Arc<IpamDriver>,
     pub(crate) networks: Arc<NetworkDriver>,
-    pub(crate) addresses: Vec<UnansweredAddress>,
+    pub(crate) addresses: Vec<EarlierAddress>,
 }
 
-impl Unanswered {
+impl Comparison {
     /// Asks Docker after this time, and again until it has said what it has.
     pub(crate) fn start(self, after: Duration, docker: PathBuf) {
         if self.addresses.is_empty() && self.networks.unanswered().is_empty() {
@@ -75,7 +78,7 @@ impl Unanswered {
 
     /// Keeps what Docker has, and undoes what it doesn't have.
     fn settle(&self, docker: &Path) -> Result<()> {
-        let is_left = |it: &&UnansweredAddress| self.ipam.state.has(&it.pool, it.ip, &it.file);
+        let is_left = |it: &&EarlierAddress| self.ipam.state.has(&it.pool, it.ip, &it.file);
         let addresses: Vec<_> = self.addresses.iter().filter(is_left).collect();
         let endpoints = self.networks.unanswered();
         if addresses.is_empty() && endpoints.is_empty() {
@@ -94,20 +97,29 @@ impl Unanswered {
 }
 
 impl IpamDriver {
-    fn settle(&self, address: &UnansweredAddress, engine: &Engine) {
-        let UnansweredAddress {
+    fn settle(&self, address: &EarlierAddress, engine: &Engine) {
+        let EarlierAddress {
             pool,
             subnet,
             ip,
             file,
+            is_answered,
         } = address;
         if let Some(user) = engine.user_of(*subnet, *ip) {
             tracing::info!(pool, %ip, user.network, user.container, "Docker has it");
+            if *is_answered {
+                return;
+            }
             // If it has been released meanwhile, there is no file.
             if let Ok(mut journal) = Journal::<Address>::open(self.memory.addresses.folder(), file)
             {
                 journal.answered();
             }
+            return;
+        }
+        // Without the network, this may be another Docker than the one that has the address.
+        if *is_answered && !engine.has_subnet(*subnet) {
+            tracing::debug!(pool, %ip, "kept: Docker doesn't have its network");
             return;
         }
         let Some(live) = self.state.pool(pool) else {
