@@ -7,7 +7,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::{Result, bail, ensure};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::{Compare, Op, Txn};
+use etcd::{Client, Compare, Op, Txn};
 use ipam_da_etcd::tools::{Entry, entries, release};
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     let keys = &cluster.cluster.keys;
     let mut client = cluster.client()?;
     let held = entries(&mut client, keys, name, &keys.node(name))?;
-    let blocks = blocks(&cluster, name)?;
+    let blocks = blocks(&cluster, &mut client, name)?;
     let token = client.get(keys.token(name))?;
     ensure!(
         !held.is_empty() || !blocks.is_empty() || token.is_some(),
@@ -116,9 +116,13 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
 }
 
 /// The node's blocks, with their pools.
-fn blocks(cluster: &EtcdCluster, node: &str) -> Result<Vec<(NetworkName, ClaimedBlock)>> {
+fn blocks(
+    cluster: &EtcdCluster,
+    client: &mut Client<'_>,
+    node: &str,
+) -> Result<Vec<(NetworkName, ClaimedBlock)>> {
     let mut problems: Vec<Problem> = Vec::new();
-    let pools = block_pools(cluster, &mut problems)?;
+    let pools = block_pools(cluster, client, &mut problems)?;
     for Problem { path, reason } in problems {
         warn(&format!("{}: {reason}", path.display()));
     }

@@ -6,9 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use cluster::BlockOwner;
 use cni::NetworkName;
 use conflist::Problem;
+use etcd::Client;
 use ipam::{Interval, IpNet, RangeSet};
 
-use super::{EtcdCluster, PAGE};
+use super::{DefinedPool, EtcdCluster, PAGE};
 
 /// A pool that is given in blocks.
 #[derive(Debug)]
@@ -112,12 +113,15 @@ fn successor(ip: IpAddr) -> Option<IpAddr> {
 /// Those of etcd.
 pub(crate) fn block_pools(
     cluster: &EtcdCluster,
+    client: &mut Client<'_>,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<BlockPool>, etcd::Error> {
     let keys = &cluster.cluster.keys;
-    let mut client = cluster.client()?;
     let mut found = Vec::new();
-    for (name, definition) in cluster.definitions(problems)? {
+    for DefinedPool {
+        name, definition, ..
+    } in cluster.definitions(client, problems)?
+    {
         let Some(length) = definition.block else {
             continue;
         };
