@@ -179,6 +179,10 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
         "Pool overlaps with other one on this address space: 10.0.0.0/8 with ipam-delegated-local//10.9.0.0/16"
     );
     assert!(refused(LOCAL, "10.1.0.0/31", "", none()).contains("10.1.0.0/31"));
+    assert_eq!(
+        refused(LOCAL, "10.1.0.0/24", "10.1.0.255/32", none()),
+        "SubPool: 10.1.0.255/32 has no address that can be given: the Pool 10.1.0.0/24 gives 10.1.0.1-10.1.0.254"
+    );
     assert!(refused(LOCAL, "x", "", none()).starts_with("Pool: \"x\""));
     assert!(refused(LOCAL, "", "", json!({"conflist": "web"})).contains("has the name \"web\""));
     assert!(refused(LOCAL, "", "", json!({"IP": "10.1.0.5"})).contains("IP=10.1.0.5"));
@@ -338,6 +342,35 @@ fn the_gateway_is_the_pools_and_nobody_elses() {
     daemon.release(&pool, "10.9.1.6");
     daemon.release(&pool, "10.9.1.6");
     daemon.release(&pool, "10.9.1.6");
+}
+
+#[test]
+fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
+    let sandbox = Sandbox::default();
+    let daemon = start(&sandbox);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for (ip, why) in [
+        ("10.9.0.0", "network's own address of 10.9.0.0/24"),
+        ("10.9.0.255", "broadcast address of 10.9.0.0/24"),
+    ] {
+        let refused = request_gateway(&daemon, &pool, ip);
+        let said = refused["Err"].as_str().unwrap();
+        assert!(said.contains(ip) && said.contains(why), "{said}");
+    }
+    let alone = request_pool(&daemon, "10.9.1.0/24", "10.9.1.1/32", false);
+    let alone = alone["PoolID"].as_str().unwrap();
+    for ip in ["", "10.9.1.1"] {
+        let refused = request_gateway(&daemon, alone, ip);
+        let said = refused["Err"].as_str().unwrap();
+        assert!(
+            said.contains("only address of the SubPool 10.9.1.1/32"),
+            "{said}"
+        );
+    }
+    // With another gateway, there is an address.
+    let given = request_gateway(&daemon, alone, "10.9.1.254");
+    assert_eq!(given["Address"], "10.9.1.254/24");
+    assert_eq!(daemon.address(alone, ""), "10.9.1.1");
 }
 
 #[test]

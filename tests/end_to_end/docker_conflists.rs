@@ -184,6 +184,13 @@ fn a_subnet_of_dockers_goes_into_the_chain_or_is_one_that_it_has() {
         daemon.address(own["PoolID"].as_str().unwrap(), ""),
         "10.9.7.0"
     );
+    // The configuration's range starts behind it.
+    let outside = request("10.9.0.0/16", "10.9.2.0/24");
+    let said = outside["Err"].as_str().unwrap();
+    assert!(
+        said.starts_with("SubPool: 10.9.2.0/24 has no address that can be given: the Pool 10.9.0.0/16 gives 10.9.3.0-"),
+        "{said}"
+    );
     let other = request("10.20.0.0/24", "");
     let other = other["PoolID"].as_str().unwrap();
     assert_eq!(daemon.address(other, ""), "10.20.0.2");

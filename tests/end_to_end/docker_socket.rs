@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use harness::{DockerDaemon, Sandbox, docker_request, needs, read_docker_answer, repository};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 
 use crate::waiting::{held_lock, wait_for};
@@ -114,12 +114,12 @@ fn an_address_that_nobody_waits_for_any_more_is_released() {
     assert_eq!(daemon.address(&pool, ""), "10.9.0.3");
 }
 
-#[test]
-fn two_hundred_requests_at_once_get_an_address_each() {
+/// Requests so many addresses at once; each is another one.
+fn assert_given_at_once(count: usize) {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    let streams: Vec<UnixStream> = (0..200).map(|_| connect(&sandbox)).collect();
+    let streams: Vec<UnixStream> = (0..count).map(|_| connect(&sandbox)).collect();
     thread::scope(|scope| {
         for (i, mut stream) in streams.iter().enumerate() {
             let request = request_address(&pool, i);
@@ -130,9 +130,32 @@ fn two_hundred_requests_at_once_get_an_address_each() {
         .iter()
         .map(|stream| read_docker_answer(stream).unwrap().body["Address"].to_string())
         .collect();
-    assert_eq!(given.len(), 200);
-    assert_eq!(sandbox.reserved(NETWORK).len(), 200);
-    assert_eq!(sandbox.docker_memory("addresses").len(), 200);
+    assert_eq!(given.len(), count);
+    assert_eq!(sandbox.reserved(NETWORK).len(), count);
+    assert_eq!(sandbox.docker_memory("addresses").len(), count);
+}
+
+#[test]
+fn two_hundred_requests_at_once_get_an_address_each() {
+    assert_given_at_once(200);
+}
+
+#[test]
+fn the_units_limit_of_files_is_enough_for_a_thousand_requests_at_once() {
+    let unit = "crates/docker-ipam-delegated/systemd/docker-ipam-delegated.service";
+    let unit = fs::read_to_string(repository().join(unit)).unwrap();
+    let limit = unit.lines().find_map(|it| it.strip_prefix("LimitNOFILE="));
+    let limit: u64 = limit.unwrap().parse().unwrap();
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    if maximum.is_some_and(|it| it < limit) {
+        let reason = format!("its processes may not have {limit} open files");
+        harness::skip(concat!(module_path!(), " line ", line!()), &reason);
+        return;
+    }
+    // The daemon inherits it.
+    let current = Some(limit);
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    assert_given_at_once(1000);
 }
 
 #[test]

@@ -1,31 +1,19 @@
 //! `ipamctl` beside a real dockerd: who has which address, and what Docker has lost.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
 
-use crate::with_docker::reserved;
+use crate::with_docker::{conflist, reserved};
 
 /// A dockerd with a network of each kind and a container on each: addresses of our IPAM
 /// driver, with and without a network configuration, and a network of our driver.
 fn start() -> Option<Dockerd> {
     let docker = Dockerd::start("ipamctl_docker", &[])?;
-    let sandbox = &docker.sandbox;
     for (name, subnet) in [("shared", "10.77.0.0/24"), ("cni", "10.78.0.0/24")] {
-        let ipam = json!({
-            "type": "ipam-delegated",
-            "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-            "ranges": [[{"subnet": subnet}]],
-            "dataDir": sandbox.data_dir(),
-            "stateDir": sandbox.state_dir(),
-            "cacheDir": sandbox.cache_dir(),
-        });
-        let plugin = json!({"type": "bridge", "bridge": format!("{name}0"), "isGateway": true, "ipam": ipam});
-        let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [plugin]});
-        let file = sandbox.conf_dir().join(format!("{name}.conflist"));
-        fs::write(file, list.to_string()).unwrap();
+        let bridge = json!({"bridge": format!("{name}0"), "isGateway": true});
+        conflist(&docker, name, subnet, &bridge);
     }
     let ours = ["network", "create", "--ipam-driver=ipam-delegated"];
     docker.ok(&[&ours[..], &["--subnet=10.88.0.0/24", "plain"]].concat());

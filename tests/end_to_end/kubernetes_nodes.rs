@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 use crate::kubernetes_manifests::{config_map, daemon_set, documents};
 
+/// The manifest with the catalogue of a second interface.
+const STORAGE: &str = "network-attachment-definition.yaml";
+
 /// A node as the manifests have it, with the folders of a node below a sandbox.
 struct KubernetesNode {
     sandbox: Sandbox,
@@ -48,6 +51,15 @@ impl KubernetesNode {
             let path = it.path("opt/cni/bin").join(plugin);
             harness::write_executable(&path, "#!/bin/sh\n");
         }
+        it
+    }
+
+    /// A node on which the ConfigMaps of these manifests are mounted.
+    fn with(name: &'static str, conflists: &str, storage: Option<&str>) -> Self {
+        let it = Self::new(name);
+        it.mount("pools", &config_map("pools.yaml"));
+        it.mount("conflists", &config_map(conflists));
+        it.mount("storage", &storage.map(config_map).unwrap_or_default());
         it
     }
 
@@ -111,6 +123,14 @@ impl KubernetesNode {
             .args(more)
     }
 
+    /// Installs what is mounted.
+    #[track_caller]
+    fn install(&self) {
+        self.installer("daemonset.yaml", &["--once"])
+            .run()
+            .nothing();
+    }
+
     /// The configuration of the plugin that calls the chain, as a runtime sends it.
     fn configuration(&self, conflist: &Path) -> Value {
         let list: Value = serde_json::from_slice(&fs::read(conflist).unwrap()).unwrap();
@@ -149,13 +169,8 @@ impl KubernetesNode {
 fn the_manifests_as_they_are_give_pods_of_a_namespace_addresses_of_its_pool() {
     for conflists in ["conflists.yaml", "conflists-gc.yaml"] {
         for (name, subnet) in [("worker-1", "10.244.1."), ("worker-2", "10.244.2.")] {
-            let node = KubernetesNode::new(name);
-            node.mount("pools", &config_map("pools.yaml"));
-            node.mount("conflists", &config_map(conflists));
-            node.mount("storage", &BTreeMap::new());
-            node.installer("daemonset.yaml", &["--once"])
-                .run()
-                .nothing();
+            let node = KubernetesNode::with(name, conflists, None);
+            node.install();
             one_inode(&node.path("opt/cni/bin"));
             let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
             node.check(&conflist);
@@ -173,10 +188,7 @@ fn the_manifests_as_they_are_give_pods_of_a_namespace_addresses_of_its_pool() {
 
 #[test]
 fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but_plugins() {
-    let node = KubernetesNode::new("worker-9");
-    node.mount("pools", &config_map("pools.yaml"));
-    node.mount("conflists", &config_map("conflists.yaml"));
-    node.mount("storage", &BTreeMap::new());
+    let node = KubernetesNode::with("worker-9", "conflists.yaml", None);
     let output = node.installer("daemonset.yaml", &["--once"]).run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     // The rules are for all nodes; their pools are missing here.
@@ -196,9 +208,7 @@ fn without_configmaps_the_plugins_alone_are_installed() {
     for name in ["pools", "conflists", "storage"] {
         node.mount(name, &BTreeMap::new());
     }
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    node.install();
     one_inode(&node.path("opt/cni/bin"));
     assert_eq!(fs::read_dir(node.path("etc/cni/net.d")).unwrap().count(), 0);
     assert!(!node.path("etc/cni/ipam.d").exists());
@@ -206,13 +216,8 @@ fn without_configmaps_the_plugins_alone_are_installed() {
 
 #[test]
 fn a_second_interface_has_its_own_catalogue() {
-    let node = KubernetesNode::new("worker-2");
-    node.mount("pools", &config_map("pools.yaml"));
-    node.mount("conflists", &config_map("conflists.yaml"));
-    node.mount("storage", &config_map("network-attachment-definition.yaml"));
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    let node = KubernetesNode::with("worker-2", "conflists.yaml", Some(STORAGE));
+    node.install();
     let documents = documents();
     let is_it = |it: &&(String, Value)| it.1["kind"] == "NetworkAttachmentDefinition";
     let (_, definition) = documents.iter().find(is_it).unwrap();
@@ -226,14 +231,9 @@ fn a_second_interface_has_its_own_catalogue() {
 
 #[test]
 fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
-    let node = KubernetesNode::new("worker-1");
-    node.mount("conflists", &config_map("conflists.yaml"));
-    node.mount("storage", &BTreeMap::new());
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
     let pools = config_map("pools.yaml");
-    node.mount("pools", &pools);
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    node.install();
     let used = node.path("etc/cni/ipam.d");
     let content = || {
         let read = |name: &str| fs::read_to_string(used.join(name)).unwrap();
@@ -269,37 +269,26 @@ fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
 
 #[test]
 fn two_networks_of_one_catalogue_take_its_changed_ranges_together() {
-    let node = KubernetesNode::new("worker-1");
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", None);
     let mut conflists = config_map("conflists.yaml");
     let second = conflists["10-tenants.conflist"].replace("\"tenants\"", "\"second\"");
     let second = second.replace("cni0", "cni1");
     conflists.insert("20-second.conflist".to_owned(), second);
     node.mount("conflists", &conflists);
-    node.mount("storage", &BTreeMap::new());
     let mut pools = config_map("pools.yaml");
-    node.mount("pools", &pools);
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    node.install();
     let wider = pools["10-pools.on.worker-1.json"].replace("10.244.1.99", "10.244.1.98");
     pools.insert("10-pools.on.worker-1.json".to_owned(), wider.clone());
     node.mount("pools", &pools);
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    node.install();
     let used = fs::read_to_string(node.path("etc/cni/ipam.d/10-pools.json")).unwrap();
     assert_eq!(used, wider);
 }
 
 #[test]
 fn the_manifest_for_the_removal_removes_what_the_other_has_installed() {
-    let node = KubernetesNode::new("worker-1");
-    node.mount("pools", &config_map("pools.yaml"));
-    node.mount("conflists", &config_map("conflists.yaml"));
-    node.mount("storage", &config_map("network-attachment-definition.yaml"));
-    node.installer("daemonset.yaml", &["--once"])
-        .run()
-        .nothing();
+    let node = KubernetesNode::with("worker-1", "conflists.yaml", Some(STORAGE));
+    node.install();
     let conflist = node.path("etc/cni/net.d/10-tenants.conflist");
     let address = node.address(&conflist, "shop", "web-1");
     let refused = node.installer("uninstall.yaml", &[]).run();

@@ -230,7 +230,8 @@ fn the_daemon_for_docker_is_static_and_comes_with_its_units() {
     let types = segment_types(&fs::read(&daemon).unwrap());
     assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
     let version = output(Command::new(&daemon).arg("--version")).unwrap();
-    assert!(version.starts_with(DOCKER_DAEMON), "{version}");
+    let name = format!("{DOCKER_DAEMON} {} (", env!("CARGO_PKG_VERSION"));
+    assert!(version.starts_with(&name), "{version}");
     for unit in ["service", "socket"] {
         let unit = top.join(format!("lib/systemd/system/{DOCKER_DAEMON}.{unit}"));
         assert!(fs::read_to_string(unit).unwrap().contains("[Install]"));

@@ -39,22 +39,18 @@ pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
         .collect()
 }
 
-/// A network configuration whose chain gives addresses of this subnet.
-fn conflist(docker: &Dockerd, name: &str, subnet: &str) -> Value {
+/// Writes a network configuration whose chain gives addresses of this subnet, and whose plugin
+/// is a bridge with these keys; returns the plugin's configuration.
+pub(crate) fn conflist(docker: &Dockerd, name: &str, subnet: &str, keys: &Value) -> Value {
     let sandbox = &docker.sandbox;
-    let ipam = json!({
-        "type": "ipam-delegated",
-        "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
-        "ranges": [[{"subnet": subnet}]],
-        "dataDir": sandbox.data_dir(),
-        "stateDir": sandbox.state_dir(),
-        "cacheDir": sandbox.cache_dir(),
-    });
-    let plugin = json!({"type": "bridge", "ipam": ipam});
-    let list = json!({"cniVersion": "1.0.0", "name": name, "plugins": [plugin]});
-    let file = sandbox.conf_dir().join(format!("{name}.conflist"));
-    fs::write(file, list.to_string()).unwrap();
-    json!({"cniVersion": "1.0.0", "name": name, "type": "bridge", "ipam": ipam})
+    let ranges = json!({"ranges": [[{"subnet": subnet}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.0.0", &delegates, &ranges);
+    config["name"] = json!(name);
+    let keys = keys.as_object().unwrap().clone();
+    config.as_object_mut().unwrap().extend(keys);
+    sandbox.write_conflist(&format!("{name}.conflist"), &config);
+    config
 }
 
 #[test]
@@ -214,7 +210,7 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
     let Some(docker) = Dockerd::start("with_docker", &[]) else {
         return;
     };
-    let config = conflist(&docker, "shared", "10.88.0.0/24");
+    let config = conflist(&docker, "shared", "10.88.0.0/24", &json!({}));
     create(&docker, "net", &["--ipam-opt", "conflist=shared"]);
     assert_eq!(
         subnets(&docker, "net"),

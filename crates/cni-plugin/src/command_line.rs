@@ -1,6 +1,7 @@
 //! The answers to `--version` and `--help`, for people.
 
 use std::env;
+use std::sync::OnceLock;
 
 use cni::{About, SpecVersion};
 
@@ -32,6 +33,14 @@ fn version(about: About) -> String {
     version_mark::version();
     let commit = COMMIT.unwrap_or("unknown commit");
     format!("{} ({commit}, {FLAVOUR})", about.version)
+}
+
+/// Version and commit of this build, for `--version` of an executable that is no plugin:
+/// `0.1.0 (4bf92f3577b3)`.
+pub fn version_with_commit() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let commit = COMMIT.unwrap_or("unknown commit");
+    TEXT.get_or_init(|| format!("{} ({commit})", version_mark::version()))
 }
 
 /// Name, version, purpose, the specification's versions and one line of use.

@@ -12,6 +12,7 @@ mod signals;
 mod stderr;
 mod version_mark;
 
+pub use command_line::version_with_commit;
 pub use entry::main;
 pub use linked::Linked;
 pub use multi_call::{MultiCall, own_executable};

@@ -39,6 +39,10 @@ impl IpamDriver {
                         pool.id
                     )));
                 }
+                // One that Docker has had stays: it asks again when it starts.
+                if had != Some(wanted) {
+                    pool.pool.refuse_gateway(wanted)?;
+                }
                 return self.give_gateway(&pool, wanted);
             }
         }

@@ -1,7 +1,5 @@
 //! Docker's networks and the containers in them, by Docker's API (version 1.24 and later).
 
-pub(crate) mod http;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,7 +9,7 @@ use hyper::Method;
 use ipam::IpNet;
 use serde::Deserialize;
 
-use http::call;
+use crate::http::call;
 
 /// What Docker says of its networks.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address_space::AddressSpace;
 use crate::facts::Facts;
+use crate::refusal::{Refusal, impossible};
 
 /// A pool, with all that is needed for an address of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,21 +44,54 @@ impl Pool {
         id
     }
 
+    /// Refuses a gateway that is the network's own address or the broadcast address of the
+    /// subnet, as Docker's own IPAM driver does, and one that leaves no address in the
+    /// sub-pool.
+    ///
+    /// # Errors
+    ///
+    /// The reason, naming the address.
+    pub(crate) fn refuse_gateway(&self, gateway: IpAddr) -> Result<(), Refusal> {
+        let subnet = self.subnet;
+        if gateway == subnet.network() {
+            return Err(impossible(format!(
+                "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
+            )));
+        }
+        // IPv6 has no broadcast.
+        if gateway.is_ipv4() && gateway == subnet.broadcast() {
+            return Err(impossible(format!(
+                "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
+            )));
+        }
+        let Some(range) = self.range else {
+            return Ok(());
+        };
+        let left = whole(subnet)?.addresses().intersection(range.into());
+        match left.filter(|it| it.size() == 1 && it.contains(gateway)) {
+            Some(_) => Err(impossible(format!(
+                "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
+                 leaves none for containers: --gateway or --ip-range must be another"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// True if both pools keep their reservations in one place, so that they may overlap.
     pub(crate) fn is_part_of_the_same(&self, other: &Self) -> bool {
         self.subnet == other.subnet && self.conflist == other.conflist
     }
 }
 
-/// The gateway of a subnet, unless somebody says another.
+/// The range of a whole subnet, with the gateway that it has unless somebody says another.
 ///
 /// # Errors
 ///
 /// Code 7: the subnet has no address to give.
-pub(crate) fn gateway_of(subnet: IpNet) -> Result<IpAddr, Error> {
+pub(crate) fn whole(subnet: IpNet) -> Result<Range, Error> {
     let mut keys = Object::new();
     keys.set("subnet", &subnet);
-    Ok(Range::read("Pool", &keys)?.gateway())
+    Range::read("Pool", &keys)
 }
 
 /// A reference to a pool: one `RequestPool` without its `ReleasePool`.
@@ -109,6 +143,47 @@ pub(crate) mod tests {
             id(pool("10.1.0.0/16", Some("10.1.5.0/24"), Some("web"))),
             "ipam-delegated-local/web/10.1.0.0/16/10.1.5.0/24"
         );
+    }
+
+    #[test]
+    fn a_gateway_is_a_hosts_address_and_leaves_one_for_a_container() {
+        let refused = |range: Option<&str>, gateway: &str| {
+            let subnet = if gateway.contains(':') {
+                "fd00::/64"
+            } else {
+                "10.1.0.0/24"
+            };
+            let gateway = gateway.parse().unwrap();
+            let refused = pool(subnet, range, None).refuse_gateway(gateway);
+            refused.err().map_or_else(String::new, |it| it.to_string())
+        };
+        for (range, gateway, why) in [
+            (None, "10.1.0.0", "10.1.0.0 is the network's own address"),
+            (None, "10.1.0.255", "10.1.0.255 is the broadcast address"),
+            (None, "fd00::", "fd00:: is the network's own address"),
+            (
+                Some("10.1.0.7/32"),
+                "10.1.0.7",
+                "10.1.0.7 is the only address of the SubPool 10.1.0.7/32",
+            ),
+            // Its other address is the network's own.
+            (
+                Some("10.1.0.0/31"),
+                "10.1.0.1",
+                "10.1.0.1 is the only address of the SubPool 10.1.0.0/31",
+            ),
+        ] {
+            let said = refused(range, gateway);
+            assert!(said.contains(why), "{gateway}: {said}");
+        }
+        for (range, gateway) in [
+            (None, "10.1.0.254"),
+            (None, "fd00::ffff:ffff:ffff:ffff"),
+            (Some("10.1.0.7/32"), "10.1.0.1"),
+            (Some("10.1.0.2/31"), "10.1.0.2"),
+        ] {
+            assert_eq!(refused(range, gateway), "", "{gateway}");
+        }
     }
 
     #[test]

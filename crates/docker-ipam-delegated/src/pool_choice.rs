@@ -1,19 +1,18 @@
 //! Which pool a request gets: the one that it names, one that a chain's selectors
 //! choose, or a default pool.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cni::{ContainerId, Error, NetworkName, Object, code};
-use ipam::{Interval, IpNet};
+use ipam::{Interval, IpNet, Range};
 
 use crate::chains::Chains;
 use crate::configuration::Folders;
 use crate::default_pools::DefaultPool;
 use crate::facts::{self, Facts};
-use crate::pool::{Pool, gateway_of};
+use crate::pool::{Pool, whole};
 use crate::refusal::{Refusal, impossible};
 use crate::requests::PoolRequest;
 use crate::state::lock;
@@ -37,14 +36,11 @@ pub(crate) struct PoolChoice {
 
 /// A pool for a request, as far as it is known without the others.
 pub(crate) enum Chosen {
-    /// This one.
-    Pool(Pool),
+    /// This one, and what may be given of its subnet without request.
+    Pool(Pool, Vec<Interval>),
     /// A default pool that is free.
     AnyDefault,
 }
-
-/// A subnet that selectors chose, with its gateway.
-type Subnet = (IpNet, IpAddr);
 
 impl PoolChoice {
     /// The pool for a request. Selectors may take their time.
@@ -54,29 +50,31 @@ impl PoolChoice {
     /// Nothing chooses the pool that is requested, or any; a chosen one overlaps with what
     /// the host uses.
     pub(crate) fn choose(&self, request: &PoolRequest, chains: &Chains) -> Result<Chosen, Refusal> {
-        Ok(match (&request.conflist, request.subnet) {
-            (Some(name), _) => Chosen::Pool(self.of_conflist(name, request, chains)?),
-            (None, Some(subnet)) => Chosen::Pool(self.of_subnet(request, subnet)?),
-            (None, None) => Chosen::AnyDefault,
-        })
+        match (&request.conflist, request.subnet) {
+            (Some(name), _) => self.of_conflist(name, request, chains),
+            (None, Some(subnet)) => self.of_subnet(request, subnet),
+            (None, None) => Ok(Chosen::AnyDefault),
+        }
     }
 
     /// The chosen pool, beside those that there are.
     ///
     /// # Errors
     ///
-    /// It overlaps with another of the address space, or no default pool is free.
+    /// It overlaps with another of the address space, or no default pool is free, or the
+    /// sub-pool has no address.
     pub(crate) fn place(
         &self,
         chosen: Chosen,
         request: &PoolRequest,
         others: &[&Pool],
     ) -> Result<Pool, Refusal> {
-        let pool = match chosen {
-            Chosen::Pool(pool) => pool,
+        let (pool, given) = match chosen {
+            Chosen::Pool(pool, given) => (pool, given),
             Chosen::AnyDefault => {
                 let subnet = self.default_pool(request.v6, others)?;
-                self.of_subnet(request, (subnet, None))?
+                let chosen = self.of_subnet(request, (subnet, None))?;
+                return self.place(chosen, request, others);
             }
         };
         for other in others.iter().filter(|it| it.space == pool.space) {
@@ -89,6 +87,10 @@ impl PoolChoice {
                 )));
             }
         }
+        // A network that there is keeps its pool: containers may have requested addresses.
+        if others.iter().all(|it| it.id() != pool.id()) {
+            refuse_empty(&pool, &given)?;
+        }
         Ok(pool)
     }
 
@@ -96,10 +98,9 @@ impl PoolChoice {
         &self,
         request: &PoolRequest,
         (subnet, range): (IpNet, Option<IpNet>),
-    ) -> Result<Pool, Refusal> {
-        let gateway = gateway_of(subnet)?;
+    ) -> Result<Chosen, Refusal> {
         let config = configuration::of_subnet(&request.space, subnet, &self.folders);
-        Ok(pool(request, subnet, range, gateway, true, &config))
+        Ok(told(request, &whole(subnet)?, range, &config))
     }
 
     fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
@@ -127,16 +128,17 @@ impl PoolChoice {
         name: &NetworkName,
         request: &PoolRequest,
         chains: &Chains,
-    ) -> Result<Pool, Refusal> {
+    ) -> Result<Chosen, Refusal> {
         let list = conflists::find(&self.conf_dir, name.as_str())?;
         let config = configuration::of_conflist(&list, name)?;
         let ask = |ranges| self.ask(&config, ranges, &request.facts, chains);
         let Some((subnet, range)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();
-            let (subnet, gateway) = of_family(&chosen, request.v6, name)?;
-            return Ok(pool(request, subnet, None, gateway, false, &config));
+            let found = of_family(&chosen, request.v6, name)?;
+            let pool = pool(request, found, None, false, &config);
+            return Ok(Chosen::Pool(pool, found.given().to_vec()));
         };
-        let find = |chosen: &[Subnet]| chosen.iter().copied().find(|it| it.0 == subnet);
+        let is_asked_for = |it: &&Range| it.subnet() == subnet;
         // What the configuration has by itself needs not be given to it, and must not:
         // it would be there twice.
         let own = match ask(None) {
@@ -144,15 +146,17 @@ impl PoolChoice {
             Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),
             other => other?.unwrap_or_default(),
         };
-        if let Some((_, gateway)) = find(&own) {
-            return Ok(pool(request, subnet, range, gateway, false, &config));
+        if let Some(first) = own.iter().find(is_asked_for) {
+            let ranges = own.iter().filter(is_asked_for);
+            let given = ranges.flat_map(|it| it.given().iter().copied()).collect();
+            let pool = pool(request, first, range, false, &config);
+            return Ok(Chosen::Pool(pool, given));
         }
         let Some(chosen) = ask(Some((subnet, None)))? else {
-            let gateway = gateway_of(subnet)?;
-            return Ok(pool(request, subnet, range, gateway, true, &config));
+            return Ok(told(request, &whole(subnet)?, range, &config));
         };
-        match find(&chosen) {
-            Some((_, gateway)) => Ok(pool(request, subnet, range, gateway, true, &config)),
+        match chosen.iter().find(is_asked_for) {
+            Some(found) => Ok(told(request, found, range, &config)),
             None => Err(impossible(format!(
                 "conflist {name} has no pool of {subnet}; it chooses {}",
                 list_of(&chosen)
@@ -160,15 +164,15 @@ impl PoolChoice {
         }
     }
 
-    /// The pools that the selectors of a configuration choose; `None` if it has no
-    /// selector.
+    /// The ranges of the pools that the selectors of a configuration choose; `None` if it has
+    /// no selector.
     fn ask(
         &self,
         config: &Object,
         ranges: Option<(IpNet, Option<IpNet>)>,
         facts: &Facts,
         chains: &Chains,
-    ) -> Result<Option<Vec<Subnet>>, Error> {
+    ) -> Result<Option<Vec<Range>>, Error> {
         let Some(config) = configuration::of_selectors(config, ranges, &self.choices)? else {
             return Ok(None);
         };
@@ -184,46 +188,65 @@ impl PoolChoice {
         let mut chosen = Vec::new();
         for pool in ipam::pools_of_result(&result)? {
             let ranges = pool_filter::ranges(&pool)?;
-            chosen.extend(ranges.iter().map(|(_, it)| (it.subnet(), it.gateway())));
+            chosen.extend(ranges.into_iter().map(|(_, it)| it));
         }
         Ok(Some(chosen))
     }
 }
 
+/// A pool whose subnet the chain is told. Its gateway may still become another.
+fn told(request: &PoolRequest, whole: &Range, range: Option<IpNet>, config: &Object) -> Chosen {
+    let pool = pool(request, whole, range, true, config);
+    Chosen::Pool(pool, vec![whole.addresses()])
+}
+
+/// Refuses a sub-pool that has none of the pool's addresses.
+fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<(), Refusal> {
+    let Some(range) = pool.range else {
+        return Ok(());
+    };
+    if given.iter().any(|it| it.overlaps(range.into())) {
+        return Ok(());
+    }
+    let given: Vec<String> = given.iter().map(Interval::to_string).collect();
+    Err(impossible(format!(
+        "SubPool: {range} has no address that can be given: the Pool {} gives {}",
+        pool.subnet,
+        given.join(", ")
+    )))
+}
+
 fn pool(
     request: &PoolRequest,
-    subnet: IpNet,
+    found: &Range,
     range: Option<IpNet>,
-    gateway: IpAddr,
     is_given: bool,
     config: &Object,
 ) -> Pool {
     Pool {
         space: request.space.clone(),
         conflist: request.conflist.clone(),
-        subnet,
+        subnet: found.subnet(),
         range,
         facts: request.facts.clone(),
         is_given,
-        gateway,
+        gateway: found.gateway(),
         config: serde_json::to_string(config).expect("an object is JSON"),
     }
 }
 
 /// The first pool of the family. It must not overlap with what the host uses: Docker
 /// would refuse it, and ask again for ever.
-fn of_family(chosen: &[Subnet], v6: bool, name: &NetworkName) -> Result<Subnet, Refusal> {
+fn of_family<'a>(chosen: &'a [Range], v6: bool, name: &NetworkName) -> Result<&'a Range, Refusal> {
     let family = if v6 { "IPv6" } else { "IPv4" };
-    let found = chosen
-        .iter()
-        .copied()
-        .find(|it| it.0.addr().is_ipv6() == v6);
-    let (subnet, gateway) = found.ok_or_else(|| {
+    let found = chosen.iter().find(|it| it.subnet().addr().is_ipv6() == v6);
+    let found = found.ok_or_else(|| {
         impossible(format!(
             "conflist {name} chooses no {family} pool with a range, but {}; give a subnet",
             list_of(chosen)
         ))
     })?;
+    let subnet = found.subnet();
     let mut in_use = host_routes::in_use().into_iter();
     if let Some(it) = in_use.find(|it| Interval::from(it.subnet).overlaps(subnet.into())) {
         return Err(impossible(format!(
@@ -232,13 +255,13 @@ fn of_family(chosen: &[Subnet], v6: bool, name: &NetworkName) -> Result<Subnet, 
             it.by
         )));
     }
-    Ok((subnet, gateway))
+    Ok(found)
 }
 
-fn list_of(chosen: &[Subnet]) -> String {
+fn list_of(chosen: &[Range]) -> String {
     if chosen.is_empty() {
         return "none".to_owned();
     }
-    let subnets: Vec<String> = chosen.iter().map(|it| it.0.to_string()).collect();
+    let subnets: Vec<String> = chosen.iter().map(|it| it.subnet().to_string()).collect();
     subnets.join(", ")
 }

@@ -1,21 +1,16 @@
-//! The daemon for tools: a read-only view of its memory, which waits for no lock and makes
-//! nothing; and the call that undoes an endpoint.
+//! The daemon's memory for tools: a read-only view, which waits for no lock and makes nothing.
 
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use cni::{ContainerId, LinkedPlugin, NetworkConfig, StateFolder};
-use hyper::Method;
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
-use serde_json::json;
 
 use crate::chains;
 use crate::configuration;
 use crate::endpoint::Endpoint;
-use crate::engine::http::call;
 use crate::journal::Stage;
 use crate::memory;
 use crate::pool::{Address, Reference};
@@ -137,22 +132,6 @@ impl Remembered {
             }
         }
         Ok(found)
-    }
-}
-
-/// Undoes an endpoint of the network driver, by a call of the daemon on its socket. The ID
-/// is never another endpoint's.
-///
-/// # Errors
-///
-/// The daemon doesn't answer, or can't undo it.
-pub fn delete_endpoint(socket: &Path, network: &str, endpoint: &str) -> anyhow::Result<()> {
-    let body = json!({"NetworkID": network, "EndpointID": endpoint});
-    let path = "/NetworkDriver.DeleteEndpoint";
-    let answer = call(socket, Method::POST, path, body.to_string())?;
-    match answer.get("Err").and_then(|it| it.as_str()) {
-        Some(error) if !error.is_empty() => bail!("{}: {error}", socket.display()),
-        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -14,7 +13,7 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "ipam-installer",
-    version = version(),
+    version = cni_plugin::version_with_commit(),
     after_help = "Exit status: 0; 1 if something could not be done, with a message that names it; 2 for wrong usage."
 )]
 pub(crate) struct Arguments {
@@ -97,13 +96,6 @@ impl Arguments {
         let from = pools_from.iter().map(PathBuf::as_path);
         Ok(from.zip(pools.iter().map(PathBuf::as_path)).collect())
     }
-}
-
-/// The version with the commit, which the build of a release hands over.
-fn version() -> &'static str {
-    static VERSION: OnceLock<String> = OnceLock::new();
-    let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
-    VERSION.get_or_init(|| format!("{} ({commit})", cni_plugin::version()))
 }
 
 #[cfg(test)]

@@ -138,13 +138,7 @@ fn refuse_foreign(target: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn files(pairs: &[(&str, &str)]) -> Files {
-        let pairs = pairs.iter();
-        pairs
-            .map(|(name, it)| ((*name).to_owned(), it.as_bytes().to_vec()))
-            .collect()
-    }
+    use crate::source::tests::files;
 
     fn put(target: &Path, files: &Files) -> Result<()> {
         let parent = Folder::open(target.parent().unwrap())?;

@@ -111,13 +111,7 @@ fn write_list(folder: &Folder, names: &[&String]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn files(pairs: &[(&str, &str)]) -> Files {
-        let pairs = pairs.iter();
-        pairs
-            .map(|(name, it)| ((*name).to_owned(), it.as_bytes().to_vec()))
-            .collect()
-    }
+    use crate::source::tests::files;
 
     fn put_all(path: &Path, files: &Files) -> Result<Changes> {
         let folder = Folder::open(path)?;

@@ -90,9 +90,17 @@ fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    /// Files with these contents, by name.
+    pub(crate) fn files(pairs: &[(&str, &str)]) -> Files {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(name, it)| ((*name).to_owned(), it.as_bytes().to_vec()))
+            .collect()
+    }
 
     fn names(files: &[&str], node: Option<&str>) -> Result<String, String> {
         let all = files

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -15,7 +14,7 @@ use clap::{Args, Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "ipamctl",
-    version = version(),
+    version = cni_plugin::version_with_commit(),
     after_help = "Exit status: 0; 1 if something was found (leaks, a wrong conflist); 2 for wrong usage, and if something could not be done."
 )]
 pub struct Arguments {
@@ -26,13 +25,6 @@ pub struct Arguments {
     pub(crate) json: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
-}
-
-/// The version with the commit, which the build of a release hands over.
-fn version() -> &'static str {
-    static VERSION: OnceLock<String> = OnceLock::new();
-    let commit = option_env!("IPAM_DELEGATED_COMMIT").unwrap_or("unknown commit");
-    VERSION.get_or_init(|| format!("{} ({commit})", cni_plugin::version()))
 }
 
 /// Folders to look in.

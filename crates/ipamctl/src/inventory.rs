@@ -35,9 +35,9 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// True if it stands for a pool in etcd, whose other nodes' addresses are taken and not
-    /// listed.
-    pub(crate) is_shared: bool,
+    /// The networks of a pool in etcd, for which it stands: other nodes' addresses are taken
+    /// and not listed. `None` for a directory of this node.
+    pub(crate) shared_by: Option<Vec<NetworkName>>,
     /// The network or the named pool.
     pub(crate) name: NetworkName,
     /// The addresses that can't be given to another, lowest first.
@@ -87,7 +87,7 @@ impl Inventory {
             it.read_data_dir(&data_dir, extent);
         }
         for cluster in &node.clusters {
-            it.read_cluster(cluster);
+            it.read_cluster(cluster, extent);
         }
         let needs_records = |network: &Network| {
             let mut names = network.delegates.iter();
@@ -147,7 +147,7 @@ impl Inventory {
             match read {
                 Ok((taken, listed)) => self.directories.push(Directory {
                     path,
-                    is_shared: false,
+                    shared_by: None,
                     name,
                     taken,
                     listed,
@@ -160,11 +160,15 @@ impl Inventory {
     }
 
     /// Reads the pools of a cluster; each stands for a directory of reservations.
-    fn read_cluster(&mut self, cluster: &EtcdCluster) {
+    fn read_cluster(&mut self, cluster: &EtcdCluster, extent: Extent) {
         let its = |it: &&PlacedPool| cluster.networks.contains(&it.networks[0]);
         let used = self.pools.all.iter().filter(its);
         let used = used.map(|it| it.directory_name().clone()).collect();
-        let view = match cluster.view(&used) {
+        let lists = extent == Extent::All;
+        let view = cluster
+            .client()
+            .and_then(|mut client| cluster.view(&mut client, used, lists));
+        let view = match view {
             Ok(view) => view,
             Err(error) => {
                 self.problems.push(Problem {
@@ -181,7 +185,7 @@ impl Inventory {
         let directories = view.pools.into_iter().map(|it| Directory {
             path: cluster.directory(it.name.as_str()),
             name: it.name,
-            is_shared: true,
+            shared_by: Some(cluster.networks.clone()),
             taken: it.taken,
             listed: it.listed,
         });

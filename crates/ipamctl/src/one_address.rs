@@ -27,7 +27,7 @@ pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
             let listed = reservations::tools::address(&path, ip).ok()?;
             it.directories.push(Directory {
                 path,
-                is_shared: false,
+                shared_by: None,
                 name,
                 taken: Vec::new(),
                 listed: listed.into_iter().collect(),

@@ -15,8 +15,8 @@ use etcd::Client;
 use crate::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
 use crate::node::Node;
 
-pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools};
-pub(crate) use view::{Member, since};
+pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools, claimed_blocks};
+pub(crate) use view::{DefinedPool, Member, since};
 
 /// The longest that all requests of a command may take: pools of a cluster are large.
 const TIMEOUT: Duration = Duration::from_secs(60);

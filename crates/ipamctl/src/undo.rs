@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Environment, NetworkConfig, Object};
-use docker_ipam_delegated::tools::{LINKED, delete_endpoint};
+use docker_ipam_delegated::client::delete_endpoint;
+use docker_ipam_delegated::tools::LINKED;
 use reservations::State;
 
 use crate::attached::Attached;

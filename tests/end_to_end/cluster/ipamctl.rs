@@ -1,7 +1,9 @@
 //! `ipamctl` on pools that a cluster shares.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use harness::{ETCD, ETCDCTL, Output, needs};
 use serde_json::{Value, json};
@@ -200,6 +202,77 @@ fn a_node_is_forgotten_by_a_person_who_says_so() {
         let left = cluster.etcd.keys(&format!("/ipam/v1/{prefix}"));
         assert_eq!(left, Vec::<String>::new(), "{prefix}");
     }
+}
+
+#[test]
+fn a_forgotten_nodes_block_is_released_though_nobody_defines_its_pool_any_more() {
+    needs!(ETCD, ETCDCTL);
+    let (cluster, [n1, n2]) = start();
+    let blocks = json!([{"name": "blocks"}]);
+    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
+    cluster.add("c1", &n1).result();
+    cluster.add("c2", &n2).result();
+    cluster.add("c3", &n2_blocks).result();
+    for pool in ["lan", "blocks"] {
+        cluster
+            .etcd
+            .ctl(&["del", &format!("/ipam/v1/pools/{pool}")]);
+    }
+    // The addresses of all nodes, as before.
+    let pools = json_of(&cluster, &["pools"]);
+    assert_eq!(pools.as_array().unwrap().len(), 1, "{pools}");
+    let row = (&pools[0]["pool"], &pools[0]["ranges"]);
+    assert_eq!(row, (&json!("lan"), &Value::Null));
+    assert_eq!(pools[0]["reserved"], 2);
+    let words = ["node-forget", "n2", "--yes"];
+    let done = cluster.sandbox.ipamctl(&words).run();
+    assert!(
+        done.stdout.ends_with("released: 1 addresses, 1 blocks\n"),
+        "{done:?}"
+    );
+    assert_eq!(cluster.reserved("lan").len(), 1);
+    assert_eq!(cluster.etcd.keys("/ipam/v1/blocks/"), Vec::<String>::new());
+}
+
+/// Runs its arguments on a terminal, which its stdin and its stdout stand for.
+const ON_A_TERMINAL: &str = "import pty, sys; pty.spawn(sys.argv[1:])";
+
+#[test]
+fn a_block_that_another_node_takes_meanwhile_is_neither_released_nor_counted() {
+    needs!(ETCD, ETCDCTL, "/usr/bin/python3");
+    let (cluster, [_, n2]) = start();
+    let blocks = json!([{"name": "blocks"}]);
+    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
+    cluster.add("c2", &n2).result();
+    cluster.add("c3", &n2_blocks).result();
+    let blocks = "/ipam/v1/blocks/";
+    let block = format!("{blocks}{}", cluster.etcd.keys(blocks).remove(0));
+
+    let call = cluster.sandbox.ipamctl(&["node-forget", "n2"]);
+    let mut terminal = Command::new("/usr/bin/python3")
+        .args(["-c", ON_A_TERMINAL])
+        .args(call.words())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut shown = terminal.stdout.take().unwrap();
+    let mut text = Vec::new();
+    let question = b"to release all of this: ";
+    let mut byte = [0];
+    while !text.ends_with(question) && shown.read(&mut byte).unwrap() > 0 {
+        text.extend(byte);
+    }
+    let other = r#"{"node":"n3","since":"2026-01-01T00:00:00Z"}"#;
+    cluster.etcd.put(&block, other);
+    let mut stdin = terminal.stdin.take().unwrap();
+    stdin.write_all(b"n2\n").unwrap();
+    shown.read_to_end(&mut text).unwrap();
+    terminal.wait().unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("released: 1 addresses, 0 blocks"), "{text}");
+    assert!(text.contains("of pool blocks was changed"), "{text}");
+    assert_eq!(cluster.etcd.value(&block), other);
 }
 
 #[test]

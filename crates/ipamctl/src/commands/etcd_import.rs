@@ -16,7 +16,7 @@ use crate::arguments::ImportArguments;
 use crate::commands::Status;
 use crate::node::Node;
 use crate::output::Output;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::{DefinedPool, EtcdCluster};
 
 /// Definitions in a transaction.
 const AT_ONCE: usize = 100;
@@ -42,19 +42,19 @@ pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> R
     let keys = &cluster.cluster.keys;
     let imported = read(&arguments.file, |name| keys.pool(name))?;
     let mut problems: Vec<Problem> = Vec::new();
-    let existing = cluster.definitions(&mut problems)?;
+    let mut client = cluster.client()?;
+    let existing = cluster.definitions(&mut client, &mut problems)?;
     if let Some(Problem { path, reason }) = problems.first() {
         bail!("{}: {reason}", path.display());
     }
     refuse_overlaps(&imported, &existing)?;
-    let mut client = cluster.client()?;
     let mut rows = Vec::new();
     let mut transactions: Vec<Txn> = Vec::new();
     let mut added = 0;
     for it in &imported {
         let key = keys.pool(it.name.as_str());
-        let known = client.get(key.as_str())?;
-        let outcome = match &known {
+        let known = existing.iter().find(|known| known.name == it.name);
+        let outcome = match known {
             None => "created",
             Some(known) if known.value == it.value => "unchanged",
             Some(_) if arguments.replace => "replaced",
@@ -136,10 +136,10 @@ fn read(file: &Path, key: impl Fn(&str) -> String) -> Result<Vec<Imported>> {
 
 /// Refuses pools that overlap with each other or with those in etcd that stay: an address
 /// would be given twice.
-fn refuse_overlaps(imported: &[Imported], existing: &[(NetworkName, Definition)]) -> Result<()> {
+fn refuse_overlaps(imported: &[Imported], existing: &[DefinedPool]) -> Result<()> {
     let is_replaced = |name: &NetworkName| imported.iter().any(|it| it.name == *name);
-    let staying = existing.iter().filter(|(name, _)| !is_replaced(name));
-    let all = staying.map(|(name, it)| (name, it));
+    let staying = existing.iter().filter(|it| !is_replaced(&it.name));
+    let all = staying.map(|it| (&it.name, &it.definition));
     let all = all.chain(imported.iter().map(|it| (&it.name, &it.definition)));
     let all: Vec<(&NetworkName, &Definition)> = all.collect();
     let mut disjoint = Disjoint::default();

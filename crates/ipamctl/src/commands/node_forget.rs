@@ -5,9 +5,9 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Result, bail, ensure};
+use cluster::Keys;
 use cni::NetworkName;
-use conflist::Problem;
-use etcd::{Compare, Op, Txn};
+use etcd::{Client, Compare, Op, Range, Txn};
 use ipam_da_etcd::tools::{Entry, entries, release};
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::arguments::NodeForgetArguments;
 use crate::commands::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
-use crate::shared_pools::{ClaimedBlock, EtcdCluster, block_pools};
+use crate::shared_pools::{ClaimedBlock, EtcdCluster, claimed_blocks};
 
 /// Addresses that are shown one by one.
 const SHOWN: usize = 20;
@@ -62,7 +62,8 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     let keys = &cluster.cluster.keys;
     let mut client = cluster.client()?;
     let held = entries(&mut client, keys, name, &keys.node(name))?;
-    let blocks = blocks(&cluster, name)?;
+    let mut blocks = claimed_blocks(&cluster, &mut client)?;
+    blocks.retain(|it| it.owner.as_ref().is_some_and(|it| it.node == name));
     let token = client.get(keys.token(name))?;
     ensure!(
         !held.is_empty() || !blocks.is_empty() || token.is_some(),
@@ -77,16 +78,21 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         if !arguments.yes && !is_confirmed(name)? {
             bail!("nothing is released");
         }
+        // A person may have thought for longer than a client may take.
+        let mut client = cluster.client()?;
         let released = release(&mut client, keys, name, &held)?;
-        for (pool, it) in &blocks {
-            let key = keys.block(pool.as_str(), it.block);
-            let owner = it.owner.as_ref().expect("it is the node's");
-            client.txn(&Txn {
-                when: vec![Compare::value(key.as_str(), owner.to_value())],
-                then: vec![Op::delete(key)],
-                otherwise: Vec::new(),
-            })?;
+        let mut released_blocks = Vec::new();
+        for it in blocks {
+            if release_block(&mut client, keys, &it)? {
+                released_blocks.push(it);
+            } else {
+                let ClaimedBlock { block, pool, .. } = &it;
+                warn(&format!(
+                    "block {block} of pool {pool} was changed meanwhile; it is left alone"
+                ));
+            }
         }
+        row.blocks = released_blocks.iter().map(Block::from).collect();
         // The last: without it, a node that comes back has to ask for its name again.
         if let Some(token) = token {
             client.txn(&Txn {
@@ -105,7 +111,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         if !output.json {
             output.lines([format!(
                 "released: {released} addresses, {} blocks",
-                blocks.len()
+                row.blocks.len()
             )])?;
         }
     }
@@ -115,22 +121,34 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     Ok(Status::Fine)
 }
 
-/// The node's blocks, with their pools.
-fn blocks(cluster: &EtcdCluster, node: &str) -> Result<Vec<(NetworkName, ClaimedBlock)>> {
-    let mut problems: Vec<Problem> = Vec::new();
-    let pools = block_pools(cluster, &mut problems)?;
-    for Problem { path, reason } in problems {
-        warn(&format!("{}: {reason}", path.display()));
-    }
-    let blocks = pools.into_iter().flat_map(|pool| {
-        let its = pool.claimed.into_iter();
-        let its = its.filter(|it| it.owner.as_ref().is_some_and(|it| it.node == node));
-        its.map(|it| (pool.name.clone(), it)).collect::<Vec<_>>()
-    });
-    Ok(blocks.collect())
+/// Releases a block; false if it isn't the claim any more that was read. A later one may be
+/// of a node that uses it.
+fn release_block(
+    client: &mut Client<'_>,
+    keys: &Keys,
+    claimed: &ClaimedBlock,
+) -> Result<bool, etcd::Error> {
+    let key = keys.block(claimed.pool.as_str(), claimed.block);
+    let answer = client.txn(&Txn {
+        when: vec![Compare::mod_revision(key.as_str(), claimed.mod_revision)],
+        then: vec![Op::delete(key.as_str())],
+        otherwise: vec![Op::get(Range::key(key.as_str()))],
+    })?;
+    // Sent again after its answer was lost, it finds its own work.
+    let is_missing = answer.ranges().all(|it| it.kvs.is_empty());
+    Ok(answer.succeeded || (answer.resent && is_missing))
 }
 
-fn row(node: &str, held: &[Entry], blocks: &[(NetworkName, ClaimedBlock)]) -> Row {
+impl From<&ClaimedBlock> for Block {
+    fn from(it: &ClaimedBlock) -> Self {
+        Self {
+            block: it.block.to_string(),
+            pool: it.pool.clone(),
+        }
+    }
+}
+
+fn row(node: &str, held: &[Entry], blocks: &[ClaimedBlock]) -> Row {
     let addresses = held.iter().map(|it| Address {
         address: it.held.ip.to_string(),
         pool: it.held.pool.clone(),
@@ -138,14 +156,10 @@ fn row(node: &str, held: &[Entry], blocks: &[(NetworkName, ClaimedBlock)]) -> Ro
         container_id: it.held.attachment.container_id.to_string(),
         ifname: it.held.attachment.ifname.to_string(),
     });
-    let blocks = blocks.iter().map(|(pool, it)| Block {
-        block: it.block.to_string(),
-        pool: pool.clone(),
-    });
     Row {
         node: node.to_owned(),
         addresses: addresses.collect(),
-        blocks: blocks.collect(),
+        blocks: blocks.iter().map(Block::from).collect(),
         released: false,
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::arguments::PoolsArguments;
 use crate::commands::Status;
-use crate::inventory::{Extent, Inventory};
+use crate::inventory::{Directory, Extent, Inventory};
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
 use crate::table::{Align, Table};
@@ -106,16 +106,10 @@ pub(crate) fn rows(inventory: &Inventory) -> Vec<Row> {
         .collect();
     let directories = inventory.directories.iter();
     for directory in directories.filter(|it| !inventory.is_configured(&it.path)) {
-        let networks: BTreeSet<NetworkName> = directory
-            .listed
-            .iter()
-            .filter_map(|it| it.network.as_deref()?.parse().ok())
-            .collect();
-        let mut networks: Vec<NetworkName> = networks.into_iter().collect();
-        if networks.is_empty() {
-            networks.push(directory.name.clone());
-        }
-        let is_named = !networks.contains(&directory.name);
+        let (networks, is_named) = match &directory.shared_by {
+            Some(networks) => (networks.clone(), true),
+            None => networks_in(directory),
+        };
         rows.push(Row {
             networks,
             pool: is_named.then(|| directory.name.to_string()),
@@ -130,6 +124,22 @@ pub(crate) fn rows(inventory: &Inventory) -> Vec<Row> {
         });
     }
     rows
+}
+
+/// The networks that a directory of this node has addresses of, and whether it is a named
+/// pool's.
+fn networks_in(directory: &Directory) -> (Vec<NetworkName>, bool) {
+    let networks: BTreeSet<NetworkName> = directory
+        .listed
+        .iter()
+        .filter_map(|it| it.network.as_deref()?.parse().ok())
+        .collect();
+    let mut networks: Vec<NetworkName> = networks.into_iter().collect();
+    if networks.is_empty() {
+        networks.push(directory.name.clone());
+    }
+    let is_named = !networks.contains(&directory.name);
+    (networks, is_named)
 }
 
 impl Row {

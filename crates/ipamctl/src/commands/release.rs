@@ -125,7 +125,7 @@ fn remove(node: &Node, it: &Holding<'_>) -> Result<Row> {
         bail!("it has no file");
     };
     ensure!(
-        !directory.is_shared,
+        directory.shared_by.is_none(),
         "{} is in etcd, and no file: release it without --file-only",
         path(it)
     );

@@ -6,8 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use cluster::BlockOwner;
 use cni::NetworkName;
 use conflist::Problem;
+use etcd::Client;
 use ipam::{Interval, IpNet, RangeSet};
 
+use super::view::pool_of;
 use super::{EtcdCluster, PAGE};
 
 /// A pool that is given in blocks.
@@ -24,9 +26,12 @@ pub(crate) struct BlockPool {
 /// A block that a node has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClaimedBlock {
+    pub(crate) pool: NetworkName,
     pub(crate) block: IpNet,
     /// `None` for foreign content.
     pub(crate) owner: Option<BlockOwner>,
+    /// The revision of the claim.
+    pub(crate) mod_revision: i64,
 }
 
 impl BlockPool {
@@ -112,34 +117,51 @@ fn successor(ip: IpAddr) -> Option<IpAddr> {
 /// Those of etcd.
 pub(crate) fn block_pools(
     cluster: &EtcdCluster,
+    client: &mut Client<'_>,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<BlockPool>, etcd::Error> {
-    let keys = &cluster.cluster.keys;
-    let mut client = cluster.client()?;
-    let mut found = Vec::new();
-    for (name, definition) in cluster.definitions(problems)? {
-        let Some(length) = definition.block else {
-            continue;
-        };
-        let mut claimed = Vec::new();
-        let pool = name.as_str();
-        client.pages::<etcd::Error>(&keys.blocks(pool), PAGE, false, |_, page| {
-            claimed.extend(page.iter().filter_map(|it| {
-                Some(ClaimedBlock {
-                    block: keys.parse_block(pool, &it.key)?,
-                    owner: BlockOwner::parse(&it.value),
-                })
-            }));
-            Ok(())
-        })?;
-        claimed.sort_by_key(|it| it.block.network());
-        found.push(BlockPool {
-            ranges: definition.pool.ranges,
-            name,
-            length,
-            claimed,
-        });
+    let definitions = cluster.definitions(client, problems)?;
+    let mut claimed: BTreeMap<NetworkName, Vec<ClaimedBlock>> = BTreeMap::new();
+    for it in claimed_blocks(cluster, client)? {
+        claimed.entry(it.pool.clone()).or_default().push(it);
     }
+    let pools = definitions.into_iter().filter_map(|it| {
+        Some(BlockPool {
+            length: it.definition.block?,
+            ranges: it.definition.pool.ranges,
+            claimed: claimed.remove(&it.name).unwrap_or_default(),
+            name: it.name,
+        })
+    });
+    Ok(pools.collect())
+}
+
+/// The claimed blocks of all pools, lowest first: those of pools that nobody defines any
+/// more, too.
+///
+/// # Errors
+///
+/// Those of etcd.
+pub(crate) fn claimed_blocks(
+    cluster: &EtcdCluster,
+    client: &mut Client<'_>,
+) -> Result<Vec<ClaimedBlock>, etcd::Error> {
+    let keys = &cluster.cluster.keys;
+    let prefix = keys.all_blocks();
+    let mut found = Vec::new();
+    client.pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
+        found.extend(page.into_iter().filter_map(|it| {
+            let pool = pool_of(&prefix, &it.key)?;
+            Some(ClaimedBlock {
+                block: keys.parse_block(pool.as_str(), &it.key)?,
+                pool,
+                owner: BlockOwner::parse(&it.value),
+                mod_revision: it.mod_revision,
+            })
+        }));
+        Ok(())
+    })?;
+    found.sort_by_key(|it| it.block.network());
     Ok(found)
 }
 

@@ -1,12 +1,13 @@
 //! The addresses of a cluster's pools, as etcd has them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use cluster::{Definition, Holder};
+use cluster::{Cluster, Definition, Holder};
 use cni::NetworkName;
 use conflist::Problem;
+use etcd::Client;
 use ipam::Pool;
 use reservations::tools::ListedAddress;
 use reservations::{Reservation, State};
@@ -18,10 +19,21 @@ use super::{EtcdCluster, PAGE};
 pub(crate) struct View {
     /// The pools that are defined and not given in blocks.
     pub(crate) defined: Vec<Pool>,
-    /// The pools' addresses.
+    /// The pools' addresses, by pool: those of the pools that nobody defines any more, too.
     pub(crate) pools: Vec<PoolView>,
     /// Keys whose content can't be used.
     pub(crate) problems: Vec<Problem>,
+}
+
+/// A pool that is defined.
+#[derive(Debug)]
+pub(crate) struct DefinedPool {
+    pub(crate) name: NetworkName,
+    pub(crate) definition: Definition,
+    /// The definition as etcd has it.
+    pub(crate) value: Vec<u8>,
+    /// The revision at which it was written.
+    pub(crate) mod_revision: i64,
 }
 
 /// The addresses of one pool.
@@ -30,7 +42,7 @@ pub(crate) struct PoolView {
     pub(crate) name: NetworkName,
     /// The reserved addresses, lowest first.
     pub(crate) taken: Vec<IpAddr>,
-    /// Those of this node, lowest first.
+    /// Those of this node, lowest first, if they were asked for.
     pub(crate) listed: Vec<ListedAddress>,
 }
 
@@ -44,46 +56,65 @@ pub(crate) struct Member {
 }
 
 impl EtcdCluster {
-    /// Reads the pools. `used` are those that conflists define by themselves.
+    /// Reads the pools. `used` are those that conflists define by themselves; `lists` is true
+    /// if the addresses of this node are to be listed.
     ///
     /// # Errors
     ///
     /// Those of etcd.
-    pub(crate) fn view(&self, used: &BTreeSet<NetworkName>) -> Result<View, etcd::Error> {
-        let keys = &self.cluster.keys;
-        let mut client = self.client()?;
+    pub(crate) fn view(
+        &self,
+        client: &mut Client<'_>,
+        used: BTreeSet<NetworkName>,
+        lists: bool,
+    ) -> Result<View, etcd::Error> {
         let mut view = View::default();
-        let mut names = used.clone();
-        for it in self.definitions(&mut view.problems)? {
-            if it.1.block.is_none() {
-                names.insert(it.0.clone());
-                view.defined.push(it.1.pool);
+        // Those without an address are there, too.
+        let mut taken: BTreeMap<NetworkName, Vec<IpAddr>> = BTreeMap::new();
+        taken.extend(used.into_iter().map(|name| (name, Vec::new())));
+        for it in self.definitions(client, &mut view.problems)? {
+            if it.definition.block.is_none() {
+                taken.insert(it.name, Vec::new());
+                view.defined.push(it.definition.pool);
             }
         }
-        for name in names {
-            let pool = name.as_str();
-            let mut taken = Vec::new();
-            client.pages::<etcd::Error>(&keys.addresses(pool), PAGE, true, |_, page| {
-                taken.extend(
-                    page.iter()
-                        .filter_map(|it| keys.parse_address(pool, &it.key)),
-                );
-                Ok(())
-            })?;
+        self.addresses(client, true, |pool, ip, _| {
+            taken.entry(pool).or_default().push(ip);
+        })?;
+        let mut listed = if lists {
+            self.listed(client)?
+        } else {
+            BTreeMap::new()
+        };
+        for (name, its) in &listed {
+            // Of a pool whose first address was reserved after the pools were read.
+            let ips = || its.iter().map(|it| it.ip).collect();
+            taken.entry(name.clone()).or_insert_with(ips);
+        }
+        for (name, mut taken) in taken {
             taken.sort_unstable();
             view.pools.push(PoolView {
+                listed: listed.remove(&name).unwrap_or_default(),
                 name,
                 taken,
-                listed: Vec::new(),
             });
         }
-        let node = &self.cluster.node;
+        Ok(view)
+    }
+
+    /// The addresses of this node by pool, lowest first.
+    fn listed(
+        &self,
+        client: &mut Client<'_>,
+    ) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, etcd::Error> {
+        let Cluster { keys, node, .. } = &self.cluster;
+        let mut found: BTreeMap<NetworkName, Vec<ListedAddress>> = BTreeMap::new();
         client.pages::<etcd::Error>(&keys.node(node), PAGE, false, |_, page| {
             for it in page {
                 let Some(held) = keys.parse_held(node, &it.key) else {
                     continue;
                 };
-                let listed = ListedAddress {
+                found.entry(held.pool).or_default().push(ListedAddress {
                     ip: held.ip,
                     state: State::Reserved(Reservation {
                         container_id: held.attachment.container_id.to_string(),
@@ -92,23 +123,14 @@ impl EtcdCluster {
                     }),
                     network: Some(held.network.to_string()),
                     since: Holder::parse(&it.value).and_then(|it| since(&it)),
-                };
-                match view.pools.iter_mut().find(|it| it.name == held.pool) {
-                    Some(known) => known.listed.push(listed),
-                    // Nobody defines it any more.
-                    None => view.pools.push(PoolView {
-                        name: held.pool,
-                        taken: vec![held.ip],
-                        listed: vec![listed],
-                    }),
-                }
+                });
             }
             Ok(())
         })?;
-        for pool in &mut view.pools {
-            pool.listed.sort_unstable_by_key(|it| it.ip);
+        for listed in found.values_mut() {
+            listed.sort_unstable_by_key(|it| it.ip);
         }
-        Ok(view)
+        Ok(found)
     }
 
     /// All defined pools by their names; keys with wrong content are problems.
@@ -118,35 +140,40 @@ impl EtcdCluster {
     /// Those of etcd.
     pub(crate) fn definitions(
         &self,
+        client: &mut Client<'_>,
         problems: &mut Vec<Problem>,
-    ) -> Result<Vec<(NetworkName, Definition)>, etcd::Error> {
+    ) -> Result<Vec<DefinedPool>, etcd::Error> {
         let prefix = self.cluster.keys.pools();
         let mut found = Vec::new();
-        self.client()?
-            .pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
-                for it in page {
-                    let key = String::from_utf8_lossy(&it.key).into_owned();
-                    let name = key.strip_prefix(&prefix).unwrap_or_default();
-                    let read = name
-                        .parse::<NetworkName>()
-                        .map_err(|error| format!("{name:?} can't name a pool: {error}"))
-                        .and_then(|name| {
-                            let definition = Definition::parse(&key, &it.value);
-                            Ok((name, definition.map_err(|error| error.to_string())?))
+        client.pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
+            for it in page {
+                let key = String::from_utf8_lossy(&it.key).into_owned();
+                let name = key.strip_prefix(&prefix).unwrap_or_default();
+                let read = name
+                    .parse::<NetworkName>()
+                    .map_err(|error| format!("{name:?} can't name a pool: {error}"))
+                    .and_then(|name| {
+                        let definition = Definition::parse(&key, &it.value);
+                        Ok((name, definition.map_err(|error| error.to_string())?))
+                    });
+                match read {
+                    Ok((name, mut definition)) => {
+                        definition.pool.name = name.as_str().parse().ok();
+                        found.push(DefinedPool {
+                            name,
+                            definition,
+                            value: it.value,
+                            mod_revision: it.mod_revision,
                         });
-                    match read {
-                        Ok((name, mut definition)) => {
-                            definition.pool.name = name.as_str().parse().ok();
-                            found.push((name, definition));
-                        }
-                        Err(reason) => problems.push(Problem {
-                            path: format!("etcd:{key}").into(),
-                            reason,
-                        }),
                     }
+                    Err(reason) => problems.push(Problem {
+                        path: format!("etcd:{key}").into(),
+                        reason,
+                    }),
                 }
-                Ok(())
-            })?;
+            }
+            Ok(())
+        })?;
         Ok(found)
     }
 
@@ -155,26 +182,43 @@ impl EtcdCluster {
     /// # Errors
     ///
     /// Those of etcd.
-    pub(crate) fn members(&self) -> Result<Vec<Member>, etcd::Error> {
-        let keys = &self.cluster.keys;
-        let prefix = keys.all_addresses();
+    pub(crate) fn members(&self, client: &mut Client<'_>) -> Result<Vec<Member>, etcd::Error> {
         let mut found = Vec::new();
-        self.client()?
-            .pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
-                found.extend(page.iter().filter_map(|it| {
-                    let rest = str::from_utf8(&it.key).ok()?.strip_prefix(&prefix)?;
-                    let pool: NetworkName = rest.split_once('/')?.0.parse().ok()?;
-                    Some(Member {
-                        ip: keys.parse_address(pool.as_str(), &it.key)?,
-                        holder: Holder::parse(&it.value),
-                        pool,
-                    })
-                }));
-                Ok(())
-            })?;
+        self.addresses(client, false, |pool, ip, value| {
+            let holder = Holder::parse(&value);
+            found.push(Member { pool, ip, holder });
+        })?;
         found.sort_by(|a, b| (&a.pool, a.ip).cmp(&(&b.pool, b.ip)));
         Ok(found)
     }
+
+    /// Hands each reserved address of any pool to `f`, with its value; with `keys_only`, that
+    /// is empty.
+    fn addresses(
+        &self,
+        client: &mut Client<'_>,
+        keys_only: bool,
+        mut f: impl FnMut(NetworkName, IpAddr, Vec<u8>),
+    ) -> Result<(), etcd::Error> {
+        let keys = &self.cluster.keys;
+        let prefix = keys.all_addresses();
+        client.pages(&prefix, PAGE, keys_only, |_, page| {
+            for it in page {
+                if let Some(pool) = pool_of(&prefix, &it.key)
+                    && let Some(ip) = keys.parse_address(pool.as_str(), &it.key)
+                {
+                    f(pool, ip, it.value);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// The pool of a key below the prefix of all addresses or all blocks.
+pub(super) fn pool_of(prefix: &str, key: &[u8]) -> Option<NetworkName> {
+    let rest = str::from_utf8(key).ok()?.strip_prefix(prefix)?;
+    rest.split_once('/')?.0.parse().ok()
 }
 
 /// The time of an ADD, if the holder says it in our way.

@@ -118,11 +118,13 @@ mod tests {
             ranges: RangeSet::read("p", &[range], &[]).unwrap(),
             length: 28,
             claimed: vec![ClaimedBlock {
+                pool: "lan".parse().unwrap(),
                 block: "10.0.0.16/28".parse().unwrap(),
                 owner: Some(BlockOwner {
                     node: "node-a".to_owned(),
                     since: String::new(),
                 }),
+                mod_revision: 1,
             }],
         };
         let picture = picture(&[pool]);

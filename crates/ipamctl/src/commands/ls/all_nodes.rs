@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
     );
     let mut members = Vec::new();
     for cluster in &node.clusters {
-        members.extend(cluster.members()?);
+        members.extend(cluster.members(&mut cluster.client()?)?);
     }
     if let Some(name) = &arguments.network {
         let is_of = |it: &Holder| it.network == *name;
