@@ -6,7 +6,7 @@ use harness::{Running, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::waiting::wait_for;
+use crate::waiting::{held_lock, wait_for};
 
 /// Waits, with a child that waits, too; on SIGTERM, it doesn't end.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
@@ -186,8 +186,10 @@ fn a_result_that_nobody_hears_is_undone() {
     // The allocator by itself does so, too.
     let mut config = sandbox.config("1.1.0", &[], &json!({}));
     config["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
+    let lock = held_lock(&sandbox, "testnet");
     let mut running = sandbox.call("ipam-da-host-local", "ADD", &config).start();
     running.stop_listening();
+    drop(lock);
     assert!(!running.output().status.success());
     assert!(sandbox.reserved("testnet").is_empty());
 }
