@@ -1,10 +1,24 @@
-//! The network configuration `web` of the tests of Docker's networks, and what endpoints
-//! leave on a node.
+//! The network configuration `web` of the tests of Docker's networks, Docker's calls for them,
+//! and what endpoints leave on a node.
 
 use std::fs;
 
 use harness::{Node, Sandbox};
 use serde_json::{Value, json};
+
+/// All calls of Docker's network protocol that a dockerd makes. It makes `DiscoverNew` and
+/// `DiscoverDelete` only for drivers whose ConnectivityScope is global, and only in a swarm or
+/// with a cluster store.
+pub(crate) const CALLS: [&str; 8] = [
+    "CreateEndpoint",
+    "CreateNetwork",
+    "DeleteEndpoint",
+    "DeleteNetwork",
+    "EndpointOperInfo",
+    "GetCapabilities",
+    "Join",
+    "Leave",
+];
 
 /// Configures `web`: a bridge with two families and a default route, and these further keys
 /// of the bridge and routes.

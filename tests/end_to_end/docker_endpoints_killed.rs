@@ -66,8 +66,6 @@ impl Victim {
         let traced = Traced::recorded(&daemon, &trace);
         self.call(&daemon).unwrap();
         wait_for(|| is_settled(sandbox));
-        // The last ones, behind the answer.
-        thread::sleep(std::time::Duration::from_millis(50));
         let points = points(&daemon, &trace);
         call(&daemon, "DeleteNetwork");
         daemon.kill();
@@ -193,8 +191,7 @@ fn walk(victim: Victim) {
     });
     let killed = killed.into_inner();
     println!("{}: killed {killed} times of {count}", victim.name());
-    // On a loaded machine, a thread sometimes takes another way to the same end.
-    assert!(killed * 5 >= count * 4, "{killed} of {count}");
+    assert!(killed * 10 >= count * 9, "{killed} of {count}");
 }
 
 macro_rules! walks {

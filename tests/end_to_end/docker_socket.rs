@@ -1,7 +1,7 @@
 //! The daemon's socket: who may call, what it withstands, and its end.
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
@@ -28,6 +28,38 @@ fn request_address(pool: &str, number: usize) -> String {
     let options = json!({"com.docker.network.endpoint.macaddress": mac});
     let body = json!({"PoolID": pool, "Address": "", "Options": options});
     docker_request("/IpamDriver.RequestAddress", &body.to_string())
+}
+
+/// A request for an address that waits for a lock.
+struct Waiting {
+    sandbox: Sandbox,
+    daemon: DockerDaemon,
+    pool: String,
+    lock: File,
+    stream: UnixStream,
+}
+
+impl Waiting {
+    /// Sends the request, does this, and waits until the daemon works on it.
+    fn start(then: impl FnOnce(&UnixStream)) -> Self {
+        let sandbox = Sandbox::default();
+        let daemon = DockerDaemon::start(&sandbox, &[]);
+        let pool = daemon.pool("10.9.0.0/16", &json!({}));
+        let lock = held_lock(&sandbox, NETWORK);
+        let mut stream = connect(&sandbox);
+        stream
+            .write_all(request_address(&pool, 1).as_bytes())
+            .unwrap();
+        then(&stream);
+        wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+        Self {
+            sandbox,
+            daemon,
+            pool,
+            lock,
+            stream,
+        }
+    }
 }
 
 #[test]
@@ -80,32 +112,21 @@ fn a_request_of_100_mb_a_slow_one_and_a_torn_one_keep_nobody_waiting() {
 
 #[test]
 fn a_peer_that_has_said_all_and_closed_its_half_is_answered() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    let lock = held_lock(&sandbox, NETWORK);
-    let mut stream = connect(&sandbox);
-    stream
-        .write_all(request_address(&pool, 1).as_bytes())
-        .unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    wait_for(|| sandbox.docker_memory("addresses").len() == 1);
-    drop(lock);
-    let answer = read_docker_answer(&stream).unwrap();
+    let waiting = Waiting::start(|stream| stream.shutdown(Shutdown::Write).unwrap());
+    drop(waiting.lock);
+    let answer = read_docker_answer(&waiting.stream).unwrap();
     assert_eq!(answer.body["Address"], "10.9.0.2/16");
 }
 
 #[test]
 fn an_address_that_nobody_waits_for_any_more_is_released() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    let lock = held_lock(&sandbox, NETWORK);
-    let mut stream = connect(&sandbox);
-    stream
-        .write_all(request_address(&pool, 1).as_bytes())
-        .unwrap();
-    wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+    let Waiting {
+        sandbox,
+        daemon,
+        pool,
+        lock,
+        stream,
+    } = Waiting::start(|_| ());
     drop(stream);
     drop(lock);
     wait_for(|| sandbox.docker_memory("addresses").is_empty());
@@ -160,15 +181,13 @@ fn the_units_limit_of_files_is_enough_for_a_thousand_requests_at_once() {
 
 #[test]
 fn sigterm_ends_the_daemon_after_the_calls_that_are_running() {
-    let sandbox = Sandbox::default();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
-    let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    let lock = held_lock(&sandbox, NETWORK);
-    let mut stream = connect(&sandbox);
-    stream
-        .write_all(request_address(&pool, 1).as_bytes())
-        .unwrap();
-    wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+    let Waiting {
+        sandbox,
+        daemon,
+        pool,
+        lock,
+        stream,
+    } = Waiting::start(|_| ());
     let pid = Pid::from_raw(i32::try_from(daemon.id()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     wait_for(|| !sandbox.docker_socket().exists());

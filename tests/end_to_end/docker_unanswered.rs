@@ -73,11 +73,10 @@ fn what_docker_has_is_kept_and_the_rest_is_released() {
             let files = files(&sandbox);
             files.len() == 2 && files.iter().all(|it| it.ends_with(ANSWERED))
         });
+        // Nothing of the line that was cut off is left.
         for file in files(&sandbox) {
-            // A gateway is made without a call of the chain.
-            let lines = if file.contains("10.9.0.1") { 2 } else { 3 };
-            assert_eq!(file.lines().count(), lines, "{file}");
-            assert!(!file.contains("\"ans{"), "{file}");
+            let is_whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+            assert!(file.lines().all(is_whole), "{file}");
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, Sandbox, dist, needs, one_inode,
-    repository,
+    Flavour, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, Release, Sandbox, cargo, dist, needs,
+    one_inode,
 };
 
 use crate::documents::{blocks, document};
@@ -104,10 +104,9 @@ fn cargo_xtask_install_swaps_the_plugins_under_running_containers() {
     let sandbox = Sandbox::default();
     let plugins = sandbox.plugins();
     let install = |more: &[&str]| {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut install = Command::new(cargo);
+        let mut install = cargo();
         install.args(["xtask", "install"]).arg(&plugins).args(more);
-        let output = install.current_dir(repository()).output().unwrap();
+        let output = install.output().unwrap();
         assert!(output.status.success(), "{output:?}");
     };
     meanwhile(&sandbox, || {

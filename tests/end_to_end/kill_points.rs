@@ -1,6 +1,7 @@
 //! SIGKILL of a running daemon at the system calls of its own threads, by strace. Processes
 //! that it starts are neither traced nor killed.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -18,14 +19,13 @@ pub(crate) const STRACE: &str = "/usr/bin/strace";
 /// it does behind the answer takes less.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The threads of a daemon: the main thread and two workers, which serve connections, and
-/// those in which calls run. Which is which isn't told by their order: whichever comes first
-/// takes the next task.
+/// The threads of a daemon: the main thread, which serves connections, and those in which
+/// calls run. Whichever of these comes first takes the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Threads {
     /// Those that run calls.
     OfCalls,
-    /// Those that serve connections.
+    /// The one that serves connections.
     OfConnections,
 }
 
@@ -113,36 +113,46 @@ pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
     true
 }
 
-/// The daemon's threads, once three of them wait for connections.
+/// The daemon's threads, once each of them waits for what comes next. A thread that still runs
+/// an earlier call takes no new one: another thread would be started, which isn't traced.
 fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
-    let started = Instant::now();
-    loop {
-        let tasks = format!("/proc/{}/task", daemon.id());
-        let mut all: BTreeMap<Threads, Vec<u32>> = BTreeMap::new();
-        for entry in fs::read_dir(&tasks).into_iter().flatten().flatten() {
-            let id = entry.file_name().into_string().unwrap();
-            let waits_for = fs::read_to_string(format!("{tasks}/{id}/syscall"));
-            let kind = kind_of(&waits_for.unwrap_or_default());
-            all.entry(kind).or_default().push(id.parse().unwrap());
-        }
-        let is_whole = all.get(&Threads::OfConnections).map(Vec::len) == Some(3);
-        if is_whole || is_killed(daemon) || started.elapsed() > Duration::from_secs(5) {
-            return all;
-        }
-        sleep(Duration::from_millis(2));
+    let all = RefCell::default();
+    wait_for(|| {
+        let resting = resting(daemon);
+        let is_whole = resting.is_some();
+        *all.borrow_mut() = resting.unwrap_or_default();
+        is_whole || is_killed(daemon)
+    });
+    all.into_inner()
+}
+
+/// The daemon's threads, unless one of them runs.
+fn resting(daemon: &DockerDaemon) -> Option<BTreeMap<Threads, Vec<u32>>> {
+    let tasks = format!("/proc/{}/task", daemon.id());
+    let mut all: BTreeMap<Threads, Vec<u32>> = BTreeMap::new();
+    for entry in fs::read_dir(&tasks).ok()?.flatten() {
+        let id = entry.file_name().into_string().unwrap();
+        let waits_in = fs::read_to_string(format!("{tasks}/{id}/syscall")).ok()?;
+        let kind = kind_of(&waits_in)?;
+        all.entry(kind).or_default().push(id.parse().unwrap());
     }
+    Some(all)
 }
 
 /// The kind of a thread that waits in this system call, as `/proc/PID/task/ID/syscall` has
-/// it. Those that serve connections wait for them without a timeout, or for the network;
-/// one that has nothing to do for some seconds ends if it runs calls.
-fn kind_of(waits_in: &str) -> Threads {
+/// it; `None` if it doesn't wait for something to do. The one that serves connections waits
+/// for the network. One that runs calls waits for the next one with a timeout, behind which it
+/// ends; if strace came meanwhile, the wait goes on in another system call.
+fn kind_of(waits_in: &str) -> Option<Threads> {
     const FUTEX: &str = "202";
+    const RESTART_SYSCALL: &str = "219";
     const EPOLL_WAIT: &str = "232";
     let words: Vec<&str> = waits_in.split(' ').collect();
     match words.as_slice() {
-        [EPOLL_WAIT, ..] | [FUTEX, _, _, _, "0x0", ..] => Threads::OfConnections,
-        _ => Threads::OfCalls,
+        [EPOLL_WAIT, ..] => Some(Threads::OfConnections),
+        [FUTEX, _, _, _, "0x0", ..] => None,
+        [FUTEX | RESTART_SYSCALL, ..] => Some(Threads::OfCalls),
+        _ => None,
     }
 }
 

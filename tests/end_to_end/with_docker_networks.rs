@@ -7,7 +7,7 @@ use std::process::Stdio;
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
 
-use crate::cni_network::{configure, configure_plugins, left};
+use crate::cni_network::{CALLS, configure, configure_plugins, left};
 use crate::with_docker::reserved;
 
 /// dockerd with a network configuration `web`: a bridge with two families, routes, and the
@@ -138,24 +138,12 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     docker.ok(&["network", "rm", "net", "inner"]);
     assert_nothing_left(&docker);
     assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
-    // Every call of the network driver. DiscoverNew and DiscoverDelete go only to drivers
-    // whose ConnectivityScope is global.
     let called: BTreeSet<String> = docker
         .called()
         .iter()
         .filter_map(|it| Some(it.strip_prefix("/NetworkDriver.")?.to_owned()))
         .collect();
-    let all = [
-        "CreateEndpoint",
-        "CreateNetwork",
-        "DeleteEndpoint",
-        "DeleteNetwork",
-        "EndpointOperInfo",
-        "GetCapabilities",
-        "Join",
-        "Leave",
-    ];
-    assert_eq!(called, all.map(str::to_owned).into());
+    assert_eq!(called, CALLS.map(str::to_owned).into());
 }
 
 #[test]
@@ -327,6 +315,17 @@ fn add_gate(docker: &Dockerd) {
     fs::write(&file, list.to_string()).unwrap();
 }
 
+/// A dockerd that restores, whose network has this gate, and a container `c1`, with its
+/// address.
+fn start_with_gate() -> Option<(Dockerd, String)> {
+    let docker = start("with_docker_networks", &["--live-restore"])?;
+    add_gate(&docker);
+    create(&docker, "net", &["--ipam-driver=null"]);
+    docker.run("net", "c1", &[]);
+    let address = docker.address("net", "c1");
+    Some((docker, address))
+}
+
 /// Kills these while a command of docker waits for a plugin at ADD or DEL.
 fn killed_in_flight(docker: &mut Dockerd, command: &[&str], at: &str, victims: &[&str]) {
     let root = docker.sandbox.root().to_owned();
@@ -345,14 +344,10 @@ fn killed_in_flight(docker: &mut Dockerd, command: &[&str], at: &str, victims: &
 #[test]
 fn dockerd_is_killed_while_a_container_stops_and_starts() {
     needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
-    let Some(mut docker) = start("with_docker_networks", &["--live-restore"]) else {
+    let Some((mut docker, before)) = start_with_gate() else {
         return;
     };
-    add_gate(&docker);
-    create(&docker, "net", &["--ipam-driver=null"]);
-    docker.run("net", "c1", &[]);
     docker.run("net", "c2", &[]);
-    let before = docker.address("net", "c1");
     for (command, at) in [("stop", "DEL"), ("start", "ADD")] {
         if command == "start" {
             docker.ok(&["stop", "c2"]);
@@ -369,13 +364,9 @@ fn dockerd_is_killed_while_a_container_stops_and_starts() {
 #[test]
 fn both_are_killed_while_a_container_starts() {
     needs!("root", BUSYBOX, DOCKERD, "bridge", "/sbin/ip");
-    let Some(mut docker) = start("with_docker_networks", &["--live-restore"]) else {
+    let Some((mut docker, before)) = start_with_gate() else {
         return;
     };
-    add_gate(&docker);
-    create(&docker, "net", &["--ipam-driver=null"]);
-    docker.run("net", "c1", &[]);
-    let before = addresses(&docker, &["c1"]);
     let run = [
         "run",
         "--detach",
@@ -387,7 +378,7 @@ fn both_are_killed_while_a_container_starts() {
     killed_in_flight(&mut docker, &run, "ADD", &["dockerd", "daemon"]);
     // Nothing is left of the container that was starting.
     docker.wait(|it| reserved(it).len() == 2);
-    assert_eq!(addresses(&docker, &["c1"]), before);
+    assert_eq!(addresses(&docker, &["c1"]), [before].into());
     docker.run("net", "c3", &[]);
     docker.ok(&["rm", "--force", "c2"]);
     assert_whole(&docker, &["c1", "c3"]);

@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+mod cargo;
 mod certificates;
 mod cgroup;
 mod cluster;
@@ -20,6 +21,7 @@ mod run;
 mod sandbox;
 mod skip;
 
+pub use cargo::cargo;
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
 pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};

@@ -1,17 +1,14 @@
 //! Commands, above all cargo's, run in the repository.
 
-use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use harness::repository;
 
 /// A call of cargo in the repository.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
-    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(repository());
+    let mut command = harness::cargo();
+    command.args(arguments);
     command
 }
 

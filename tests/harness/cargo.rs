@@ -1,0 +1,50 @@
+//! Calls of cargo by a program that cargo itself has started.
+
+use std::env;
+use std::process::Command;
+
+use crate::repository;
+
+/// How the names of variables begin by which cargo tells a program about its package.
+const PACKAGE: [&str; 5] = [
+    "CARGO_BIN_",
+    "CARGO_CRATE_",
+    "CARGO_MANIFEST_",
+    "CARGO_PKG_",
+    "CARGO_PRIMARY_",
+];
+
+/// A call of cargo in the repository.
+///
+/// It hears nothing of the package that calls it: the build script of a dependency, ring, is
+/// run again whenever one of these variables is another one, and all that stands on ring is
+/// then built again.
+pub fn cargo() -> Command {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.current_dir(repository());
+    let variables = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for variable in variables.filter(|it| is_of_package(it)) {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn is_of_package(variable: &str) -> bool {
+    variable == "OUT_DIR" || PACKAGE.iter().any(|it| variable.starts_with(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_hears_nothing_of_the_package_that_calls_it() {
+        // cargo runs this test with them.
+        assert!(env::var_os("CARGO_PKG_NAME").is_some());
+        let command = cargo();
+        let removed = |name: &str| command.get_envs().any(|it| it == (name.as_ref(), None));
+        assert!(removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
+        assert!(!removed("CARGO_HOME") && !removed("CARGO_TARGET_DIR"));
+    }
+}
