@@ -20,7 +20,7 @@ use crate::messages::{
 };
 use crate::request::{Range, RangeAnswer, Txn, TxnAnswer, after_prefix};
 use crate::session::Session;
-use crate::settings::{Login, Settings};
+use etcd_settings::{Login, Settings};
 
 /// Wait after all endpoints have failed; it doubles, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(10);

@@ -17,7 +17,7 @@ use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
 use crate::error::{Error, Kind};
-use crate::settings::{Endpoint, Settings};
+use etcd_settings::{Endpoint, Settings};
 
 /// Largest answer. A page of keys with their values stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use cni::StateFolder;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::Settings;
+use etcd_settings::Settings;
 
 /// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
