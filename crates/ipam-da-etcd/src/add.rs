@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use cluster::{Cluster, DiskToken, Holder, Keys};
+use cluster::{Cluster, Holder, Keys};
+use cluster_client::DiskToken;
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
@@ -34,7 +35,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let cluster = Cluster::read(&ipam)?;
     let completion = Completion::read(config, &ipam)?;
     let mut token = DiskToken::open(&cluster)?;
-    let mut client = cluster.client(call)?;
+    let mut client = cluster_client::client(&cluster, call)?;
     client.keep_in_reserve(FOR_UNDOING);
     let network = config.name();
     token.register(&mut client, &cluster.node)?;
@@ -47,7 +48,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         cluster: &cluster,
         reached_etcd: Cell::new(false),
     };
-    let given = cluster::pools(&mut client, &cluster.keys, config)
+    let given = cluster_client::pools(&mut client, &cluster.keys, config)
         .and_then(|pools| add.give(&mut client, &pools));
     match given {
         Ok(ips) => Ok(completion.with_ips(ips)),

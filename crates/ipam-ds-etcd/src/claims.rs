@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use cluster::{BlockOwner, Cluster, Definition, DiskToken};
+use cluster::{BlockOwner, Cluster, Definition};
+use cluster_client::DiskToken;
 use cni::{Error, code};
 use etcd::{Client, Compare, Op, Range, Txn};
 use ipam::IpNet;

@@ -72,7 +72,7 @@ fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result
         return Ok(());
     };
     let name = &pool.name;
-    let client = node.cluster.client(call)?;
+    let client = cluster_client::client(&node.cluster, call)?;
     let mut claims = Claims::new(&node.cluster, client)?;
     let definition = claims.definition(name)?;
     local.definition = definition.object().clone();
@@ -163,9 +163,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let node = Node::of(call)?;
     let pools = asked(&call.config)?;
     if pools.is_empty() {
-        let mut claims = node
-            .cluster
-            .client(call)
+        let mut claims = cluster_client::client(&node.cluster, call)
             .and_then(|it| Claims::new(&node.cluster, it))
             .map_err(unavailable)?;
         let reads = etcd::Range::prefix(node.cluster.keys.pools())
@@ -197,7 +195,7 @@ fn has_room(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<(), Error> {
             return Ok(());
         }
     }
-    let mut claims = Claims::new(&node.cluster, node.cluster.client(call)?)?;
+    let mut claims = Claims::new(&node.cluster, cluster_client::client(&node.cluster, call)?)?;
     let definition = claims.definition(&pool.name)?;
     claims.has_free_block(&pool.name, &definition)
 }
