@@ -1,15 +1,19 @@
 #![doc = include_str!("../README.md")]
 
+mod blocks;
 mod definition;
 mod holder;
 mod keys;
 mod node;
+mod random;
 mod since;
 
+pub use blocks::{block_of, blocks, ranges_in, some_blocks};
 pub use definition::{Definition, DefinitionError};
 pub use holder::{BlockOwner, Holder, NodeToken};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;
+pub use random::random_address;
 pub use since::Since;
 
 use cni::{Error, Object};
