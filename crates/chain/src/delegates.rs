@@ -8,7 +8,8 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use cni::{
-    Cancellation, Command, DelegateName, Environment, LinkedPlugin, NetworkConfig, SpecVersion,
+    Cancellation, Command, DelegateName, Environment, LinkedAnswer, LinkedOutput, LinkedPlugin,
+    NetworkConfig, SpecVersion,
 };
 use serde_json::value::RawValue;
 
@@ -72,6 +73,16 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     lifeline: Option<Lifeline>,
 }
 
+/// How a delegate is run.
+enum Way<'a> {
+    /// A linked plugin is called.
+    Call(&'a dyn LinkedPlugin),
+    /// A linked part of the plugin has answered.
+    Take(LinkedAnswer<'a>),
+    /// A file is executed.
+    Execute(&'a Path),
+}
+
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn new(context: &'a Context<'b>, environment: Environment) -> Self {
         Self {
@@ -119,31 +130,39 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             Ok(found) => found,
             Err(failure) => return Outcome::Failed(failure),
         };
-        let (executable, linked) = match &found {
-            Found::File(path) | Found::Chain(path) => (Some(path), None),
-            Found::Linked(plugin, None) => (None, Some(*plugin)),
-            Found::Linked(plugin, path) => {
-                let is_called = self.context.settings.calls_linked_plugins;
-                (path.as_ref(), is_called.then_some(*plugin))
-            }
-        };
-        self.tell(&Event::Started {
-            delegate: name,
-            command,
-            executable: executable.map(PathBuf::as_path),
-            is_executed: linked.is_none(),
-            prev_result,
-            stdin,
-        });
         let started = Instant::now();
         let environment = self
             .environment
             .clone()
             .with("CNI_COMMAND", command.as_str());
-        let outcome = match (linked, executable) {
-            (Some(plugin), _) => self.call(plugin, name, &environment, stdin),
-            (None, Some(path)) => self.execute(path, name, &environment, stdin),
-            (None, None) => unreachable!("a plugin is linked, or has an executable"),
+        let is_called = self.context.settings.calls_linked_plugins;
+        let (executable, way) = match &found {
+            Found::Linked(plugin, None) => (None, Way::Call(*plugin)),
+            Found::Linked(plugin, Some(path)) if is_called => (Some(path), Way::Call(*plugin)),
+            Found::Part(part, path) if is_called => {
+                let answer = part.call(&environment, stdin);
+                (Some(path), answer.map_or(Way::Execute(path), Way::Take))
+            }
+            Found::File(path)
+            | Found::Chain(path)
+            | Found::Linked(_, Some(path))
+            | Found::Part(_, path) => (Some(path), Way::Execute(path)),
+        };
+        self.tell(&Event::Started {
+            delegate: name,
+            command,
+            executable: executable.map(PathBuf::as_path),
+            is_executed: matches!(way, Way::Execute(_)),
+            prev_result,
+            stdin,
+        });
+        let outcome = match way {
+            Way::Call(plugin) => {
+                let output = plugin.call(&environment, stdin, self.cancellation);
+                self.outcome_of(name, output)
+            }
+            Way::Take(answer) => self.outcome_of(name, answer()),
+            Way::Execute(path) => self.execute(path, name, &environment, stdin),
         };
         let outcome = match outcome {
             // A delegate of a cancelled call counts as cancelled, whatever it printed.
@@ -165,15 +184,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         outcome
     }
 
-    /// Calls a linked plugin.
-    fn call(
-        &self,
-        plugin: &dyn LinkedPlugin,
-        name: &DelegateName,
-        environment: &Environment,
-        stdin: &[u8],
-    ) -> Outcome {
-        let output = plugin.call(environment, stdin, self.cancellation);
+    /// The outcome of a linked plugin's call.
+    fn outcome_of(&self, name: &DelegateName, output: LinkedOutput) -> Outcome {
         let mut tail = StderrTail::default();
         if !output.stderr.is_empty() {
             self.tell_of_stderr(name, &output.stderr);

@@ -13,8 +13,8 @@ mod stderr;
 mod version_mark;
 
 pub use entry::main;
-pub use linked::Linked;
-pub use multi_call::{MultiCall, own_executable};
+pub use linked::{Linked, Part};
+pub use multi_call::{MultiCall, is_beside_own_executable, own_executable};
 pub use respond::{Output, respond};
 pub use stderr::write_to_stderr;
 pub use version_mark::{VERSION_MARK, version};
