@@ -1,9 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod authentication;
 mod client;
 mod codec;
 mod connection;
 mod error;
+mod failover;
 mod messages;
 mod request;
 mod session;
