@@ -63,6 +63,8 @@ impl<'a> Context<'a> {
         let executes = |found| match found {
             Found::Linked(_, None) => false,
             Found::Linked(..) => !self.settings.calls_linked_plugins,
+            // Perhaps.
+            Found::Part(..) => true,
             Found::File(_) | Found::Chain(_) => true,
         };
         let executes_one = delegates.any(|name| self.plugins.find(name).is_ok_and(executes));

@@ -8,7 +8,8 @@ use std::process::ExitStatus;
 use std::time::Instant;
 
 use cni::{
-    Cancellation, Command, DelegateName, Environment, LinkedPlugin, NetworkConfig, SpecVersion,
+    Cancellation, Command, DelegateName, Environment, LinkedAnswer, LinkedOutput, LinkedPlugin,
+    NetworkConfig, SpecVersion,
 };
 use serde_json::value::RawValue;
 
@@ -72,6 +73,16 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     lifeline: Option<Lifeline>,
 }
 
+/// How a delegate is run.
+enum Way<'a> {
+    /// A linked plugin is called.
+    Call(&'a dyn LinkedPlugin),
+    /// A linked part of the plugin has answered.
+    Take(LinkedAnswer<'a>),
+    /// A file is executed.
+    Execute(&'a Path),
+}
+
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn new(context: &'a Context<'b>, environment: Environment) -> Self {
         Self {
@@ -119,31 +130,39 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             Ok(found) => found,
             Err(failure) => return Outcome::Failed(failure),
         };
-        let (executable, linked) = match &found {
-            Found::File(path) | Found::Chain(path) => (Some(path), None),
-            Found::Linked(plugin, None) => (None, Some(*plugin)),
-            Found::Linked(plugin, path) => {
-                let is_called = self.context.settings.calls_linked_plugins;
-                (path.as_ref(), is_called.then_some(*plugin))
-            }
-        };
-        self.tell(&Event::Started {
-            delegate: name,
-            command,
-            executable: executable.map(PathBuf::as_path),
-            is_executed: linked.is_none(),
-            prev_result,
-            stdin,
-        });
         let started = Instant::now();
         let environment = self
             .environment
             .clone()
             .with("CNI_COMMAND", command.as_str());
-        let outcome = match (linked, executable) {
-            (Some(plugin), _) => self.call(plugin, name, &environment, stdin),
-            (None, Some(path)) => self.execute(path, name, &environment, stdin),
-            (None, None) => unreachable!("a plugin is linked, or has an executable"),
+        let is_called = self.context.settings.calls_linked_plugins;
+        let (executable, way) = match &found {
+            Found::Linked(plugin, None) => (None, Way::Call(*plugin)),
+            Found::Linked(plugin, Some(path)) if is_called => (Some(path), Way::Call(*plugin)),
+            Found::Part(part, path) if is_called => {
+                let answer = part.call(&environment, stdin);
+                (Some(path), answer.map_or(Way::Execute(path), Way::Take))
+            }
+            Found::File(path)
+            | Found::Chain(path)
+            | Found::Linked(_, Some(path))
+            | Found::Part(_, path) => (Some(path), Way::Execute(path)),
+        };
+        self.tell(&Event::Started {
+            delegate: name,
+            command,
+            executable: executable.map(PathBuf::as_path),
+            is_executed: matches!(way, Way::Execute(_)),
+            prev_result,
+            stdin,
+        });
+        let outcome = match way {
+            Way::Call(plugin) => {
+                let output = plugin.call(&environment, stdin, self.cancellation);
+                self.outcome_of(name, output)
+            }
+            Way::Take(answer) => self.outcome_of(name, answer()),
+            Way::Execute(path) => self.execute(path, name, &environment, stdin),
         };
         let outcome = match outcome {
             // A delegate of a cancelled call counts as cancelled, whatever it printed.
@@ -165,15 +184,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         outcome
     }
 
-    /// Calls a linked plugin.
-    fn call(
-        &self,
-        plugin: &dyn LinkedPlugin,
-        name: &DelegateName,
-        environment: &Environment,
-        stdin: &[u8],
-    ) -> Outcome {
-        let output = plugin.call(environment, stdin, self.cancellation);
+    /// The outcome of a linked plugin's call.
+    fn outcome_of(&self, name: &DelegateName, output: LinkedOutput) -> Outcome {
         let mut tail = StderrTail::default();
         if !output.stderr.is_empty() {
             self.tell_of_stderr(name, &output.stderr);
@@ -284,5 +296,94 @@ impl Delegates for InstalledDelegates<'_, '_> {
     fn begin_rollback(&mut self) -> Vec<u32> {
         self.cancellation = None;
         self.terminate_leftovers()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use cni::LinkedPart;
+
+    use super::*;
+    use crate::event::Observer;
+    use crate::plugins::{Executable, Plugins};
+    use crate::settings::Settings;
+    use crate::testing::{config, names};
+
+    /// A part that answers ADD alone.
+    struct OnlyAdd;
+
+    impl LinkedPart for OnlyAdd {
+        fn name(&self) -> &str {
+            "p"
+        }
+
+        fn call<'a>(&'a self, environment: &'a Environment, _: &[u8]) -> Option<LinkedAnswer<'a>> {
+            let is_add = environment.text("CNI_COMMAND") == "ADD";
+            let answer = || LinkedOutput {
+                success: true,
+                stdout: br#"{"ips": []}"#.to_vec(),
+                stderr: b"of the part".to_vec(),
+            };
+            is_add.then_some(Box::new(answer) as LinkedAnswer<'a>)
+        }
+    }
+
+    #[derive(Default)]
+    struct Told(RefCell<Vec<String>>);
+
+    impl Observer for Told {
+        fn event(&self, event: &Event<'_>) {
+            let text = match event {
+                Event::Started { is_executed, .. } => format!("executed: {is_executed}"),
+                Event::Stderr { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
+                Event::Ended { outcome, .. } => match outcome {
+                    Outcome::Result(output) => output.json().get().to_owned(),
+                    other => format!("{other:?}"),
+                },
+            };
+            self.0.borrow_mut().push(text);
+        }
+    }
+
+    fn told(command: Command, calls_linked_plugins: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p");
+        fs::write(
+            &path,
+            "#!/bin/sh\necho of the file >&2; echo '{\"ips\": [1]}'",
+        )
+        .unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        let environment = Environment::default().with("CNI_PATH", folder.path());
+        let own = |_: &Path| Executable::Part(&OnlyAdd);
+        let plugins = Plugins::in_cni_path(&environment).unwrap();
+        let name = &names(&["p"])[0];
+        let mut settings = Settings::of_one(name.clone());
+        settings.calls_linked_plugins = calls_linked_plugins;
+        let (config, told) = (config(""), Told::default());
+        let plugins = plugins.and_own_executable(&own);
+        let mut context = Context::new(settings, &config, &environment, plugins);
+        context.observer = Some(&told);
+        InstalledDelegates::new(&context, environment.clone()).run(&DelegateCall {
+            name,
+            command,
+            config: &config,
+            prev_result: None,
+            version: None,
+        });
+        told.0.into_inner()
+    }
+
+    #[test]
+    fn a_file_is_executed_only_for_what_its_linked_part_does_not_answer() {
+        let part = ["executed: false", "of the part", r#"{"ips": []}"#];
+        let file = ["executed: true", "of the file\n", r#"{"ips": [1]}"#];
+        assert_eq!(told(Command::Add, true), part);
+        assert_eq!(told(Command::Check, true), file);
+        assert_eq!(told(Command::Add, false), file);
     }
 }

@@ -1,27 +1,29 @@
 #![doc = include_str!("../README.md")]
 
+mod blocks;
 mod definition;
 mod holder;
 mod keys;
 mod node;
+mod random;
 mod since;
-mod token;
 
-pub use definition::{Definition, DefinitionError, pools};
+pub use blocks::{block_of, blocks, ranges_in, some_blocks};
+pub use definition::{Definition, DefinitionError};
 pub use holder::{BlockOwner, Holder, NodeToken};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;
+pub use random::random_address;
 pub use since::Since;
-pub use token::{DiskToken, TokenError};
 
-use cni::{Call, Error, Object};
-use etcd::Client;
+use cni::{Error, Object};
+use etcd_settings::Settings;
 
 /// What the configuration says of the cluster: `ipam.etcd` and `ipam.node`.
 #[derive(Clone, Debug)]
 pub struct Cluster {
     /// `ipam.etcd`.
-    pub settings: etcd::Settings,
+    pub settings: Settings,
     /// `ipam.node`, or the host's name.
     pub node: String,
     /// The keys below the prefix.
@@ -35,20 +37,11 @@ impl Cluster {
     ///
     /// Code 7, naming the key and the value.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
-        let settings = etcd::Settings::read(ipam)?;
+        let settings = Settings::read(ipam)?;
         Ok(Self {
             node: node_name(ipam)?,
             keys: Keys::new(&settings.prefix),
             settings,
         })
-    }
-
-    /// A client for a call.
-    ///
-    /// # Errors
-    ///
-    /// Code 7 for a file that can't be used.
-    pub fn client<'a>(&'a self, call: &Call<'a>) -> Result<Client<'a>, Error> {
-        Ok(Client::new(&self.settings, call.cancellation)?)
     }
 }

@@ -1,9 +1,12 @@
 //! A plugin of this process as a chain calls it, with a log and a stderr of its own.
 
-use cni::{Cancellation, Environment, LinkedOutput, LinkedPlugin, Plugin};
+use cni::{
+    Cancellation, Environment, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, Plugin,
+    SomeCalls,
+};
 
 use crate::log;
-use crate::respond::respond;
+use crate::respond::{Output, respond, respond_in_part};
 
 /// A plugin that is linked into this process.
 #[derive(Clone, Copy)]
@@ -20,14 +23,34 @@ impl LinkedPlugin for Linked<'_> {
         stdin: &[u8],
         cancellation: Option<&dyn Cancellation>,
     ) -> LinkedOutput {
-        let (output, stderr) = log::of_linked_plugin(self.name(), || {
+        output_of(self.name(), || {
             let mut stdin = || Ok(stdin.to_vec());
             respond(self.0, environment, &mut stdin, cancellation)
-        });
-        LinkedOutput {
-            success: output.success,
-            stdout: output.stdout,
-            stderr,
-        }
+        })
+    }
+}
+
+/// The part of a plugin that is linked into this process.
+#[derive(Clone, Copy)]
+pub struct Part<'a>(pub &'a dyn SomeCalls);
+
+impl LinkedPart for Part<'_> {
+    fn name(&self) -> &str {
+        self.0.about().name
+    }
+
+    fn call<'a>(&'a self, environment: &'a Environment, stdin: &[u8]) -> Option<LinkedAnswer<'a>> {
+        let answer = respond_in_part(self.0, environment, stdin)?;
+        Some(Box::new(|| output_of(self.name(), answer)))
+    }
+}
+
+/// The output of a call of this plugin, with what it has logged to stderr.
+fn output_of(plugin: &str, call: impl FnOnce() -> Output) -> LinkedOutput {
+    let (output, stderr) = log::of_linked_plugin(plugin, call);
+    LinkedOutput {
+        success: output.success,
+        stdout: output.stdout,
+        stderr,
     }
 }

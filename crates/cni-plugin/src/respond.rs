@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use cni::{
     About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error,
-    NetworkConfig, OneLine, Plugin, Reply, Request, SpecVersion, TraceContext, code,
+    NetworkConfig, OneLine, Plugin, Reply, Request, SomeCalls, SpecVersion, TraceContext, code,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -75,6 +75,41 @@ pub(crate) fn respond_and_deliver(
                 })
             }
         }
+    })
+}
+
+/// Answers one call by a part of a plugin; `None` if that leaves it to the executable. The log
+/// has its lines when the answer is taken, as the executable would write them.
+pub(crate) fn respond_in_part<'a>(
+    part: &dyn SomeCalls,
+    environment: &'a Environment,
+    stdin: &[u8],
+) -> Option<impl FnOnce() -> Output + 'a> {
+    let is_delegate = environment.get(CHAIN_CALL).is_some();
+    let about = part.about();
+    let Ok(Input::Call(request, config)) = read(environment, &mut || Ok(stdin.to_vec())) else {
+        return None;
+    };
+    let Request::Attachment(command, attachment) = &request else {
+        return None;
+    };
+    let call = Call::new(config, environment);
+    let reply = caught(|| {
+        Ok(match command {
+            AttachmentCommand::Add => part.add(attachment, &call),
+            AttachmentCommand::Del => part.del(attachment, &call),
+            AttachmentCommand::Check => part.check(attachment, &call),
+        })
+    });
+    let stdout = printed(reply.ok()??, call.config.version())?;
+    Some(move || {
+        Context::of_process(about.name, &call.trace).during(|| {
+            starting(about);
+            Context::of_call(&request, call.config.name()).during(|| {
+                called(environment, &call.config, is_delegate);
+                succeeded(stdout, is_delegate)
+            })
+        })
     })
 }
 
@@ -172,16 +207,21 @@ fn answer(
         Request::Status => plugin.status(call),
         Request::Version => Ok(Reply::Nothing),
     }?;
-    Ok(Some(match reply {
-        Reply::Delivered => return Ok(None),
-        Reply::Nothing => Vec::new(),
+    Ok(printed(reply, call.config.version()))
+}
+
+/// The bytes to print; `None` if they have been delivered.
+fn printed(reply: Reply, version: SpecVersion) -> Option<Vec<u8>> {
+    match reply {
+        Reply::Delivered => None,
+        Reply::Nothing => Some(Vec::new()),
         Reply::Result(result) => {
-            let mut json = result.to_json(call.config.version());
+            let mut json = result.to_json(version);
             json.push(b'\n');
-            json
+            Some(json)
         }
-        Reply::Verbatim(output) => output.into_bytes(),
-    }))
+        Reply::Verbatim(output) => Some(output.into_bytes()),
+    }
 }
 
 /// Runs `f`, and makes an error of a panic.

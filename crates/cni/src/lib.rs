@@ -38,7 +38,10 @@ pub use json_output::JsonOutput;
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use netns::is_namespace;
 pub use object::{Object, read};
-pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply};
+pub use plugin::{
+    About, Call, Deliver, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, Plugin, Reply,
+    SomeCalls,
+};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use state_folder::StateFolder;
 pub use threads::in_threads;

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use cni::Cancellation;
+use etcd_settings::{Endpoint, Settings};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::time::{error::Elapsed, timeout};
@@ -17,7 +18,6 @@ use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
 use crate::error::{Error, Kind};
-use crate::settings::{Endpoint, Settings};
 
 /// Largest answer. A page of keys with their values stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;

@@ -1,16 +1,17 @@
 #![doc = include_str!("../README.md")]
 
+mod authentication;
 mod client;
 mod codec;
 mod connection;
 mod error;
+mod failover;
 mod messages;
 mod request;
 mod session;
-mod settings;
 
 pub use client::Client;
 pub use error::{Error, Kind};
+pub use etcd_settings::{DEFAULT_TIMEOUT, Endpoint, Login, Settings};
 pub use messages::{KeyValue, MemberStatus};
 pub use request::{Branch, Compare, Op, OpAnswer, Range, RangeAnswer, Txn, TxnAnswer};
-pub use settings::{DEFAULT_TIMEOUT, Endpoint, Login, Settings};

@@ -9,9 +9,8 @@ use std::io;
 use std::time::Duration;
 
 use cni::StateFolder;
+use etcd_settings::Settings;
 use serde::{Deserialize, Serialize};
-
-use crate::settings::Settings;
 
 /// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

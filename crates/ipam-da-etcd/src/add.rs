@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
-use cluster::{Cluster, DiskToken, Holder, Keys};
+use cluster::{Cluster, Holder};
+use cluster_client::DiskToken;
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
 
-use crate::candidates::Candidates;
+use crate::choice::Choice;
 use crate::last_given::LastGiven;
 use crate::{release, sticky, view};
 
@@ -34,7 +35,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let cluster = Cluster::read(&ipam)?;
     let completion = Completion::read(config, &ipam)?;
     let mut token = DiskToken::open(&cluster)?;
-    let mut client = cluster.client(call)?;
+    let mut client = cluster_client::client(&cluster, call)?;
     client.keep_in_reserve(FOR_UNDOING);
     let network = config.name();
     token.register(&mut client, &cluster.node)?;
@@ -47,7 +48,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         cluster: &cluster,
         reached_etcd: Cell::new(false),
     };
-    let given = cluster::pools(&mut client, &cluster.keys, config)
+    let given = cluster_client::pools(&mut client, &cluster.keys, config)
         .and_then(|pools| add.give(&mut client, &pools));
     match given {
         Ok(ips) => Ok(completion.with_ips(ips)),
@@ -68,24 +69,6 @@ struct Add<'a> {
     reached_etcd: Cell<bool>,
 }
 
-/// A pool of the ADD, and what is known of its addresses.
-struct Choice<'p> {
-    pool: &'p Pool,
-    /// Its name in etcd's keys.
-    name: &'p str,
-    index: usize,
-    rotation: usize,
-    /// The requested address.
-    requested: Option<IpAddr>,
-    /// The address of its sticky key, until that is found reserved.
-    remembered: Option<IpAddr>,
-    candidates: Candidates,
-    /// True while nobody else seems to ask for addresses.
-    in_rotation: bool,
-    /// The address that is asked for.
-    asked: Option<IpAddr>,
-}
-
 impl Add<'_> {
     fn give(&self, client: &mut Client<'_>, pools: &[Pool]) -> Result<Vec<IpConfig>, Error> {
         if pools.is_empty() {
@@ -102,7 +85,9 @@ impl Add<'_> {
         let mut choices: Vec<Choice<'_>> = pools
             .iter()
             .enumerate()
-            .map(|(index, pool)| self.choice(index, pool, pools.len()))
+            .map(|(index, pool)| {
+                Choice::new(self.network, index, pool, &self.last_given, pools.len())
+            })
             .collect();
         let held = self.look(client, &mut choices)?;
         let value = self.holder.to_value();
@@ -140,29 +125,6 @@ impl Add<'_> {
         ))
     }
 
-    fn choice<'p>(&'p self, index: usize, pool: &'p Pool, pools: usize) -> Choice<'p> {
-        let name = pool.directory(self.network).as_str();
-        let rotation = pool.rotation_index(self.network, index);
-        let mut choice = Choice {
-            pool,
-            name,
-            index,
-            rotation,
-            requested: pool.requested,
-            remembered: None,
-            candidates: Candidates::default(),
-            in_rotation: true,
-            asked: None,
-        };
-        if pool.requested.is_none() {
-            let place = self.last_given.read(name, rotation);
-            choice.in_rotation = !place.is_busy;
-            let most = (view::AT_ONCE / pools).max(2);
-            choice.candidates = Candidates::of(&pool.ranges, place.last, most);
-        }
-        choice
-    }
-
     /// Refuses if etcd has another token for the node. If it has none, because a person has
     /// released what the node held, the node makes itself known again.
     fn verify_token(
@@ -196,11 +158,7 @@ impl Add<'_> {
         let keys = &self.cluster.keys;
         let mut reads = vec![Range::prefix(self.held_prefix()).keys_only()];
         for choice in &*choices {
-            if let Some(key) = choice.sticky_key() {
-                reads.push(sticky::read(keys, choice.name, key));
-            }
-            let ips = choice.candidates.all();
-            reads.extend(ips.map(|ip| view::is_reserved(keys, choice.name, ip)));
+            reads.extend(choice.first_reads(keys));
         }
         let answer = client.txn(&Txn::read(reads))?;
         self.reached_etcd.set(true);
@@ -213,14 +171,7 @@ impl Add<'_> {
             return Err(self.already(&held, choices));
         }
         for choice in choices {
-            if choice.sticky_key().is_some() {
-                let answer = ranges.next();
-                choice.remembered = answer.and_then(|it| sticky::address(it, choice.pool));
-            }
-            let ips: Vec<IpAddr> = choice.candidates.all().collect();
-            let answers = ranges.by_ref().take(ips.len());
-            let free = view::free(ips.iter().copied(), answers);
-            choice.candidates.retain(|ip| free.contains(&ip));
+            choice.note_first(&mut ranges);
         }
         Ok(held)
     }
@@ -379,101 +330,4 @@ impl Add<'_> {
 /// True if the key in the answer has this value.
 fn is_ours(answer: Option<&RangeAnswer>, value: &[u8]) -> bool {
     answer.is_some_and(|it| it.kvs.first().is_some_and(|kv| kv.value == value))
-}
-
-impl Choice<'_> {
-    /// The pool's sticky key, unless an address is requested.
-    fn sticky_key(&self) -> Option<&str> {
-        let key = self.pool.sticky.as_deref();
-        key.filter(|_| self.requested.is_none())
-    }
-
-    /// Chooses the address to ask for; looks further if none is known to be free.
-    fn ask(&mut self, client: &mut Client<'_>, keys: &Keys) -> Result<(), Error> {
-        if self.asked.is_some() {
-            return Ok(());
-        }
-        self.asked = self.requested.or(self.remembered);
-        if self.asked.is_none() {
-            self.asked = self.candidates.take(self.in_rotation);
-        }
-        if self.asked.is_none() {
-            self.candidates = view::search(client, keys, self.name, self.pool)?;
-            self.asked = self.candidates.take(false);
-        }
-        match self.asked {
-            Some(_) => Ok(()),
-            None => Err(self.exhausted(code::TRY_AGAIN_LATER)),
-        }
-    }
-
-    /// The candidates whose state the else-branch reads: as many as fit for one of so many
-    /// pools.
-    fn checked_again(&self, pools: usize) -> impl Iterator<Item = IpAddr> {
-        self.candidates.all().take(view::AT_ONCE / 2 / pools)
-    }
-
-    /// Notes the else-branch's answers: the state of the address that was asked for, and of
-    /// the candidates.
-    fn note<'r>(
-        &mut self,
-        ranges: &mut impl Iterator<Item = &'r RangeAnswer>,
-        pools: usize,
-    ) -> Result<(), Error> {
-        let Some(asked) = self.asked else {
-            return Ok(());
-        };
-        let holder = ranges.next().and_then(|it| it.kvs.first());
-        let checked: Vec<IpAddr> = self.checked_again(pools).collect();
-        let answers = ranges.by_ref().take(checked.len());
-        let free = view::free(checked.iter().copied(), answers);
-        let is_free = |ip| free.contains(&ip) || !checked.contains(&ip);
-        self.candidates.retain(is_free);
-        let Some(holder) = holder else {
-            return Ok(());
-        };
-        if self.requested == Some(asked) {
-            return Err(Error::new(
-                code::REQUESTED_TAKEN,
-                format!(
-                    "{asked}, requested of {}, is {} already",
-                    self.describe(),
-                    Holder::describe(&holder.value)
-                ),
-            ));
-        }
-        self.asked = None;
-        if self.remembered == Some(asked) {
-            self.remembered = None;
-        } else {
-            // Somebody else was faster.
-            self.in_rotation = false;
-        }
-        Ok(())
-    }
-
-    /// The pool by name, for people.
-    fn describe(&self) -> String {
-        let Pool { name, ranges, .. } = self.pool;
-        match name {
-            Some(name) => format!("pool {name} ({ranges})"),
-            None => format!("pool {} of network {} ({ranges})", self.index, self.name),
-        }
-    }
-
-    fn exhausted(&self, code: u64) -> Error {
-        let ranges = &self.pool.ranges;
-        let excluded = match ranges.excluded() {
-            0 => String::new(),
-            excluded => format!(", {excluded} are excluded"),
-        };
-        Error::new(
-            code,
-            format!(
-                "{} has no address left: all {} are reserved{excluded}",
-                self.describe(),
-                ranges.capacity()
-            ),
-        )
-    }
 }

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use cluster::random_address;
 use ipam::{Interval, RangeSet};
 
 /// Addresses to look at.
@@ -19,7 +20,10 @@ impl Candidates {
     /// at random. All of a small pool's, as the next ones.
     pub(crate) fn of(ranges: &RangeSet, last: Option<IpAddr>, most: usize) -> Self {
         let capacity = ranges.capacity();
-        let last = last.or_else(|| random_address(&given(ranges), capacity));
+        let last = last.or_else(|| {
+            let given: Vec<Interval> = ranges.given().collect();
+            random_address(&given, capacity)
+        });
         let rotation = ranges.rotation(last);
         let rotated = rotation.iter().flat_map(|it| it.addresses.iter());
         if capacity <= most as u128 {
@@ -36,7 +40,7 @@ impl Candidates {
 
     /// At most so many addresses of the pool, at random, each once.
     pub(crate) fn at_random(ranges: &RangeSet, most: usize) -> Vec<IpAddr> {
-        some_of(&given(ranges), most)
+        some_of(&ranges.given().collect::<Vec<_>>(), most)
     }
 
     /// All of them.
@@ -68,13 +72,6 @@ impl Candidates {
     }
 }
 
-/// The addresses that the pool gives.
-fn given(ranges: &RangeSet) -> Vec<Interval> {
-    let all = ranges.ranges().iter();
-    all.flat_map(|range| range.given().iter().copied())
-        .collect()
-}
-
 /// At most so many free addresses, at random: of all that the pool gives, without those that
 /// are taken, which are in ascending order.
 pub(crate) fn some_free(ranges: &RangeSet, taken: &[IpAddr], most: usize) -> Vec<IpAddr> {
@@ -83,8 +80,7 @@ pub(crate) fn some_free(ranges: &RangeSet, taken: &[IpAddr], most: usize) -> Vec
         .filter_map(|ip| Interval::new(*ip, *ip))
         .collect();
     let holes = Interval::merged(holes);
-    let given = given(ranges);
-    let free: Vec<Interval> = given.iter().flat_map(|it| it.without(&holes)).collect();
+    let free: Vec<Interval> = ranges.given().flat_map(|it| it.without(&holes)).collect();
     some_of(&free, most)
 }
 
@@ -109,18 +105,6 @@ fn some_of(intervals: &[Interval], most: usize) -> Vec<IpAddr> {
 fn size(intervals: &[Interval]) -> u128 {
     let sizes = intervals.iter().map(|it| it.size());
     sizes.fold(0, u128::saturating_add)
-}
-
-/// An address of these intervals, at random; `size` is the number of all.
-fn random_address(intervals: &[Interval], size: u128) -> Option<IpAddr> {
-    let mut at = (size > 0).then(|| fastrand::u128(..size))?;
-    for interval in intervals {
-        if let Some(ip) = interval.nth(at) {
-            return Some(ip);
-        }
-        at -= interval.size();
-    }
-    None
 }
 
 #[cfg(test)]
@@ -176,8 +160,7 @@ mod tests {
     #[test]
     fn the_last_free_address_is_found() {
         let ranges = ranges(r#"{"subnet":"10.1.0.0/16"}"#);
-        let given = given(&ranges);
-        let mut taken: Vec<IpAddr> = given.iter().flat_map(|it| it.iter()).collect();
+        let mut taken: Vec<IpAddr> = ranges.given().flat_map(Interval::iter).collect();
         assert_eq!(taken.len(), 65_533);
         let last = taken.remove(40_000);
         assert_eq!(some_free(&ranges, &taken, 96), [last]);

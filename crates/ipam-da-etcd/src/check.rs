@@ -16,8 +16,8 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
-    let mut client = cluster.client(call)?;
-    let pools = cluster::pools(&mut client, keys, config)?;
+    let mut client = cluster_client::client(&cluster, call)?;
+    let pools = cluster_client::pools(&mut client, keys, config)?;
     let in_pools: Vec<(IpAddr, &str)> = prev_result
         .ips
         .iter()

@@ -3,6 +3,7 @@
 mod add;
 mod candidates;
 mod check;
+mod choice;
 mod last_given;
 mod release;
 mod status;

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use cluster::{Cluster, DiskToken, HeldKey, Holder, Keys};
+use cluster::{Cluster, HeldKey, Holder, Keys};
+use cluster_client::DiskToken;
 use cni::{Attachment, Call, Error};
 use etcd::{Client, Compare, KeyValue, Op, Range, Txn};
 
@@ -28,7 +29,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let Cluster { keys, node, .. } = &cluster;
-    let mut client = cluster.client(call)?;
+    let mut client = cluster_client::client(&cluster, call)?;
     let prefix = keys.attachment(node, config.name().as_str(), attachment);
     let entries = entries(&mut client, keys, node, &prefix)?;
     let released = release(&mut client, keys, node, &entries)?;
@@ -43,7 +44,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let cluster = Cluster::read(&config.ipam()?)?;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
     let Cluster { keys, node, .. } = &cluster;
-    let mut client = cluster.client(call)?;
+    let mut client = cluster_client::client(&cluster, call)?;
     let token = DiskToken::open(&cluster)?;
     let answer = client.range(&token.read())?;
     let found = answer.kvs.first().map(|it| it.value.as_slice());

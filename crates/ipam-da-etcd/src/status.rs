@@ -13,9 +13,9 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let unavailable = |error: Error| Error::new(code::UNAVAILABLE, error.msg);
-    let mut client = cluster.client(call)?;
+    let mut client = cluster_client::client(&cluster, call)?;
     can_write(&mut client, &cluster).map_err(|error| unavailable(error.into()))?;
-    let pools = cluster::pools(&mut client, &cluster.keys, config).map_err(unavailable)?;
+    let pools = cluster_client::pools(&mut client, &cluster.keys, config).map_err(unavailable)?;
     let mut problems = Vec::new();
     for (index, pool) in pools.iter().enumerate() {
         let name = pool.directory(config.name()).as_str();

@@ -17,30 +17,12 @@ pub(crate) struct PlacedPool {
 impl PlacedPool {
     /// The pool by name, for people.
     pub(crate) fn describe(&self, index: usize) -> String {
-        match &self.pool.name {
-            Some(name) => format!("pool {name} ({})", self.pool.ranges),
-            None => format!(
-                "pool {index} of network {} ({})",
-                self.directory, self.pool.ranges
-            ),
-        }
+        self.pool.describe(&self.directory, index)
     }
 
     /// The error, of this code, that the pool has no address left.
     pub(crate) fn exhausted(&self, index: usize, code: u64) -> Error {
-        let ranges = &self.pool.ranges;
-        let excluded = match ranges.excluded() {
-            0 => String::new(),
-            excluded => format!(", {excluded} are excluded"),
-        };
-        Error::new(
-            code,
-            format!(
-                "{} has no address left: all {} are reserved{excluded}",
-                self.describe(index),
-                ranges.capacity()
-            ),
-        )
+        self.pool.exhausted(&self.directory, index, code)
     }
 }
 

@@ -1,62 +1,15 @@
 //! ADD: the node's blocks of each pool, and a further one if they are nearly full.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::{Cluster, Definition};
-use cni::{Call, Error, IpamResult, Object, boot_id, code};
+use cni::{Call, Error, IpamResult, Object, code};
 use etcd::Client;
-use ipam::IpNet;
-use ipam_da_host_local::Folders;
+use node_blocks::{Asked, Held, Local, Moment, Need, Node, asked, with_pools};
 
-use crate::arithmetic::block_of;
 use crate::claims::Claims;
-use crate::local::{Files, Local, Moment};
-use crate::pool::{Asked, asked};
 
 /// Longest time that a claim takes while there is room without it.
 const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
-
-/// Time in which etcd isn't asked again for a block that isn't needed yet.
-const PAUSE: Duration = Duration::from_secs(10);
-
-/// Most free addresses below which a block is claimed ahead of need.
-const MOST_LOW: u128 = 64;
-
-/// What a call needs of the node.
-pub(crate) struct Node {
-    pub(crate) cluster: Cluster,
-    pub(crate) files: Files,
-    pub(crate) data_dir: PathBuf,
-    pub(crate) boot: Option<String>,
-}
-
-impl Node {
-    pub(crate) fn of(call: &Call<'_>) -> Result<Self, Error> {
-        let ipam = call.config.ipam()?;
-        let cluster = Cluster::read(&ipam)?;
-        Ok(Self {
-            files: Files::open(&cluster)?,
-            data_dir: Folders::read(&ipam)?.data_dir,
-            boot: boot_id(call.environment),
-            cluster,
-        })
-    }
-
-    /// A pool's definition, as the node's file has it.
-    pub(crate) fn definition(&self, local: &Local, pool: &str) -> Result<Definition, Error> {
-        let json = serde_json::to_vec(&local.definition).expect("an object is JSON");
-        Definition::parse(&self.cluster.keys.pool(pool), &json)
-            .map_err(|why| Error::config(why.to_string()))
-    }
-
-    /// True if the blocks were compared with etcd's since the last boot: before that, the
-    /// disk may be an old one.
-    pub(crate) fn is_verified(&self, local: &Local) -> bool {
-        self.boot.is_some() && local.verified_in == self.boot
-    }
-}
 
 /// `prevResult`, with the node's blocks in the place of each pool.
 pub(crate) fn add(call: &Call<'_>) -> Result<IpamResult, Error> {
@@ -72,34 +25,22 @@ pub(crate) fn add(call: &Call<'_>) -> Result<IpamResult, Error> {
     with_pools(call, &entries)
 }
 
-/// `prevResult` with these pools alone.
-pub(crate) fn with_pools(call: &Call<'_>, entries: &[Object]) -> Result<IpamResult, Error> {
-    let mut result = call.config.prev_result()?.unwrap_or_default();
-    result.set_other("pools", entries);
-    Ok(result)
-}
-
 /// The entry of one pool.
 fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
-    if let Some(local) = node.files.read(&node.cluster, &pool.name)?
-        && node.is_verified(&local)
-    {
-        let definition = node.definition(&local, &pool.name)?;
-        match need(node, pool, &local, &definition)? {
-            Need::Nothing => return Ok(pool.with_blocks(&definition, local.used())),
-            Need::Soon => {
-                // Failures don't matter yet, and another process may be at it.
-                let claimed = node
-                    .files
-                    .alone(Duration::ZERO, || claim(node, pool, call, true));
-                if let Err(error) = claimed {
-                    tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
-                }
-                let local = node.files.read(&node.cluster, &pool.name)?.unwrap_or(local);
-                return Ok(pool.with_blocks(&definition, local.used()));
+    match node.held(pool)? {
+        Held::Enough(entry) => return Ok(entry),
+        Held::Low { local, definition } => {
+            // Failures don't matter yet, and another process may be at it.
+            let claimed = node
+                .files
+                .alone(Duration::ZERO, || claim(node, pool, call, true));
+            if let Err(error) = claimed {
+                tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
             }
-            Need::Now(_) => {}
+            let local = node.files.read(&node.cluster, &pool.name)?.unwrap_or(local);
+            return Ok(pool.with_blocks(&definition, local.used()));
         }
+        Held::TooLittle => {}
     }
     let at_most = node.cluster.settings.timeout * 2;
     let claimed = node
@@ -116,66 +57,6 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
     })
 }
 
-/// What a pool needs on this node.
-enum Need {
-    Nothing,
-    /// A further block, soon.
-    Soon,
-    /// A block, or this one, at once.
-    Now(Option<IpNet>),
-}
-
-fn need(node: &Node, pool: &Asked, local: &Local, definition: &Definition) -> Result<Need, Error> {
-    if let Some(ip) = pool.requested {
-        let block = requested_block(pool, ip, definition)?;
-        let is_ours = local.used().any(|it| it == block);
-        return Ok(if is_ours {
-            Need::Nothing
-        } else {
-            Need::Now(Some(block))
-        });
-    }
-    let free = pool.free(definition, local, &node.data_dir)?;
-    if free == 0 {
-        return Ok(Need::Now(None));
-    }
-    if free >= low(definition) {
-        return Ok(Need::Nothing);
-    }
-    let now = Moment::now(node.boot.as_deref());
-    let failed = local.failed.as_ref().and_then(|it| it.until(&now));
-    Ok(match failed {
-        Some(passed) if passed < PAUSE => Need::Nothing,
-        _ => Need::Soon,
-    })
-}
-
-/// The block with a requested address.
-fn requested_block(pool: &Asked, ip: IpAddr, definition: &Definition) -> Result<IpNet, Error> {
-    let ranges = &definition.pool.ranges;
-    let ip = ranges.in_family(ip);
-    let block = ranges
-        .contains(ip)
-        .then(|| block_of(ip, definition.block.unwrap_or_default()));
-    block.flatten().ok_or_else(|| {
-        Error::config(format!(
-            "requested-ip: {ip} is not in pool {} ({ranges})",
-            pool.name
-        ))
-    })
-}
-
-/// Number of free addresses below which the blocks are nearly full: a quarter of a block.
-pub(crate) fn low(definition: &Definition) -> u128 {
-    let longest = match definition.pool.ranges.ranges()[0].subnet() {
-        IpNet::V4(_) => 32,
-        IpNet::V6(_) => 128,
-    };
-    let bits = u32::from(longest - definition.block.unwrap_or(longest).min(longest));
-    let size = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
-    (size / 4).clamp(1, MOST_LOW)
-}
-
 /// Compares the node's blocks with etcd's if that has to be, and claims one if it is still
 /// needed. No other process of the node does so meanwhile.
 fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Object, Error> {
@@ -186,7 +67,7 @@ fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Obje
         && node.is_verified(local)
     {
         let definition = node.definition(local, &pool.name)?;
-        if matches!(need(node, pool, local, &definition)?, Need::Nothing) {
+        if node.need(pool, local, &definition)? == Need::Nothing {
             return Ok(pool.with_blocks(&definition, local.used()));
         }
     }
@@ -237,7 +118,7 @@ fn renew(
         *local = verified;
     }
     local.failed = None;
-    match need(node, pool, local, &definition)? {
+    match node.need(pool, local, &definition)? {
         Need::Nothing => {}
         Need::Soon => claims.claim(&node.files, local, &pool.name, &definition, None)?,
         Need::Now(block) => claims.claim(&node.files, local, &pool.name, &definition, block)?,

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use cluster::{BlockOwner, Cluster, Definition, DiskToken};
+use cluster::{BlockOwner, Cluster, Definition, blocks, some_blocks};
+use cluster_client::DiskToken;
 use cni::{Error, code};
 use etcd::{Client, Compare, Op, Range, Txn};
 use ipam::IpNet;
-
-use crate::arithmetic::{blocks, some_blocks};
-use crate::local::{Block, Files, Local};
+use node_blocks::{Block, Files, Local};
 
 /// Blocks that one request looks at.
 const AT_ONCE: usize = 60;
@@ -255,7 +254,7 @@ impl<'a> Claims<'a> {
                 claimed.extend(page.iter().filter_map(|it| keys.parse_block(pool, &it.key)));
                 Ok(())
             })?;
-        let all = blocks(ranges, length).take(MOST_BLOCKS);
+        let all = blocks(ranges.given(), length).take(MOST_BLOCKS);
         Ok(all.filter(|it| !claimed.contains(it)).collect())
     }
 

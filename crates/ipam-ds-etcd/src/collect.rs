@@ -2,14 +2,11 @@
 
 use std::time::Duration;
 
-use cluster::Definition;
+use cluster::{Definition, ranges_in};
 use cni::{Call, Error, Object, code};
+use node_blocks::{Asked, Block, Local, Moment, Node, asked, low, reserved};
 
-use crate::add::{Node, low};
-use crate::arithmetic::ranges_in;
 use crate::claims::Claims;
-use crate::local::{Block, Local, Moment};
-use crate::pool::{Asked, asked, reserved};
 
 /// Default of `ipam.keepEmptyBlocks`.
 const KEEP: Duration = Duration::from_secs(60 * 60);
@@ -17,24 +14,6 @@ const KEEP: Duration = Duration::from_secs(60 * 60);
 /// Time between the end of a block's use and its return: an ADD that still knew the block
 /// has ended by then.
 const LEAVE: Duration = Duration::from_secs(10 * 60);
-
-/// The entries of the pools, by the node's files alone. A pool of which the node has nothing
-/// is left out.
-pub(crate) fn known(call: &Call<'_>) -> Result<Vec<Object>, Error> {
-    let node = Node::of(call)?;
-    let mut entries = Vec::new();
-    for pool in asked(&call.config)? {
-        if let Some(local) = node.files.read(&node.cluster, &pool.name)? {
-            let definition = node.definition(&local, &pool.name)?;
-            // Blocks that aren't used any more may have an attachment's address all the same.
-            let blocks = local.blocks.iter().map(|it| it.cidr);
-            let mut entry = pool.with_blocks(&definition, blocks);
-            entry.remove("requested-ip");
-            entries.push(entry);
-        }
-    }
-    Ok(entries)
-}
 
 /// Gives back blocks of the call's pools that have been empty for long.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
@@ -72,7 +51,7 @@ fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result
         return Ok(());
     };
     let name = &pool.name;
-    let client = node.cluster.client(call)?;
+    let client = cluster_client::client(&node.cluster, call)?;
     let mut claims = Claims::new(&node.cluster, client)?;
     let definition = claims.definition(name)?;
     local.definition = definition.object().clone();
@@ -163,9 +142,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let node = Node::of(call)?;
     let pools = asked(&call.config)?;
     if pools.is_empty() {
-        let mut claims = node
-            .cluster
-            .client(call)
+        let mut claims = cluster_client::client(&node.cluster, call)
             .and_then(|it| Claims::new(&node.cluster, it))
             .map_err(unavailable)?;
         let reads = etcd::Range::prefix(node.cluster.keys.pools())
@@ -197,7 +174,7 @@ fn has_room(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<(), Error> {
             return Ok(());
         }
     }
-    let mut claims = Claims::new(&node.cluster, node.cluster.client(call)?)?;
+    let mut claims = Claims::new(&node.cluster, cluster_client::client(&node.cluster, call)?)?;
     let definition = claims.definition(&pool.name)?;
     claims.has_free_block(&pool.name, &definition)
 }

@@ -1,13 +1,11 @@
 #![doc = include_str!("../README.md")]
 
 mod add;
-mod arithmetic;
 mod claims;
 mod collect;
-mod local;
-mod pool;
 
 use cni::{About, Attachment, Call, Error, Plugin, Reply};
+use node_blocks::with_pools;
 
 /// The plugin.
 pub struct IpamDsEtcd;
@@ -44,18 +42,13 @@ impl Plugin for IpamDsEtcd {
     /// etcd; and the allocator behind doesn't know the names that stand in `prevResult`.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         collect::status(call)?;
-        add::with_pools(call, &[]).map(Reply::Result)
+        with_pools(call, &[]).map(Reply::Result)
     }
 }
 
 /// `prevResult` with the blocks of the node's files; nothing, if there are none.
 fn known(call: &Call<'_>) -> Reply {
-    let entries = collect::known(call);
-    let result = entries.and_then(|entries| match entries.is_empty() {
-        true => Ok(Reply::Nothing),
-        false => add::with_pools(call, &entries).map(Reply::Result),
-    });
-    result.unwrap_or_else(|error| {
+    node_blocks::known(call).unwrap_or_else(|error| {
         tracing::debug!(%error, "no pools are printed");
         Reply::Nothing
     })

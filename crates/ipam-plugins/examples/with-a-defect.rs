@@ -26,6 +26,9 @@ impl Plugin for IpamDaPanics {
 
 fn main() -> ExitCode {
     let delegates = [Linked(&IpamDaHostLocal), Linked(&IpamDaPanics)];
-    let delegated = IpamDelegated { others: &delegates };
+    let delegated = IpamDelegated {
+        others: &delegates,
+        ..IpamDelegated::default()
+    };
     MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
 }

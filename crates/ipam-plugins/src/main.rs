@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use cni_plugin::{Linked, MultiCall};
+use cni_plugin::{Linked, MultiCall, Part};
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_delegated::IpamDelegated;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
 use ipam_ds_static::IPAM_DS_STATIC;
 use ipam_gc::IpamGc;
+use node_blocks::NodeBlocks;
 
 /// With glibc, another allocator gains nothing: an ADD took 4 % longer with this one.
 #[cfg(target_env = "musl")]
@@ -22,7 +23,10 @@ fn main() -> ExitCode {
         Linked(&IPAM_DS_STATIC),
         Linked(&IpamDaHostLocal),
     ];
-    let chain = IpamDelegated { others: &delegates };
+    let chain = IpamDelegated {
+        others: &delegates,
+        parts: &[Part(&NodeBlocks)],
+    };
     let gc = IpamGc { chain };
     let [ranges, rules, fixed, host_local] = delegates;
     let delegated = Linked(&gc.chain);

@@ -86,6 +86,32 @@ impl Pool {
     pub fn directory<'a>(&'a self, network: &'a NetworkName) -> &'a NetworkName {
         self.name.as_ref().map_or(network, PoolName::directory)
     }
+
+    /// The pool by name, for people; without one, by its place among those of an ADD on this
+    /// network.
+    pub fn describe(&self, network: &NetworkName, place: usize) -> String {
+        let Self { name, ranges, .. } = self;
+        match name {
+            Some(name) => format!("pool {name} ({ranges})"),
+            None => format!("pool {place} of network {network} ({ranges})"),
+        }
+    }
+
+    /// The error, of this code, that the pool has no address left.
+    pub fn exhausted(&self, network: &NetworkName, place: usize, code: u64) -> Error {
+        let excluded = match self.ranges.excluded() {
+            0 => String::new(),
+            excluded => format!(", {excluded} are excluded"),
+        };
+        Error::new(
+            code,
+            format!(
+                "{} has no address left: all {} are reserved{excluded}",
+                self.describe(network, place),
+                self.ranges.capacity()
+            ),
+        )
+    }
 }
 
 fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {

@@ -91,6 +91,13 @@ impl RangeSet {
         self.range_of(ip).is_some_and(|range| range.gives(ip))
     }
 
+    /// The addresses that are given without request, by range.
+    pub fn given(&self) -> impl Iterator<Item = Interval> {
+        self.0
+            .iter()
+            .flat_map(|range| range.given().iter().copied())
+    }
+
     /// Number of addresses that are excluded.
     pub fn excluded(&self) -> u128 {
         let all = self.0.iter().flat_map(Range::excluded);

@@ -36,7 +36,8 @@ pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
 pub(crate) struct Built {
     /// Each plugin is an executable of its own.
     pub(crate) separate: PathBuf,
-    /// Each plugin is a hard link to the multi-call executable.
+    /// Each plugin is a hard link to the multi-call executable; beside it are those with a
+    /// network client, if they are built.
     pub(crate) one_file: PathBuf,
 }
 
@@ -121,11 +122,15 @@ impl Built {
         if !executable.exists() {
             return Ok(Self { separate, one_file });
         }
-        for plugin in PLUGINS {
+        let all = PLUGINS.map(|plugin| (plugin, executable.clone()));
+        // Beside it, as they are installed, if they are built.
+        let network = NETWORK_PLUGINS.map(|plugin| (plugin, separate.join(plugin)));
+        let network = network.into_iter().filter(|(_, built)| built.exists());
+        for (plugin, built) in all.into_iter().chain(network) {
             // Replaced atomically: tests of an earlier build may be running.
             let (new, link) = (one_file.join("new"), one_file.join(plugin));
             let _ = fs::remove_file(&new);
-            fs::hard_link(&executable, &new)
+            fs::hard_link(&built, &new)
                 .and_then(|()| fs::rename(&new, &link))
                 .with_context(|| format!("{}", link.display()))?;
         }

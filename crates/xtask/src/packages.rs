@@ -84,3 +84,27 @@ pub(crate) fn linked(package: &str, features: &[&str], target: &Target) -> Resul
     linked.sort_by_key(ToString::to_string);
     Ok(linked)
 }
+
+#[cfg(test)]
+mod tests {
+    use harness::{MULTI_CALL, NETWORK_PLUGINS};
+
+    use super::*;
+    use crate::build::FLAVOURS;
+
+    #[test]
+    fn the_one_executable_links_nothing_of_a_network_client() {
+        let target = Target::of_releases().unwrap();
+        let of_a_client = ["hyper", "prost", "ring", "rustls", "tokio", "tonic"];
+        let linked_of = |package: &str, features: &[&str]| -> Vec<&str> {
+            let linked = linked(package, features, &target).unwrap();
+            let has = |name: &&str| linked.iter().any(|it| it.name == **name);
+            of_a_client.into_iter().filter(has).collect()
+        };
+        for flavour in FLAVOURS {
+            assert_eq!(linked_of(MULTI_CALL, flavour.features()), [""; 0]);
+        }
+        // As far as the names are right.
+        assert_eq!(linked_of(NETWORK_PLUGINS[1], &[]), of_a_client);
+    }
+}

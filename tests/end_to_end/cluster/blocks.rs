@@ -8,15 +8,18 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 
-const CHAIN: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+pub(super) const CHAIN: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
 
-fn named() -> Value {
+pub(super) fn named() -> Value {
     json!([{"name": "blue"}])
 }
 
-/// A cluster with a pool of four blocks of four addresses.
 fn cluster() -> Cluster {
-    let it = Cluster::default();
+    with_pool(Cluster::default())
+}
+
+/// The cluster, with a pool of four blocks of four addresses.
+pub(super) fn with_pool(it: Cluster) -> Cluster {
     it.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19","block":30}"#,

@@ -3,6 +3,7 @@
 mod allocator;
 mod bad_days;
 mod blocks;
+mod blocks_in_one_file;
 mod ipamctl;
 mod rights;
 mod tls;
@@ -24,8 +25,11 @@ impl Default for Cluster {
 
 impl Cluster {
     pub(crate) fn with(etcd: EtcdMember) -> Self {
-        let flavour = Flavour::Normal;
-        let sandbox = Sandbox::in_form(flavour, Form::of_this_run()).with_network_plugins(flavour);
+        Self::in_form(Flavour::Normal, Form::of_this_run(), etcd)
+    }
+
+    pub(crate) fn in_form(flavour: Flavour, form: Form, etcd: EtcdMember) -> Self {
+        let sandbox = Sandbox::in_form(flavour, form).with_network_plugins(flavour);
         Self { sandbox, etcd }
     }
 

@@ -26,8 +26,8 @@ const MEANWHILE: Duration = Duration::from_secs(3);
 #[test]
 fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
     needs!("root", ETCD, ETCDCTL);
-    if Form::of_this_run() == Form::OneFile {
-        // `ipam-ds-etcd` is an executable of its own in both forms.
+    if Form::of_this_run() == Form::Separate {
+        // The one file runs both halves of `ipam-ds-etcd`: the linked one, and the executable.
         return;
     }
     let mut cluster = Cluster::start().unwrap();

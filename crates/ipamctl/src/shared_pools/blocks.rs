@@ -1,13 +1,13 @@
 //! Pools that are given in blocks, and the nodes that have claimed these.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use cluster::BlockOwner;
 use cni::NetworkName;
 use conflist::Problem;
 use etcd::Client;
-use ipam::{Interval, IpNet, RangeSet};
+use ipam::{Interval, IpNet, Range, RangeSet};
 
 use super::view::pool_of;
 use super::{EtcdCluster, PAGE};
@@ -57,18 +57,9 @@ impl BlockPool {
 
     /// All blocks, lowest first: as many as [`Self::size`].
     pub(crate) fn blocks(&self) -> Vec<IpNet> {
-        let mut blocks = BTreeSet::new();
-        for range in self.ranges.ranges() {
-            let interval = range.addresses();
-            let mut next = Some(interval.first());
-            while let Some(ip) = next.filter(|ip| *ip <= interval.last()) {
-                let Ok(block) = IpNet::new(ip, self.length) else {
-                    break;
-                };
-                blocks.insert(block.trunc());
-                next = successor(block.broadcast());
-            }
-        }
+        let ranges = self.ranges.ranges().iter();
+        let blocks = cluster::blocks(ranges.map(Range::addresses), self.length);
+        let blocks: BTreeSet<IpNet> = blocks.collect();
         blocks.into_iter().collect()
     }
 
@@ -100,13 +91,6 @@ impl ClaimedBlock {
     /// The node; `?` if the content isn't ours.
     pub(crate) fn node(&self) -> &str {
         self.owner.as_ref().map_or("?", |it| it.node.as_str())
-    }
-}
-
-fn successor(ip: IpAddr) -> Option<IpAddr> {
-    match ip {
-        IpAddr::V4(ip) => Some(Ipv4Addr::from_bits(ip.to_bits().checked_add(1)?).into()),
-        IpAddr::V6(ip) => Some(Ipv6Addr::from_bits(ip.to_bits().checked_add(1)?).into()),
     }
 }
 

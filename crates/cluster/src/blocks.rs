@@ -6,23 +6,19 @@ use std::net::IpAddr;
 use cni::Object;
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-/// The block of this length that an address is in.
-pub(crate) fn block_of(ip: IpAddr, length: u8) -> Option<IpNet> {
-    IpNet::new(ip, length).ok().map(|it| it.trunc())
-}
+use crate::random_address;
 
-/// The addresses of a block.
-fn addresses(block: IpNet) -> Option<Interval> {
-    Interval::new(block.network(), block.broadcast())
+/// The block of this length that an address is in; `None` for a length that the address's
+/// family doesn't have.
+pub fn block_of(ip: IpAddr, length: u8) -> Option<IpNet> {
+    IpNet::new(ip, length).ok().map(|it| it.trunc())
 }
 
 /// The ranges of a pool that lie in a block, as a range set has them: each has the subnet and
 /// the gateway of the pool's own range, so that containers of all blocks are on one
 /// link.
-pub(crate) fn ranges_in(ranges: &RangeSet, block: IpNet) -> Vec<Object> {
-    let Some(block) = addresses(block) else {
-        return Vec::new();
-    };
+pub fn ranges_in(ranges: &RangeSet, block: IpNet) -> Vec<Object> {
+    let block = Interval::from(block);
     let part = |range: &Range| {
         let part = range.addresses().intersection(block)?;
         // A part without an address to give would be of no use.
@@ -39,12 +35,12 @@ pub(crate) fn ranges_in(ranges: &RangeSet, block: IpNet) -> Vec<Object> {
 
 /// At most so many blocks of a pool that have an address to give, at random; all of them, if
 /// there are no more.
-pub(crate) fn some_blocks(ranges: &RangeSet, length: u8, most: usize) -> Vec<IpNet> {
-    let all: Vec<IpNet> = blocks(ranges, length).take(most + 1).collect();
+pub fn some_blocks(ranges: &RangeSet, length: u8, most: usize) -> Vec<IpNet> {
+    let all: Vec<IpNet> = blocks(ranges.given(), length).take(most + 1).collect();
     if all.len() <= most {
         return all;
     }
-    let given: Vec<Interval> = given(ranges).collect();
+    let given: Vec<Interval> = ranges.given().collect();
     let size = ranges.capacity();
     let mut some: Vec<IpNet> = Vec::with_capacity(most);
     for _ in 0..most {
@@ -58,46 +54,28 @@ pub(crate) fn some_blocks(ranges: &RangeSet, length: u8, most: usize) -> Vec<IpN
     some
 }
 
-/// The blocks of a pool that have an address to give, lowest first in each range.
-pub(crate) fn blocks(ranges: &RangeSet, length: u8) -> impl Iterator<Item = IpNet> {
-    let mut next_interval = given(ranges);
+/// The blocks of this length that these intervals lie in, lowest first in each interval. A
+/// block comes twice if intervals share it that don't follow each other.
+pub fn blocks(
+    intervals: impl IntoIterator<Item = Interval>,
+    length: u8,
+) -> impl Iterator<Item = IpNet> {
+    let mut intervals = intervals.into_iter();
     let mut current: Option<Interval> = None;
     let mut last: Option<IpNet> = None;
     std::iter::from_fn(move || {
         loop {
             let interval = match current.take() {
                 Some(interval) => interval,
-                None => next_interval.next()?,
+                None => intervals.next()?,
             };
             let block = block_of(interval.first(), length)?;
-            let in_block = addresses(block)?;
-            current = interval.without(&[in_block]).pop();
-            // Two intervals of a range may share a block.
+            current = interval.after(block.broadcast());
             if last.replace(block) != Some(block) {
                 return Some(block);
             }
         }
     })
-}
-
-fn given(ranges: &RangeSet) -> impl Iterator<Item = Interval> {
-    let all: Vec<Interval> = ranges
-        .ranges()
-        .iter()
-        .flat_map(|it| it.given().iter().copied())
-        .collect();
-    all.into_iter()
-}
-
-fn random_address(intervals: &[Interval], size: u128) -> Option<IpAddr> {
-    let mut at = (size > 0).then(|| fastrand::u128(..size))?;
-    for interval in intervals {
-        if let Some(ip) = interval.nth(at) {
-            return Some(ip);
-        }
-        at -= interval.size();
-    }
-    None
 }
 
 #[cfg(test)]
@@ -122,7 +100,7 @@ mod tests {
             r#"{"ranges":[{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.70"},{"subnet":"10.1.0.0/25"}],"exclude":["10.0.0.128/26"]}"#,
         );
         assert_eq!(
-            texts(blocks(&it, 26)),
+            texts(blocks(it.given(), 26)),
             [
                 "10.0.0.64/26",
                 "10.0.0.192/26",
@@ -164,7 +142,7 @@ mod tests {
                 "rangeEnd": format!("10.0.0.{}", start + len), "exclude": exclude,
             });
             let pool = ranges(&json.to_string());
-            let blocks: Vec<IpNet> = blocks(&pool, length).collect();
+            let blocks: Vec<IpNet> = blocks(pool.given(), length).collect();
             for n in 0..=255u8 {
                 let ip = IpAddr::from([10, 0, 0, n]);
                 let holders = blocks.iter().filter(|it| it.contains(&ip)).count();

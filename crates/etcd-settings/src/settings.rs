@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cni::{Error, Object};
-use http::Uri;
 use serde_json::Value;
+
+use crate::Endpoint;
 
 /// Default of `timeout`.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -69,83 +70,6 @@ pub struct Login {
     pub password_file: PathBuf,
 }
 
-/// The client URL of a member: `http` or `https`, a host, and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    url: String,
-    host: String,
-    tls: bool,
-}
-
-impl Endpoint {
-    /// Reads `http[s]://HOST[:PORT][/]`. Without a port it is 2379.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the text is none.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let example = "it must be like https://10.0.0.1:2379";
-        let uri: Uri = text
-            .parse()
-            .map_err(|error| format!("{text:?} is no URL ({error}); {example}"))?;
-        let tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(format!("{text:?} is no http or https URL; {example}")),
-        };
-        let authority = uri
-            .authority()
-            .ok_or_else(|| format!("{text:?} has no host"))?;
-        if authority.as_str().contains('@') {
-            return Err(format!(
-                "{text:?} holds a user; use username and passwordFile"
-            ));
-        }
-        if uri.host().is_none_or(str::is_empty) {
-            return Err(format!("{text:?} has no host; {example}"));
-        }
-        // `port` leaves out a number that is too large.
-        let has_port = authority.as_str() != authority.host();
-        if has_port && authority.port_u16().is_none_or(|port| port == 0) {
-            return Err(format!("{text:?} has no valid port; {example}"));
-        }
-        if uri
-            .path_and_query()
-            .is_some_and(|it| !matches!(it.as_str(), "/" | ""))
-        {
-            return Err(format!("{text:?} has a path; {example}"));
-        }
-        let (scheme, host) = (if tls { "https" } else { "http" }, authority.host());
-        let port = authority.port_u16().unwrap_or(2379);
-        Ok(Self {
-            url: format!("{scheme}://{host}:{port}"),
-            host: host.trim_matches(['[', ']']).to_owned(),
-            tls,
-        })
-    }
-
-    /// The URL, with its port.
-    pub fn url(&self) -> &str {
-        &self.url
-    }
-
-    /// The host, without brackets.
-    pub(crate) fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// True for https.
-    pub fn is_tls(&self) -> bool {
-        self.tls
-    }
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.url)
-    }
-}
-
 impl Settings {
     /// Reads the key `etcd` of the `ipam` section.
     ///
@@ -170,7 +94,7 @@ impl Settings {
         let cert = object.absolute_path(PATH, "cert")?;
         let key = object.absolute_path(PATH, "key")?;
         let identity = both(("cert", cert), ("key", key))?;
-        if let Some(plain) = endpoints.iter().find(|it| !it.tls) {
+        if let Some(plain) = endpoints.iter().find(|it| !it.is_tls()) {
             let tls_key = [("ca", ca.is_some()), ("cert", identity.is_some())];
             if let Some((key, _)) = tls_key.iter().find(|(_, is_set)| *is_set) {
                 return Err(wrong(

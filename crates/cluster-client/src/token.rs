@@ -10,11 +10,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
 
+use cluster::{Cluster, NodeToken, Since};
 use cni::{Error, StateFolder, code};
 use etcd::{Client, Compare, Op, Range, Txn};
 use serde::{Deserialize, Serialize};
-
-use crate::{Cluster, NodeToken, Since};
 
 /// Version of the file.
 const VERSION: u32 = 1;

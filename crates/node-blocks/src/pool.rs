@@ -6,23 +6,29 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use cluster::Definition;
+use cluster::{Definition, ranges_in};
 use cni::{Error, NetworkConfig, Object};
 use ipam::{IpNet, Pool, PoolName};
 
-use crate::arithmetic::ranges_in;
-use crate::local::Local;
+use crate::Local;
 
 /// An entry of `prevResult.pools`, as the selector before wrote it.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) name: String,
-    pub(crate) requested: Option<IpAddr>,
+pub struct Asked {
+    /// Its name; without one, the network's.
+    pub name: String,
+    /// `requested-ip`.
+    pub requested: Option<IpAddr>,
     entry: Object,
 }
 
 /// The entries of `prevResult.pools`.
-pub(crate) fn asked(config: &NetworkConfig) -> Result<Vec<Asked>, Error> {
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value: a name or an address that is none, and a pool that
+/// is there twice.
+pub fn asked(config: &NetworkConfig) -> Result<Vec<Asked>, Error> {
     let entries = ipam::pool_objects(config)?.into_iter().enumerate();
     let mut seen = BTreeSet::new();
     let read = |(i, entry): (usize, Object)| {
@@ -55,7 +61,7 @@ pub(crate) fn asked(config: &NetworkConfig) -> Result<Vec<Asked>, Error> {
 
 impl Asked {
     /// The entry for the allocator: the node's blocks in the place of the pool's ranges.
-    pub(crate) fn with_blocks(
+    pub fn with_blocks(
         &self,
         definition: &Definition,
         blocks: impl Iterator<Item = IpNet>,
@@ -82,7 +88,7 @@ impl Asked {
     /// # Errors
     ///
     /// Code 5 if its directory can't be read.
-    pub(crate) fn free(
+    pub fn free(
         &self,
         definition: &Definition,
         local: &Local,
@@ -102,7 +108,11 @@ impl Asked {
 }
 
 /// The addresses of a pool that the allocator's files reserve on this node.
-pub(crate) fn reserved(data_dir: &Path, pool: &str) -> Result<Vec<IpAddr>, Error> {
+///
+/// # Errors
+///
+/// Code 5 if its directory can't be read.
+pub fn reserved(data_dir: &Path, pool: &str) -> Result<Vec<IpAddr>, Error> {
     let directory = data_dir.join(pool);
     match reservations::tools::with_a_file(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -13,53 +13,57 @@ use serde::{Deserialize, Serialize};
 /// Version of the file.
 const VERSION: u32 = 1;
 
-/// The file's content.
+/// Content of the file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Local {
+pub struct Local {
     version: u32,
     /// Whose blocks these are.
     node: String,
     prefix: String,
     pool: String,
     /// The pool's definition, as etcd has it.
-    pub(crate) definition: Object,
+    pub definition: Object,
     /// The blocks that are this node's.
-    pub(crate) blocks: Vec<Block>,
+    pub blocks: Vec<Block>,
     /// A block that is being claimed: etcd may have given it to this node.
     #[serde(default)]
-    pub(crate) claiming: Option<Block>,
+    pub claiming: Option<Block>,
     /// The boot in which the blocks were compared with etcd's.
     #[serde(default)]
-    pub(crate) verified_in: Option<String>,
+    pub verified_in: Option<String>,
     /// The last time that etcd was asked for a block in vain.
     #[serde(default)]
-    pub(crate) failed: Option<Moment>,
+    pub failed: Option<Moment>,
 }
 
 /// A block of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Block {
+pub struct Block {
+    /// Its addresses.
     #[serde(with = "as_text")]
-    pub(crate) cidr: IpNet,
+    pub cidr: IpNet,
     /// The value in etcd.
-    pub(crate) owner: BlockOwner,
+    pub owner: BlockOwner,
     /// The time since which GC has found it empty.
     #[serde(default)]
-    pub(crate) empty_since: Option<Moment>,
+    pub empty_since: Option<Moment>,
     /// The time since which it isn't used any more, since it is given back.
     #[serde(default)]
-    pub(crate) leaving_since: Option<Moment>,
+    pub leaving_since: Option<Moment>,
 }
 
 /// A time that no clock's change touches: a boot, and the seconds since then.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Moment {
-    pub(crate) boot: Option<String>,
-    pub(crate) seconds: u64,
+pub struct Moment {
+    /// The boot; `None` if it isn't known.
+    pub boot: Option<String>,
+    /// Seconds since the boot.
+    pub seconds: u64,
 }
 
 impl Moment {
-    pub(crate) fn now(boot: Option<&str>) -> Self {
+    /// The time now, in this boot.
+    pub fn now(boot: Option<&str>) -> Self {
         Self {
             boot: boot.map(str::to_owned),
             seconds: u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or_default(),
@@ -67,7 +71,7 @@ impl Moment {
     }
 
     /// The time that has passed until `now`; `None` if there was a boot between.
-    pub(crate) fn until(&self, now: &Self) -> Option<Duration> {
+    pub fn until(&self, now: &Self) -> Option<Duration> {
         let passed = now.seconds.checked_sub(self.seconds)?;
         (self.boot == now.boot).then(|| Duration::from_secs(passed))
     }
@@ -75,7 +79,7 @@ impl Moment {
 
 /// The folder of the files.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub struct Files {
     folder: StateFolder,
 }
 
@@ -85,7 +89,7 @@ impl Files {
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub(crate) fn open(cluster: &Cluster) -> Result<Self, Error> {
+    pub fn open(cluster: &Cluster) -> Result<Self, Error> {
         let path = cluster.settings.state_dir.join("blocks");
         let folder = StateFolder::create(&path).map_err(|e| Error::io(path.display(), e))?;
         Ok(Self { folder })
@@ -93,7 +97,11 @@ impl Files {
 
     /// Runs `f` while no other process changes files; `None` if another one does so for
     /// longer than this.
-    pub(crate) fn alone<T>(
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`; code 5, naming the folder.
+    pub fn alone<T>(
         &self,
         at_most: Duration,
         f: impl FnOnce() -> Result<T, Error>,
@@ -111,7 +119,7 @@ impl Files {
     ///
     /// Code 5 for a file that can't be read; code 7 for one of another node or prefix, whose
     /// blocks can't be used.
-    pub(crate) fn read(&self, cluster: &Cluster, pool: &str) -> Result<Option<Local>, Error> {
+    pub fn read(&self, cluster: &Cluster, pool: &str) -> Result<Option<Local>, Error> {
         let name = file(pool);
         let failed = |why: &dyn Display| Error::io(self.folder.path_of(&name).display(), why);
         let bytes = match self.folder.read(&name) {
@@ -148,7 +156,7 @@ impl Files {
     /// # Errors
     ///
     /// Code 5, naming the path; the old file then stays.
-    pub(crate) fn write(&self, local: &Local) -> Result<(), Error> {
+    pub fn write(&self, local: &Local) -> Result<(), Error> {
         let name = file(&local.pool);
         let json = serde_json::to_vec(local).expect("texts are JSON");
         let written = self.folder.replace(&name, &json);
@@ -162,7 +170,7 @@ fn file(pool: &str) -> String {
 
 impl Local {
     /// A node that has nothing of a pool yet.
-    pub(crate) fn new(cluster: &Cluster, pool: &str, definition: Object) -> Self {
+    pub fn new(cluster: &Cluster, pool: &str, definition: Object) -> Self {
         Self {
             version: VERSION,
             node: cluster.node.clone(),
@@ -177,14 +185,15 @@ impl Local {
     }
 
     /// The blocks that addresses are given from.
-    pub(crate) fn used(&self) -> impl Iterator<Item = IpNet> {
+    pub fn used(&self) -> impl Iterator<Item = IpNet> {
         let used = self.blocks.iter().filter(|it| it.leaving_since.is_none());
         used.map(|it| it.cidr)
     }
 }
 
 impl Block {
-    pub(crate) fn new(cidr: IpNet, owner: BlockOwner) -> Self {
+    /// A block that is used from now on.
+    pub fn new(cidr: IpNet, owner: BlockOwner) -> Self {
         Self {
             cidr,
             owner,
