@@ -3,7 +3,7 @@
 //! repeats the call with an empty body. Or Docker was killed, too, and can't be asked until a
 //! new dockerd starts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 use crate::cni_network::left;
 use crate::docker_endpoints::{assert_nothing_left, call, call_of, node};
-use crate::kill_points::{Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points};
+use crate::kill_points::{
+    Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points, recorded,
+};
 use crate::waiting::wait_for;
 
 /// The calls in the life of an endpoint, in Docker's order.
@@ -60,7 +62,7 @@ impl Victim {
         Some(answer)
     }
 
-    fn points(self, node: &Node, sandbox: &Sandbox) -> Vec<Point> {
+    fn points(self, node: &Node, sandbox: &Sandbox) -> BTreeSet<Point> {
         let daemon = self.daemon(node, sandbox);
         let trace = sandbox.root().join("trace");
         let traced = Traced::recorded(&daemon, &trace);
@@ -70,7 +72,7 @@ impl Victim {
         call(&daemon, "DeleteNetwork");
         daemon.kill();
         traced.end();
-        points.into_iter().collect()
+        points
     }
 
     /// Kills the daemon there, and looks what is left. Returns whether it was killed by
@@ -158,7 +160,7 @@ fn walk(victim: Victim) {
     if !can_trace("docker_endpoints_killed") {
         return;
     }
-    let points = victim.points(&node, &sandbox);
+    let points = recorded(|| victim.points(&node, &sandbox));
     assert_nothing_left(&node, &sandbox, "before");
     let thens = [Then::GoesOn, Then::HasGone];
     let all = points

@@ -14,7 +14,9 @@ use std::thread;
 use harness::{DockerDaemon, FakeDocker, Sandbox, needs};
 use serde_json::{Map, Value, json};
 
-use crate::kill_points::{Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points};
+use crate::kill_points::{
+    Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points, recorded,
+};
 use crate::waiting::wait_for;
 
 /// What Docker does after the kill.
@@ -366,7 +368,7 @@ fn walk_request_address(test: &str, setting: fn() -> Setting) {
         for then in [Then::Repeats, Then::GivesUp] {
             scope.spawn(move || {
                 let setting = setting();
-                let points = setting.points(REQUEST_ADDRESS);
+                let points = recorded(|| setting.points(REQUEST_ADDRESS));
                 walk(&format!("{then:?}"), &points, |point| {
                     address_is_kept(&setting, point, then)
                 });
@@ -395,7 +397,7 @@ fn nothing_is_lost_or_leaked_by_any_other_call_that_is_killed() {
     }
     let setting = Setting::plain();
     for victim in OTHERS {
-        let points = setting.points(victim);
+        let points = recorded(|| setting.points(victim));
         walk(victim.body, &points, |point| {
             is_done_or_not(&setting, point, victim)
         });

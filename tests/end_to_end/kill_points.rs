@@ -207,6 +207,24 @@ fn is_without_effect(name: &str, line: &str) -> bool {
         || name.starts_with("open") && !line.contains("O_CREAT")
 }
 
+/// The wait for a plugin's output. How often a thread waits depends on the pieces in which it
+/// comes.
+const WAIT_FOR_OUTPUT: &str = "ppoll";
+
+/// The points of some recordings: of waits for output, those that each of them has.
+pub(crate) fn recorded(recording: impl Fn() -> BTreeSet<Point>) -> BTreeSet<Point> {
+    let recordings: Vec<BTreeSet<Point>> = (0..3).map(|_| recording()).collect();
+    let is_sure = |point: &&Point| {
+        point.name != WAIT_FOR_OUTPUT || recordings.iter().all(|it| it.contains(point))
+    };
+    recordings
+        .iter()
+        .flatten()
+        .filter(is_sure)
+        .cloned()
+        .collect()
+}
+
 /// The points in a recorded trace of the daemon: for each system call that has an effect, as
 /// many as one thread of a kind makes.
 ///

@@ -68,15 +68,26 @@ pub(crate) fn run() -> Result<()> {
 
 fn step(command: &mut Command) -> Result<()> {
     println!("\n== {}", shown(command));
-    cargo::run(command)
+    timed(|| cargo::run(command))
+}
+
+/// Says how long a step takes.
+fn timed<T>(step: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    let done = step();
+    println!("   {} seconds", started.elapsed().as_secs());
+    done
 }
 
 /// Runs unit, property and end-to-end tests, and the examples of the documentation.
 fn tests(left_out: &mut Collector) -> Result<()> {
     println!("\n== building the plugins in both flavours");
-    let normal = Flavour::Normal.build("dev")?.separate;
-    let verbose = Flavour::Verbose.build("dev")?.separate;
-    Flavour::Normal.build_tools("dev")?;
+    let [normal, verbose] = timed(|| {
+        let normal = Flavour::Normal.build("dev")?.separate;
+        let verbose = Flavour::Verbose.build("dev")?.separate;
+        Flavour::Normal.build_tools("dev")?;
+        anyhow::Ok([normal, verbose])
+    })?;
     let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
@@ -118,7 +129,7 @@ fn archives(left_out: &mut Collector) -> Result<Option<PathBuf>> {
     let folder = Flavour::Normal.target_dir().join("dist-for-tests");
     // From an earlier run, perhaps of another version.
     let _ = std::fs::remove_dir_all(&folder);
-    dist::make(&FLAVOURS, &folder)?;
+    timed(|| dist::make(&FLAVOURS, &folder))?;
     Ok(Some(folder))
 }
 
@@ -131,7 +142,7 @@ fn the_same_again(dist: &Path, left_out: &mut Collector) -> Result<()> {
         left_out.add("the same archive again", reason);
         return Ok(());
     }
-    dist::again::check(&[Flavour::Normal], dist)
+    timed(|| dist::again::check(&[Flavour::Normal], dist))
 }
 
 /// A run of all tests of these packages.
