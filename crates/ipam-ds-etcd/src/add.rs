@@ -37,7 +37,10 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
             if let Err(error) = claimed {
                 tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
             }
-            let local = node.files.read(&node.cluster, &pool.name)?.unwrap_or(local);
+            let local = node
+                .files
+                .read(&node.cluster, &pool.name)?
+                .unwrap_or(*local);
             return Ok(pool.with_blocks(&definition, local.used()));
         }
         Held::TooLittle => {}

@@ -38,9 +38,9 @@ pub enum Held {
     /// Room, but a further block is needed soon.
     Low {
         /// The file.
-        local: Local,
+        local: Box<Local>,
         /// The pool.
-        definition: Definition,
+        definition: Box<Definition>,
     },
     /// Nothing that can be used without etcd.
     TooLittle,
@@ -107,7 +107,10 @@ impl Node {
         let definition = self.definition(&local, &pool.name)?;
         Ok(match self.need(pool, &local, &definition)? {
             Need::Nothing => Held::Enough(pool.with_blocks(&definition, local.used())),
-            Need::Soon => Held::Low { local, definition },
+            Need::Soon => Held::Low {
+                local: local.into(),
+                definition: definition.into(),
+            },
             Need::Now(_) => Held::TooLittle,
         })
     }

@@ -113,6 +113,9 @@ fn a_file_that_was_not_installed_beside_the_one_executable_is_executed() {
     assert_eq!(error["code"], 142, "{error}");
 }
 
+/// A change of a configuration.
+type Change<'a> = &'a dyn Fn(&mut Value);
+
 #[test]
 fn whatever_is_the_matter_the_executable_reports_it() {
     needs!(ETCD, ETCDCTL, STRACE);
@@ -120,7 +123,7 @@ fn whatever_is_the_matter_the_executable_reports_it() {
     let config = it.config("n1", &CHAIN, &named());
     it.add("a", &config).result();
     let content = fs::read(node_file(&it)).unwrap();
-    let cases: [(&dyn Fn(&mut Value), &[u8], &str); 4] = [
+    let cases: [(Change<'_>, &[u8], &str); 4] = [
         (&|_| (), b"{", "it is no list of blocks"),
         (
             &|config| config["ipam"]["node"] = json!("n2"),
