@@ -1,18 +1,18 @@
 //! The client: sends each request to one endpoint after the other, until one answers or the
 //! time is up.
 
-use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use cni::Cancellation;
 use prost::Message;
-use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::connection::{self, Attempt, in_words};
 use crate::error::{Error, Kind};
+use crate::executor::Executor;
+use crate::files;
 use crate::messages::{
     AuthenticateRequest, AuthenticateResponse, DeleteRequest, DeleteResponse, KeyValue,
     MemberStatus, PutRequest, PutResponse, RangeRequest, RangeResponse, StatusRequest, TxnRequest,
@@ -35,7 +35,7 @@ pub struct Client<'a> {
     settings: &'a Settings,
     cancellation: Option<&'a dyn Cancellation>,
     tls: Option<ClientTlsConfig>,
-    runtime: Runtime,
+    executor: Executor,
     /// A connection for each endpoint.
     connections: Vec<Option<Channel>>,
     /// Index of the endpoint that is asked first.
@@ -68,17 +68,13 @@ impl<'a> Client<'a> {
         settings: &'a Settings,
         cancellation: Option<&'a dyn Cancellation>,
     ) -> Result<Self, Error> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| {
-            Error::new(Kind::Unable, format!("the client can't start: {error}"))
-        })?;
         let session = Session::open(settings);
         let endpoints = &settings.endpoints;
         let answered = |url: &str| endpoints.iter().position(|it| it.url() == url);
         let started = Instant::now();
         Ok(Self {
             tls: connection::tls(settings)?,
-            runtime,
+            executor: Executor::new()?,
             connections: vec![None; endpoints.len()],
             current: answered(&session.remembered.endpoint)
                 .unwrap_or_else(|| fastrand::usize(..endpoints.len())),
@@ -252,7 +248,16 @@ impl<'a> Client<'a> {
                     return Err(self.time_is_up(&progress, changes));
                 }
                 let share = left / u32::try_from(endpoints - tried).unwrap_or(u32::MAX);
-                if let Some(answer) = self.attempt(path, request, share, &mut progress)? {
+                let attempt = self.attempt(path, request, share, &mut progress);
+                let attempt = attempt.map_err(|error| {
+                    // An earlier attempt may have been executed all the same.
+                    let is_lost = progress.is_lost && changes && error.kind != Kind::Cancelled;
+                    Error {
+                        kind: if is_lost { Kind::Lost } else { error.kind },
+                        ..error
+                    }
+                });
+                if let Some(answer) = attempt? {
                     let url = self.settings.endpoints[self.current].url();
                     self.session.remember(|it| url.clone_into(&mut it.endpoint));
                     return Ok((answer, progress.is_lost));
@@ -309,19 +314,11 @@ impl<'a> Client<'a> {
             progress.distrusted[at] = matches!(attempt, Attempt::Distrusted(_));
             match attempt {
                 Attempt::Answer(answer) => return Ok(Some(answer)),
-                Attempt::Final(error) => {
-                    // An earlier attempt may have been executed all the same.
-                    let kind = if progress.is_lost {
-                        Kind::Lost
-                    } else {
-                        error.kind
-                    };
-                    return Err(Error::new(kind, error.msg));
-                }
+                Attempt::Final(error) => return Err(error),
                 Attempt::Token(reason) => {
                     progress.tokens += 1;
                     if self.settings.login.is_none() || progress.tokens > MOST_TOKENS {
-                        return Err(Error::new(Kind::Refused, format!("etcd refuses: {reason}")));
+                        return Err(Error::new(Kind::Refused, reason));
                     }
                     tracing::debug!(url, reason, "asking for another token");
                     self.renew_token(left)?;
@@ -362,7 +359,7 @@ impl<'a> Client<'a> {
             Some(channel) => channel,
             None => {
                 let connecting = connection::connect(endpoint, self.tls.as_ref(), within);
-                match self.runtime.block_on(connecting) {
+                match self.executor.run(connecting) {
                     Ok(channel) => connection.insert(channel),
                     Err(Attempt::Distrusted(reason)) => return Attempt::Distrusted(reason),
                     Err(Attempt::Final(error)) => return Attempt::Final(error),
@@ -381,7 +378,7 @@ impl<'a> Client<'a> {
         }
         self.requests += 1;
         let sending = connection::send(channel, path, request, token, left, self.cancellation);
-        self.runtime.block_on(sending)
+        self.executor.run(sending)
     }
 
     /// The token to send, if there is a user.
@@ -422,10 +419,9 @@ impl<'a> Client<'a> {
     /// can't be asked.
     fn authenticate(&mut self, login: &Login, within: Duration) -> Result<Option<String>, Error> {
         let path = &login.password_file;
-        let password = fs::read_to_string(path).map_err(|error| {
-            let msg = format!("ipam.etcd.passwordFile: {}: {error}", path.display());
-            Error::new(Kind::Settings, msg)
-        })?;
+        let password = files::read("passwordFile", path)?;
+        let password = String::from_utf8(password)
+            .map_err(|error| files::refused("passwordFile", path, &error.utf8_error()))?;
         let request = AuthenticateRequest {
             name: login.username.clone(),
             password: password.trim_end().to_owned(),

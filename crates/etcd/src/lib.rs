@@ -4,6 +4,8 @@ mod client;
 mod codec;
 mod connection;
 mod error;
+mod executor;
+mod files;
 mod messages;
 mod request;
 mod session;
