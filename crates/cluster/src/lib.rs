@@ -12,7 +12,7 @@ pub use holder::{BlockOwner, Holder, NodeToken};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;
 pub use since::Since;
-pub use token::{DiskToken, TokenError};
+pub use token::{DiskToken, TokenError, names_of_disk};
 
 use cni::{Call, Error, Object};
 use etcd::Client;
