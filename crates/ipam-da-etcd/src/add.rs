@@ -259,6 +259,9 @@ impl Add<'_> {
             };
             let address = keys.address(choice.name, ip);
             txn.when.push(Compare::is_missing(address.as_str()));
+            // Nodes may have blocks of the time when its definition had `block`.
+            let blocks = keys.blocks(choice.name);
+            txn.when.push(Compare::none_starts_with(blocks.as_str()));
             if held.is_none() {
                 let prefix = keys.attachment_in(node, network, self.attachment, choice.name);
                 txn.when.push(Compare::none_starts_with(prefix));
@@ -271,6 +274,8 @@ impl Add<'_> {
                 txn.otherwise
                     .push(Op::get(view::is_reserved(keys, choice.name, ip)));
             }
+            let a_block = Range::prefix(blocks).keys_only().limit(1);
+            txn.otherwise.push(Op::get(a_block));
         }
         txn
     }
@@ -429,6 +434,13 @@ impl Choice<'_> {
         let free = view::free(checked.iter().copied(), answers);
         let is_free = |ip| free.contains(&ip) || !checked.contains(&ip);
         self.candidates.retain(is_free);
+        if let Some(block) = ranges.next().and_then(|it| it.kvs.first()) {
+            return Err(Error::config(format!(
+                "{} is given in blocks: nodes have some of it, such as {}; no address is given by itself before they are given back",
+                self.describe(),
+                String::from_utf8_lossy(&block.key)
+            )));
+        }
         let Some(holder) = holder else {
             return Ok(());
         };

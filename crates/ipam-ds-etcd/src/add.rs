@@ -1,7 +1,6 @@
 //! ADD: the node's blocks of each pool, and a further one if they are nearly full.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::{Cluster, Definition};
@@ -28,7 +27,6 @@ const MOST_LOW: u128 = 64;
 pub(crate) struct Node {
     pub(crate) cluster: Cluster,
     pub(crate) files: Files,
-    pub(crate) data_dir: PathBuf,
     pub(crate) boot: Option<String>,
 }
 
@@ -37,8 +35,7 @@ impl Node {
         let ipam = call.config.ipam()?;
         let cluster = Cluster::read(&ipam)?;
         Ok(Self {
-            files: Files::open(&cluster)?,
-            data_dir: Folders::read(&ipam)?.data_dir,
+            files: Files::open(&cluster, Folders::read(&ipam)?.data_dir)?,
             boot: boot_id(call.environment),
             cluster,
         })
@@ -51,10 +48,10 @@ impl Node {
             .map_err(|why| Error::config(why.to_string()))
     }
 
-    /// True if the blocks were compared with etcd's since the last boot: before that, the
+    /// True if the blocks were compared with this etcd's since the last boot: before that, the
     /// disk may be an old one.
     pub(crate) fn is_verified(&self, local: &Local) -> bool {
-        self.boot.is_some() && local.verified_in == self.boot
+        self.boot.is_some() && local.verified_in == self.boot && local.is_of(&self.cluster.settings)
     }
 }
 
@@ -128,14 +125,17 @@ enum Need {
 fn need(node: &Node, pool: &Asked, local: &Local, definition: &Definition) -> Result<Need, Error> {
     if let Some(ip) = pool.requested {
         let block = requested_block(pool, ip, definition)?;
-        let is_ours = local.used().any(|it| it == block);
+        // A block may be of a length that the definition had before.
+        let is_ours = local
+            .used()
+            .any(|it| it.contains(&block) || it.contains(&ip));
         return Ok(if is_ours {
             Need::Nothing
         } else {
             Need::Now(Some(block))
         });
     }
-    let free = pool.free(definition, local, &node.data_dir)?;
+    let free = pool.free(definition, local, node.files.data_dir())?;
     if free == 0 {
         return Ok(Need::Now(None));
     }
@@ -207,14 +207,16 @@ fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Obje
             }
             Err(error)
         }
-        (Err(error), Some(local)) if !local.blocks.is_empty() => Err(Error::new(
-            error.code,
-            format!(
+        // A wrong configuration says so by itself.
+        (Err(error), Some(local))
+            if !local.blocks.is_empty() && error.code != code::INVALID_CONFIG =>
+        {
+            let msg = format!(
                 "pool {}: this node's blocks have to be compared with etcd's after a boot before they are used: {}",
                 pool.name, error.msg
-            ),
-        )
-        .with_details(error.details)),
+            );
+            Err(Error::new(error.code, msg).with_details(error.details))
+        }
         (Err(error), _) => Err(error),
     }
 }
@@ -226,13 +228,19 @@ fn renew(
     local: &mut Option<Local>,
 ) -> Result<Object, Error> {
     let definition = claims.definition(&pool.name)?;
-    let local = local
-        .get_or_insert_with(|| Local::new(&node.cluster, &pool.name, definition.object().clone()));
+    let local = local.get_or_insert_with(|| {
+        Local::new(
+            &node.cluster,
+            &node.files,
+            &pool.name,
+            definition.object().clone(),
+        )
+    });
     local.definition = definition.object().clone();
     if !node.is_verified(local) || local.claiming.is_some() {
         let mut verified = local.clone();
         claims.verify(&mut verified, &pool.name)?;
-        verified.verified_in.clone_from(&node.boot);
+        verified.set_verified(&node.cluster.settings, node.boot.as_ref());
         node.files.write(&verified)?;
         *local = verified;
     }
