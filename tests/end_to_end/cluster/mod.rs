@@ -1,9 +1,16 @@
 //! Pools of a cluster, with one member of etcd.
 
 mod allocator;
+mod attacked;
 mod bad_days;
 mod blocks;
+mod clock;
+mod files;
+mod injected;
 mod ipamctl;
+mod killed;
+mod not_etcd;
+mod redefined;
 mod rights;
 mod tls;
 
