@@ -7,7 +7,7 @@ mod node;
 mod since;
 mod token;
 
-pub use definition::{Definition, DefinitionError, pools};
+pub use definition::{Asked, Definition, DefinitionError, Values, pools};
 pub use holder::{BlockOwner, Holder, NodeToken};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;

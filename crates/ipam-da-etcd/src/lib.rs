@@ -3,6 +3,7 @@
 mod add;
 mod candidates;
 mod check;
+mod known_definitions;
 mod last_given;
 mod release;
 mod status;

@@ -1,6 +1,8 @@
 //! Definitions, folders and names that are changed while addresses and blocks are held.
 
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 
 use harness::{ETCD, ETCDCTL, EtcdMember, needs};
 use serde_json::{Value, json};
@@ -234,4 +236,63 @@ fn a_node_that_was_forgotten_compares_its_blocks_before_it_claims_another() {
     let blocks = local["blocks"].as_array().unwrap();
     assert!(!blocks.is_empty());
     assert!(blocks.iter().all(|it| it["cidr"] != lost[0]), "{local}");
+}
+
+#[test]
+fn each_add_sees_the_definition_as_it_is_now() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster("");
+    let config = it.config("n1", &ADDRESSES, &named());
+    let remembered = it.sandbox.root().join("n1/cache/pool_ipam_blue");
+    it.add("a", &config).result();
+    assert!(remembered.exists());
+    for (i, subnet) in ["10.1.0", "10.2.0", "10.1.0"].into_iter().enumerate() {
+        let definition = format!(r#"{{"subnet":"{subnet}.0/24"}}"#);
+        it.etcd.put("/ipam/v1/pools/blue", &definition);
+        for container in [format!("b{i}"), format!("c{i}")] {
+            let ip = it.add(&container, &config).ips().remove(0);
+            assert!(ip.starts_with(subnet), "{ip}");
+        }
+    }
+    define(&it, r#","block":30"#);
+    refused(&it, &config, 7, "this pool is given in blocks");
+    it.etcd.put("/ipam/v1/pools/blue", "{");
+    refused(&it, &config, 7, "/ipam/v1/pools/blue: it is no JSON object");
+    it.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
+    refused(&it, &config, 7, "etcd has no pool \"blue\"");
+    define(&it, "");
+    for foreign in ["{", r#"{"subnet":"10.7.0.0/24"}"#, ""] {
+        std::fs::write(&remembered, foreign).unwrap();
+        let ip = it
+            .add(&format!("d{}", foreign.len()), &config)
+            .ips()
+            .remove(0);
+        assert!(ip.starts_with("10.0.0."), "{ip}");
+    }
+}
+
+/// Transactions that the member has served.
+fn transactions(it: &Cluster) -> f64 {
+    let mut connection = TcpStream::connect(it.etcd.url().replace("http://", "")).unwrap();
+    connection
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    connection.read_to_string(&mut text).unwrap();
+    let served = text.lines().filter(|line| {
+        line.starts_with("grpc_server_handled_total{") && line.contains("grpc_method=\"Txn\"")
+    });
+    let numbers = served.map(|line| line.rsplit_once(' ').unwrap().1);
+    numbers.map(|it| it.parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn an_add_of_a_known_pool_asks_etcd_twice() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster("");
+    let config = it.config("n1", &ADDRESSES, &named());
+    it.add("a", &config).result();
+    let before = transactions(&it);
+    it.add("b", &config).result();
+    assert!((transactions(&it) - before - 2.0).abs() < 0.1);
 }
