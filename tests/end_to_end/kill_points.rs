@@ -195,7 +195,7 @@ const WITHOUT_EFFECT: [&str; 33] = [
 ];
 
 /// Set to walk every system call, which takes six times as long.
-const ALL: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
+pub(crate) const ALL: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
 
 /// What a thread writes to wake another one. How often it does is never the same.
 const WAKE: &str = r#", "\1\0\0\0\0\0\0\0", 8"#;

@@ -18,24 +18,24 @@ use std::thread;
 use harness::{Call, Sandbox, needs};
 use serde_json::{Value, json};
 
-const STRACE: &str = "/usr/bin/strace";
+pub(crate) const STRACE: &str = "/usr/bin/strace";
 
 /// A system call of a process: which, and for which time.
 #[derive(Clone, Debug)]
-struct Point {
-    name: String,
-    time: usize,
+pub(crate) struct Point {
+    pub(crate) name: String,
+    pub(crate) time: usize,
 }
 
 impl Point {
     /// The option of strace that kills there.
-    fn injection(&self) -> String {
+    pub(crate) fn injection(&self) -> String {
         format!("inject={}:signal=SIGKILL:when={}", self.name, self.time)
     }
 }
 
 /// Every system call in a trace from the first read of stdin on.
-fn points(trace: &Path) -> Vec<Point> {
+pub(crate) fn points(trace: &Path) -> Vec<Point> {
     let mut times: HashMap<String, usize> = HashMap::new();
     let mut stdin_is_read = false;
     let trace = fs::read_to_string(trace).unwrap();
@@ -228,7 +228,7 @@ fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usi
 }
 
 /// True if one process may look into another here.
-fn strace_works() -> bool {
+pub(crate) fn strace_works() -> bool {
     let call = Call::new(PathBuf::from("/bin/true"));
     call.through(&[STRACE, "-qq", "-o", "/dev/null"])
         .run()

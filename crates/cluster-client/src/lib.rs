@@ -3,8 +3,8 @@
 mod pools;
 mod token;
 
-pub use pools::pools;
-pub use token::{DiskToken, TokenError};
+pub use pools::{Asked, Values, pools};
+pub use token::{DiskToken, TokenError, names_of_disk};
 
 use cluster::Cluster;
 use cni::{Call, Error};

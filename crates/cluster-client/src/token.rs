@@ -6,7 +6,7 @@
 //! another token than etcd is refused.
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -61,8 +61,7 @@ impl DiskToken {
         let path = &cluster.settings.state_dir;
         let failed = |error: io::Error| Error::io(path.display(), error);
         let folder = StateFolder::create(path).map_err(failed)?;
-        let prefix = cluster.settings.prefix.replace('/', "_");
-        let name = format!("token{prefix}_{}.json", cluster.node);
+        let name = file_name(cluster, &cluster.node);
         let content = match read(&folder, &name)? {
             Some(content) => content,
             None => {
@@ -122,9 +121,9 @@ impl DiskToken {
             self.content.registered = true;
             let json = serde_json::to_vec(&self.content).expect("texts are JSON");
             // Without it, the next ADD asks once more.
-            let written = self
-                .folder
-                .with_lock(Duration::ZERO, || self.folder.replace(&self.name, &json));
+            let written = self.folder.with_lock(Duration::ZERO, || {
+                self.folder.replace_durably(&self.name, &json)
+            });
             if let Err(error) = written {
                 tracing::debug!(%error, "the token is not marked as registered");
             }
@@ -153,6 +152,56 @@ impl DiskToken {
             )),
         ))
     }
+}
+
+/// The names that this node's disk has a token of: its present one, and those that it had
+/// before. A host is renamed while its containers run, and what they have stays below the old
+/// name. Without a look at the disk, it is the present one alone.
+pub fn names_of_disk(cluster: &Cluster) -> Vec<String> {
+    let mut names = vec![cluster.node.clone()];
+    match former_names(cluster) {
+        Ok(former) => names.extend(former),
+        Err(error) => {
+            let path = cluster.settings.state_dir.display();
+            tracing::warn!(%path, %error, "no names that the node had before are known");
+        }
+    }
+    names
+}
+
+fn former_names(cluster: &Cluster) -> io::Result<Vec<String>> {
+    let path = &cluster.settings.state_dir;
+    let folder = match StateFolder::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let file = entry?.file_name();
+        let Some(file) = file.to_str().filter(|it| is_file_name(it)) else {
+            continue;
+        };
+        if *file == file_name(cluster, &cluster.node) {
+            continue;
+        }
+        let content = folder.read(file)?;
+        // One of another prefix, or of a later release, is left alone.
+        if let Ok(Content { node, .. }) = serde_json::from_slice(&content)
+            && *file == file_name(cluster, &node)
+        {
+            names.push(node);
+        }
+    }
+    Ok(names)
+}
+
+fn file_name(cluster: &Cluster, node: &str) -> String {
+    let prefix = cluster.settings.prefix.replace('/', "_");
+    format!("token{prefix}_{node}.json")
+}
+
+fn is_file_name(name: &str) -> bool {
+    name.starts_with("token_") && name.ends_with(".json")
 }
 
 fn read(folder: &StateFolder, name: &str) -> Result<Option<Content>, Error> {
@@ -189,7 +238,8 @@ fn make(folder: &StateFolder, name: &str, node: &str) -> Result<Content, Error> 
         registered: false,
     };
     let json = serde_json::to_vec(&content).expect("texts are JSON");
-    folder.replace(name, &json).map_err(failed)?;
+    // Lost by a power failure, the node would be taken for another one of its name.
+    folder.replace_durably(name, &json).map_err(failed)?;
     Ok(content)
 }
 

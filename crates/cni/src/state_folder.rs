@@ -178,12 +178,34 @@ impl StateFolder {
     ///
     /// As [`Self::open_file`]; the old file then stays.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.replace_with(name, content, |_| Ok(()))
+    }
+
+    /// As [`Self::replace`], and returns when the new content is on the disk: a power failure
+    /// at any time leaves the old content or the new, whole.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replace`]. If only the folder can't be written to the disk, the new content
+    /// stays.
+    pub fn replace_durably(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.replace_with(name, content, File::sync_all)?;
+        self.folder.sync_all()
+    }
+
+    fn replace_with(
+        &self,
+        name: &str,
+        content: &[u8],
+        written: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let unfinished = format!("{name}.tmp");
         // A file that is there, whatever it is, was not made by this call.
         self.remove(&unfinished)?;
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        self.open_file(&unfinished, create)?
-            .write_all(content)
+        let mut file = self.open_file(&unfinished, create)?;
+        file.write_all(content)
+            .and_then(|()| written(&file))
             .and_then(|()| self.put_in_place(&unfinished, name))
             .inspect_err(|_| {
                 let _ = self.remove(&unfinished);
@@ -374,6 +396,8 @@ mod tests {
         folder.replace("a", b"first, and longer").unwrap();
         folder.replace("a", b"second").unwrap();
         assert_eq!(folder.read("a").unwrap(), b"second");
+        folder.replace_durably("a", b"third").unwrap();
+        assert_eq!(folder.read("a").unwrap(), b"third");
         fs::create_dir(folder.path_of("b")).unwrap();
         assert!(folder.replace("b", b"x").is_err());
         assert!(folder.path_of("b").is_dir());

@@ -1,6 +1,5 @@
 //! The token of a user: asked for with the password, and used by all processes of the node.
 
-use std::fs;
 use std::time::Duration;
 
 use etcd_settings::Login;
@@ -8,7 +7,8 @@ use tonic::metadata::AsciiMetadataValue;
 
 use crate::client::Client;
 use crate::connection::Attempt;
-use crate::error::{Error, Kind};
+use crate::error::Error;
+use crate::files;
 use crate::messages::{AuthenticateRequest, AuthenticateResponse};
 
 impl Client<'_> {
@@ -50,10 +50,9 @@ impl Client<'_> {
     /// can't be asked.
     fn authenticate(&mut self, login: &Login, within: Duration) -> Result<Option<String>, Error> {
         let path = &login.password_file;
-        let password = fs::read_to_string(path).map_err(|error| {
-            let msg = format!("ipam.etcd.passwordFile: {}: {error}", path.display());
-            Error::new(Kind::Settings, msg)
-        })?;
+        let password = files::read("passwordFile", path)?;
+        let password = String::from_utf8(password)
+            .map_err(|error| files::refused("passwordFile", path, &error.utf8_error()))?;
         let request = AuthenticateRequest {
             name: login.username.clone(),
             password: password.trim_end().to_owned(),

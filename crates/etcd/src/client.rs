@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use cni::Cancellation;
 use etcd_settings::Settings;
-use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::connection;
-use crate::error::{Error, Kind};
+use crate::error::Error;
+use crate::executor::Executor;
 use crate::messages::{
     DeleteRequest, DeleteResponse, KeyValue, MemberStatus, PutRequest, PutResponse, RangeRequest,
     RangeResponse, StatusRequest, TxnRequest, TxnResponse,
@@ -22,7 +22,7 @@ pub struct Client<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
     pub(crate) tls: Option<ClientTlsConfig>,
-    pub(crate) runtime: Runtime,
+    pub(crate) executor: Executor,
     /// A connection for each endpoint.
     pub(crate) connections: Vec<Option<Channel>>,
     /// Index of the endpoint that is asked first.
@@ -43,17 +43,13 @@ impl<'a> Client<'a> {
         settings: &'a Settings,
         cancellation: Option<&'a dyn Cancellation>,
     ) -> Result<Self, Error> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| {
-            Error::new(Kind::Unable, format!("the client can't start: {error}"))
-        })?;
         let session = Session::open(settings);
         let endpoints = &settings.endpoints;
         let answered = |url: &str| endpoints.iter().position(|it| it.url() == url);
         let started = Instant::now();
         Ok(Self {
             tls: connection::tls(settings)?,
-            runtime,
+            executor: Executor::new()?,
             connections: vec![None; endpoints.len()],
             current: answered(&session.remembered.endpoint)
                 .unwrap_or_else(|| fastrand::usize(..endpoints.len())),

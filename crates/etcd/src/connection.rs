@@ -1,7 +1,6 @@
 //! One request to one endpoint: connects if needed, sends, and says what became of it.
 
 use std::error::Error as _;
-use std::fs;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
 use crate::error::{Error, Kind};
+use crate::files;
 
 /// Largest answer. A page of keys with their values stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;
@@ -36,7 +36,7 @@ pub(crate) enum Attempt<A> {
     Distrusted(String),
     /// No answer has come: the request may have been executed.
     Lost(String),
-    /// The token has expired; the request has not been executed.
+    /// The token is missing or has expired; the request has not been executed.
     Token(String),
     /// Every endpoint would say the same.
     Final(Error),
@@ -60,14 +60,10 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, Error>
 
 /// A file with at least one PEM section.
 fn pem(key: &str, path: &Path) -> Result<Vec<u8>, Error> {
-    let failed = |why: &dyn std::fmt::Display| {
-        let path = path.display();
-        Error::new(Kind::Settings, format!("ipam.etcd.{key}: {path}: {why}"))
-    };
-    let content = fs::read(path).map_err(|error| failed(&error))?;
+    let content = files::read(key, path)?;
     // rustls takes a file without a section for an empty list of authorities.
     if !content.windows(11).any(|it| it == b"-----BEGIN ") {
-        return Err(failed(&"it is no PEM file"));
+        return Err(files::refused(key, path, &"it is no PEM file"));
     }
     Ok(content)
 }
@@ -164,9 +160,12 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
     let is = |text: &str| said.contains(text);
     let refused = |msg: String| Attempt::Final(Error::new(Kind::Refused, msg));
     match status.code() {
-        Code::Unauthenticated => Attempt::Token(said.to_owned()),
-        Code::InvalidArgument if is("revision of auth store is old") => Attempt::Token(said.to_owned()),
-        Code::InvalidArgument if is("user name is empty") => refused(
+        Code::Unauthenticated => Attempt::Token(format!("etcd refuses: {said}")),
+        Code::InvalidArgument if is("revision of auth store is old") => {
+            Attempt::Token(format!("etcd refuses: {said}"))
+        }
+        // Its authentication may have been enabled since the token was asked for.
+        Code::InvalidArgument if is("user name is empty") => Attempt::Token(
             "etcd asks for a user: set ipam.etcd.username and ipam.etcd.passwordFile, or a client certificate with the user's name".to_owned(),
         ),
         Code::InvalidArgument if is("authentication failed") => {
@@ -178,6 +177,9 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
             Attempt::Final(Error::new(Kind::Unable, format!("etcd refuses to write: {said}")))
         }
         Code::Unavailable if is("no leader") => Attempt::NotSent(said.to_owned()),
+        // It isn't etcd that answers there.
+        Code::Unimplemented => Attempt::NotSent(said.to_owned()),
+        Code::OutOfRange if is("message length too large") => Attempt::Lost(said.to_owned()),
         Code::Unavailable
         | Code::DeadlineExceeded
         | Code::Cancelled
@@ -245,8 +247,12 @@ mod tests {
 
     #[test]
     fn what_etcd_has_not_executed_is_told_from_what_it_may_have() {
-        let no_leader = attempt(Code::Unavailable, "etcdserver: no leader");
-        assert!(matches!(no_leader, Attempt::NotSent(_)));
+        for (code, said) in [
+            (Code::Unavailable, "etcdserver: no leader"),
+            (Code::Unimplemented, "grpc-status header missing, 404"),
+        ] {
+            assert!(matches!(attempt(code, said), Attempt::NotSent(_)), "{said}");
+        }
         for (code, said) in [
             (Code::Unavailable, "etcdserver: request timed out"),
             (Code::Unavailable, "etcdserver: leader changed"),
@@ -254,6 +260,7 @@ mod tests {
             (Code::Unknown, "h2 protocol error"),
             (Code::DeadlineExceeded, "context deadline exceeded"),
             (Code::Cancelled, "Timeout expired"),
+            (Code::OutOfRange, "Error, decoded message length too large"),
         ] {
             assert!(matches!(attempt(code, said), Attempt::Lost(_)), "{said}");
         }
@@ -267,6 +274,7 @@ mod tests {
                 Code::InvalidArgument,
                 "etcdserver: revision of auth store is old",
             ),
+            (Code::InvalidArgument, "etcdserver: user name is empty"),
         ] {
             assert!(matches!(attempt(code, said), Attempt::Token(_)), "{said}");
         }
@@ -274,11 +282,6 @@ mod tests {
             (
                 Code::PermissionDenied,
                 "etcdserver: permission denied",
-                Kind::Refused,
-            ),
-            (
-                Code::InvalidArgument,
-                "etcdserver: user name is empty",
                 Kind::Refused,
             ),
             (

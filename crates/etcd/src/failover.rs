@@ -59,7 +59,16 @@ impl Client<'_> {
                     return Err(self.time_is_up(&progress, changes));
                 }
                 let share = left / u32::try_from(endpoints - tried).unwrap_or(u32::MAX);
-                if let Some(answer) = self.attempt(path, request, share, &mut progress)? {
+                let attempt = self.attempt(path, request, share, &mut progress);
+                let attempt = attempt.map_err(|error| {
+                    // An earlier attempt may have been executed all the same.
+                    let is_lost = progress.is_lost && changes && error.kind != Kind::Cancelled;
+                    Error {
+                        kind: if is_lost { Kind::Lost } else { error.kind },
+                        ..error
+                    }
+                });
+                if let Some(answer) = attempt? {
                     let url = self.settings.endpoints[self.current].url();
                     self.session.remember(|it| url.clone_into(&mut it.endpoint));
                     return Ok((answer, progress.is_lost));
@@ -116,19 +125,11 @@ impl Client<'_> {
             progress.distrusted[at] = matches!(attempt, Attempt::Distrusted(_));
             match attempt {
                 Attempt::Answer(answer) => return Ok(Some(answer)),
-                Attempt::Final(error) => {
-                    // An earlier attempt may have been executed all the same.
-                    let kind = if progress.is_lost {
-                        Kind::Lost
-                    } else {
-                        error.kind
-                    };
-                    return Err(Error::new(kind, error.msg));
-                }
+                Attempt::Final(error) => return Err(error),
                 Attempt::Token(reason) => {
                     progress.tokens += 1;
                     if self.settings.login.is_none() || progress.tokens > MOST_TOKENS {
-                        return Err(Error::new(Kind::Refused, format!("etcd refuses: {reason}")));
+                        return Err(Error::new(Kind::Refused, reason));
                     }
                     tracing::debug!(url, reason, "asking for another token");
                     self.renew_token(left)?;
@@ -169,7 +170,7 @@ impl Client<'_> {
             Some(channel) => channel,
             None => {
                 let connecting = connection::connect(endpoint, self.tls.as_ref(), within);
-                match self.runtime.block_on(connecting) {
+                match self.executor.run(connecting) {
                     Ok(channel) => connection.insert(channel),
                     Err(Attempt::Distrusted(reason)) => return Attempt::Distrusted(reason),
                     Err(Attempt::Final(error)) => return Attempt::Final(error),
@@ -188,7 +189,7 @@ impl Client<'_> {
         }
         self.requests += 1;
         let sending = connection::send(channel, path, request, token, left, self.cancellation);
-        self.runtime.block_on(sending)
+        self.executor.run(sending)
     }
 
     fn time_is_up(&self, progress: &Progress, changes: bool) -> Error {

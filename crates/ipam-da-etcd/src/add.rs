@@ -4,12 +4,13 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use cluster::{Cluster, Holder};
-use cluster_client::DiskToken;
+use cluster_client::{Asked, DiskToken, Values};
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
 
 use crate::choice::Choice;
+use crate::known_definitions::KnownDefinitions;
 use crate::last_given::LastGiven;
 use crate::{release, sticky, view};
 
@@ -48,8 +49,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
         cluster: &cluster,
         reached_etcd: Cell::new(false),
     };
-    let given = cluster_client::pools(&mut client, &cluster.keys, config)
-        .and_then(|pools| add.give(&mut client, &pools));
+    let given = Asked::read(config).and_then(|asked| add.give_of(&mut client, &asked));
     match given {
         Ok(ips) => Ok(completion.with_ips(ips)),
         Err(error) if error.code == code::ALREADY_ALLOCATED => Err(error),
@@ -69,8 +69,51 @@ struct Add<'a> {
     reached_etcd: Cell<bool>,
 }
 
+/// What was done with definitions that may be old.
+enum Known<T> {
+    /// They are etcd's.
+    Same(T),
+    /// Nothing was done: etcd has other ones, which are these.
+    Redefined(Values),
+}
+
 impl Add<'_> {
-    fn give(&self, client: &mut Client<'_>, pools: &[Pool]) -> Result<Vec<IpConfig>, Error> {
+    /// Gives an address of each pool that is asked for. The definitions that an earlier ADD
+    /// has read save a request, if they are still etcd's.
+    fn give_of(&self, client: &mut Client<'_>, asked: &Asked) -> Result<Vec<IpConfig>, Error> {
+        let keys = &self.cluster.keys;
+        let remembered = KnownDefinitions::open(self.cluster);
+        let known = remembered.read(asked);
+        // Those that aren't valid may be by now.
+        let mut values = match known.filter(|it| asked.pools(keys, it).is_ok()) {
+            Some(values) => values,
+            None => asked.fetch(client, keys)?,
+        };
+        for _ in 0..MOST_TRIES {
+            let pools = asked.pools(keys, &values)?;
+            match self.give(client, &pools, (asked, &values))? {
+                Known::Same(ips) => {
+                    remembered.write(asked, &values);
+                    return Ok(ips);
+                }
+                Known::Redefined(now) => values = now,
+            }
+        }
+        Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!(
+                "the definitions of the pools of {} change all the time",
+                self.attachment
+            ),
+        ))
+    }
+
+    fn give(
+        &self,
+        client: &mut Client<'_>,
+        pools: &[Pool],
+        known: (&Asked, &Values),
+    ) -> Result<Known<Vec<IpConfig>>, Error> {
         if pools.is_empty() {
             return Err(Error::config(
                 "prevResult.pools is missing or empty: a selector must stand before this allocator",
@@ -89,7 +132,10 @@ impl Add<'_> {
                 Choice::new(self.network, index, pool, &self.last_given, pools.len())
             })
             .collect();
-        let held = self.look(client, &mut choices)?;
+        let held = match self.look(client, &mut choices, known)? {
+            Known::Same(held) => held,
+            Known::Redefined(values) => return Ok(Known::Redefined(values)),
+        };
         let value = self.holder.to_value();
         for tried in 1..=MOST_TRIES {
             for choice in &mut choices {
@@ -104,7 +150,7 @@ impl Add<'_> {
             let is_given = answer.succeeded || is_ours(answer.ranges().nth(2), &value);
             if is_given {
                 tracing::debug!(tried, requests = client.requests(), "reserved");
-                return Ok(self.finish(client, &choices));
+                return Ok(Known::Same(self.finish(client, &choices)));
             }
             let mut ranges = answer.ranges();
             self.verify_token(client, ranges.next())?;
@@ -149,21 +195,29 @@ impl Add<'_> {
 
     /// Reads what the attachment holds, the sticky keys, and which candidates are free.
     /// Returns for each pool an address of it that the attachment holds in the same place
-    /// of etcd, outside of the pool's ranges.
+    /// of etcd, outside of the pool's ranges; or etcd's definitions, if they aren't the known
+    /// ones.
     fn look(
         &self,
         client: &mut Client<'_>,
         choices: &mut [Choice<'_>],
-    ) -> Result<Vec<Option<IpAddr>>, Error> {
+        (asked, known): (&Asked, &Values),
+    ) -> Result<Known<Vec<Option<IpAddr>>>, Error> {
         let keys = &self.cluster.keys;
         let mut reads = vec![Range::prefix(self.held_prefix()).keys_only()];
+        reads.extend(asked.reads(keys));
         for choice in &*choices {
             reads.extend(choice.first_reads(keys));
         }
         let answer = client.txn(&Txn::read(reads))?;
         self.reached_etcd.set(true);
         let mut ranges = answer.ranges();
-        let held = self.held_in(ranges.next(), choices);
+        let held = ranges.next();
+        let values = asked.values(ranges.by_ref());
+        if values != *known {
+            return Ok(Known::Redefined(values));
+        }
+        let held = self.held_in(held, choices);
         let in_ranges = |(ip, choice): (&Option<IpAddr>, &Choice<'_>)| {
             ip.is_some_and(|ip| choice.pool.ranges.contains(ip))
         };
@@ -173,7 +227,7 @@ impl Add<'_> {
         for choice in choices {
             choice.note_first(&mut ranges);
         }
-        Ok(held)
+        Ok(Known::Same(held))
     }
 
     /// For each pool an address that the attachment holds under its name: one of its ranges,
@@ -210,6 +264,9 @@ impl Add<'_> {
             };
             let address = keys.address(choice.name, ip);
             txn.when.push(Compare::is_missing(address.as_str()));
+            // Nodes may have blocks of the time when its definition had `block`.
+            let blocks = keys.blocks(choice.name);
+            txn.when.push(Compare::none_starts_with(blocks.as_str()));
             if held.is_none() {
                 let prefix = keys.attachment_in(node, network, self.attachment, choice.name);
                 txn.when.push(Compare::none_starts_with(prefix));
@@ -222,6 +279,8 @@ impl Add<'_> {
                 txn.otherwise
                     .push(Op::get(view::is_reserved(keys, choice.name, ip)));
             }
+            let a_block = Range::prefix(blocks).keys_only().limit(1);
+            txn.otherwise.push(Op::get(a_block));
         }
         txn
     }

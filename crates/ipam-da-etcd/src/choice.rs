@@ -57,7 +57,8 @@ impl<'p> Choice<'p> {
         if pool.requested.is_none() {
             let place = last_given.read(name, rotation);
             choice.in_rotation = !place.is_busy;
-            let most = (view::AT_ONCE / pools).max(2);
+            // One request reads them, and a definition and a sticky key of each pool.
+            let most = view::AT_ONCE.saturating_sub(pools) / pools;
             choice.candidates = Candidates::of(&pool.ranges, place.last, most);
         }
         choice
@@ -139,6 +140,13 @@ impl<'p> Choice<'p> {
         let free = view::free(checked.iter().copied(), answers);
         let is_free = |ip| free.contains(&ip) || !checked.contains(&ip);
         self.candidates.retain(is_free);
+        if let Some(block) = ranges.next().and_then(|it| it.kvs.first()) {
+            return Err(Error::config(format!(
+                "{} is given in blocks: nodes have some of it, such as {}; no address is given by itself before they are given back",
+                self.describe(),
+                String::from_utf8_lossy(&block.key)
+            )));
+        }
         let Some(holder) = holder else {
             return Ok(());
         };

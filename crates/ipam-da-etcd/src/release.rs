@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cluster::{Cluster, HeldKey, Holder, Keys};
-use cluster_client::DiskToken;
+use cluster_client::{DiskToken, names_of_disk};
 use cni::{Attachment, Call, Error};
 use etcd::{Client, Compare, KeyValue, Op, Range, Txn};
 
@@ -28,12 +28,14 @@ pub struct Entry {
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
-    let Cluster { keys, node, .. } = &cluster;
+    let keys = &cluster.keys;
     let mut client = cluster_client::client(&cluster, call)?;
-    let prefix = keys.attachment(node, config.name().as_str(), attachment);
-    let entries = entries(&mut client, keys, node, &prefix)?;
-    let released = release(&mut client, keys, node, &entries)?;
-    tracing::debug!(released, requests = client.requests(), "released");
+    for node in &names_of_disk(&cluster) {
+        let prefix = keys.attachment(node, config.name().as_str(), attachment);
+        let entries = entries(&mut client, keys, node, &prefix)?;
+        let released = release(&mut client, keys, node, &entries)?;
+        tracing::debug!(released, requests = client.requests(), "released");
+    }
     Ok(())
 }
 
@@ -43,17 +45,28 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
-    let Cluster { keys, node, .. } = &cluster;
     let mut client = cluster_client::client(&cluster, call)?;
-    let token = DiskToken::open(&cluster)?;
-    let answer = client.range(&token.read())?;
-    let found = answer.kvs.first().map(|it| it.value.as_slice());
-    token.verify(found, node)?;
-    let prefix = keys.network(node, config.name().as_str());
-    let mut stale = entries(&mut client, keys, node, &prefix)?;
-    stale.retain(|it| !valid.contains(&it.held.attachment));
-    let released = release(&mut client, keys, node, &stale)?;
-    tracing::debug!(released, "released in all");
+    for node in names_of_disk(&cluster) {
+        let named = Cluster {
+            node,
+            ..cluster.clone()
+        };
+        let Cluster { keys, node, .. } = &named;
+        let token = DiskToken::open(&named)?;
+        let answer = client.range(&token.read())?;
+        let found = answer.kvs.first().map(|it| it.value.as_slice());
+        match token.verify(found, node) {
+            Err(error) if *node == cluster.node => return Err(error.into()),
+            // Another node has taken the name that this one had.
+            Err(_) => continue,
+            Ok(()) => {}
+        }
+        let prefix = keys.network(node, config.name().as_str());
+        let mut stale = entries(&mut client, keys, node, &prefix)?;
+        stale.retain(|it| !valid.contains(&it.held.attachment));
+        let released = release(&mut client, keys, node, &stale)?;
+        tracing::debug!(released, node, "released in all");
+    }
     Ok(())
 }
 

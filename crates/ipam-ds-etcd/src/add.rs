@@ -91,14 +91,16 @@ fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Obje
             }
             Err(error)
         }
-        (Err(error), Some(local)) if !local.blocks.is_empty() => Err(Error::new(
-            error.code,
-            format!(
+        // A wrong configuration says so by itself.
+        (Err(error), Some(local))
+            if !local.blocks.is_empty() && error.code != code::INVALID_CONFIG =>
+        {
+            let msg = format!(
                 "pool {}: this node's blocks have to be compared with etcd's after a boot before they are used: {}",
                 pool.name, error.msg
-            ),
-        )
-        .with_details(error.details)),
+            );
+            Err(Error::new(error.code, msg).with_details(error.details))
+        }
         (Err(error), _) => Err(error),
     }
 }
@@ -110,13 +112,19 @@ fn renew(
     local: &mut Option<Local>,
 ) -> Result<Object, Error> {
     let definition = claims.definition(&pool.name)?;
-    let local = local
-        .get_or_insert_with(|| Local::new(&node.cluster, &pool.name, definition.object().clone()));
+    let local = local.get_or_insert_with(|| {
+        Local::new(
+            &node.cluster,
+            &node.files,
+            &pool.name,
+            definition.object().clone(),
+        )
+    });
     local.definition = definition.object().clone();
     if !node.is_verified(local) || local.claiming.is_some() {
         let mut verified = local.clone();
         claims.verify(&mut verified, &pool.name)?;
-        verified.verified_in.clone_from(&node.boot);
+        verified.set_verified(&node.cluster.settings, node.boot.as_ref());
         node.files.write(&verified)?;
         *local = verified;
     }

@@ -26,6 +26,8 @@ pub(crate) struct Claims<'a> {
     pub(crate) client: Client<'a>,
     cluster: &'a Cluster,
     token: DiskToken,
+    /// The last change of the definition that was read last.
+    defined_at: i64,
 }
 
 impl<'a> Claims<'a> {
@@ -41,6 +43,7 @@ impl<'a> Claims<'a> {
             client,
             cluster,
             token,
+            defined_at: 0,
         })
     }
 
@@ -55,6 +58,7 @@ impl<'a> Claims<'a> {
             .client
             .get(key.as_str())?
             .ok_or_else(|| Error::config(format!("etcd has no pool {pool:?}: {key} is missing")))?;
+        self.defined_at = found.mod_revision;
         let definition =
             Definition::parse(&key, &found.value).map_err(|why| Error::config(why.to_string()))?;
         if definition.block.is_none() {
@@ -97,12 +101,19 @@ impl<'a> Claims<'a> {
                 .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
             is_known &= token.is_some();
         }
+        if kept.is_empty() && known > 0 && !local.is_of(&self.cluster.settings) {
+            return Err(Error::config(format!(
+                "ipam.etcd.endpoints: this etcd knows none of the {known} blocks of pool {pool} that this node has of the one at {}: give each cluster an etcd.stateDir of its own",
+                local.endpoints.join(", ")
+            )));
+        }
         if !is_known {
             // A person has released what the node held, and it is back.
             self.token
                 .register_again(&mut self.client, &self.cluster.node)?;
         }
         local.blocks = kept;
+        local.one_length_since = None;
         Ok(())
     }
 
@@ -112,7 +123,7 @@ impl<'a> Claims<'a> {
     /// # Errors
     ///
     /// Those of etcd; code 11 if no block is free; code 111 if the wanted one is another
-    /// node's.
+    /// node's; code 7 if addresses of the pool are given one by one.
     pub(crate) fn claim(
         &mut self,
         files: &Files,
@@ -122,13 +133,24 @@ impl<'a> Claims<'a> {
         wanted: Option<IpNet>,
     ) -> Result<(), Error> {
         let length = definition.block.unwrap_or_default();
+        let others = self.of_other_lengths(local, pool, length)?;
+        if let Some(block) = wanted
+            && let Some(other) = others.iter().find(|it| overlap(**it, block))
+        {
+            return Err(Error::new(
+                code::REQUESTED_TAKEN,
+                format!(
+                    "block {block} of pool {pool}, with the requested address, overlaps with {other}, which was claimed before block was changed to {length}"
+                ),
+            ));
+        }
         let mut free = match wanted {
             Some(block) => vec![block],
-            None => self.free_blocks(pool, definition, length)?,
+            None => self.free_blocks(pool, definition, &others)?,
         };
         for _ in 0..MOST_TRIES {
             if free.is_empty() && wanted.is_none() {
-                free = self.free_blocks(pool, definition, length)?;
+                free = self.free_blocks(pool, definition, &others)?;
             }
             if free.is_empty() {
                 return Err(no_block(pool, definition));
@@ -169,14 +191,25 @@ impl<'a> Claims<'a> {
         let Some(claiming) = local.claiming.clone() else {
             return Ok(None);
         };
-        let key = self.cluster.keys.block(pool, cidr);
+        let keys = &self.cluster.keys;
+        let key = keys.block(pool, cidr);
+        let definition = keys.pool(pool);
+        let addresses = keys.addresses(pool);
         let value = claiming.owner.to_value();
+        // With another definition, the block might overlap with one of another length.
         let txn = Txn {
-            when: vec![self.token.is_ours(), Compare::is_missing(key.as_str())],
+            when: vec![
+                self.token.is_ours(),
+                Compare::is_missing(key.as_str()),
+                Compare::mod_revision(definition.as_str(), self.defined_at),
+                Compare::none_starts_with(addresses.as_str()),
+            ],
             then: vec![Op::put(key.as_str(), value.as_slice())],
             otherwise: vec![
                 Op::get(self.token.read()),
                 Op::get(Range::key(key.as_str())),
+                Op::get(Range::key(definition.as_str()).keys_only()),
+                Op::get(Range::prefix(addresses).keys_only().limit(1)),
             ],
         };
         // If no answer comes, the note stays, and `verify` finds out.
@@ -189,12 +222,27 @@ impl<'a> Claims<'a> {
             local.blocks.push(claiming);
             return Ok(None);
         }
+        let (defined, address) = (found.next().flatten(), found.next().flatten());
         local.claiming = None;
         self.token
             .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
         if token.is_none() {
             self.token
                 .register_again(&mut self.client, &self.cluster.node)?;
+            // etcd has forgotten the node, and perhaps given its blocks to others.
+            self.verify(local, pool)?;
+        }
+        if let Some(address) = address {
+            let address = String::from_utf8_lossy(&address.key);
+            return Err(Error::config(format!(
+                "{definition}.block: addresses of this pool are given one by one, such as {address}: it can't be given in blocks before these are released"
+            )));
+        }
+        if defined.is_none_or(|it| it.mod_revision != self.defined_at) {
+            return Err(Error::new(
+                code::TRY_AGAIN_LATER,
+                format!("{definition} was changed just now"),
+            ));
         }
         Ok(Some(
             match now.map(|it| (BlockOwner::parse(&it.value), &it.value)) {
@@ -219,22 +267,50 @@ impl<'a> Claims<'a> {
         pool: &str,
         definition: &Definition,
     ) -> Result<(), Error> {
-        let free = self.free_blocks(pool, definition, definition.block.unwrap_or_default())?;
+        let free = self.free_blocks(pool, definition, &[])?;
         if free.is_empty() {
             return Err(no_block(pool, definition));
         }
         Ok(())
     }
 
-    /// Some free blocks; empty if there is none.
+    /// The blocks of another length than this, which were claimed before the definition was
+    /// changed. Once there is none, there will be none until the next change: each claim
+    /// compares the definition. So the pool's blocks are read once for each.
+    fn of_other_lengths(
+        &mut self,
+        local: &mut Local,
+        pool: &str,
+        length: u8,
+    ) -> Result<Vec<IpNet>, Error> {
+        if local.one_length_since == Some(self.defined_at) {
+            return Ok(Vec::new());
+        }
+        let keys = &self.cluster.keys;
+        let mut others = Vec::new();
+        self.client
+            .pages::<Error>(&keys.blocks(pool), PAGE, true, |_, page| {
+                let blocks = page.iter().filter_map(|it| keys.parse_block(pool, &it.key));
+                others.extend(blocks.filter(|it| it.prefix_len() != length));
+                Ok(())
+            })?;
+        if others.is_empty() {
+            local.one_length_since = Some(self.defined_at);
+        }
+        Ok(others)
+    }
+
+    /// Some free blocks that overlap with none of `others`; empty if there is none.
     fn free_blocks(
         &mut self,
         pool: &str,
         definition: &Definition,
-        length: u8,
+        others: &[IpNet],
     ) -> Result<Vec<IpNet>, Error> {
         let keys = &self.cluster.keys;
         let ranges = &definition.pool.ranges;
+        let length = definition.block.unwrap_or_default();
+        let is_apart = |block: &IpNet| others.iter().all(|it| !overlap(*it, *block));
         let some = some_blocks(ranges, length, AT_ONCE);
         let reads = some
             .iter()
@@ -242,7 +318,7 @@ impl<'a> Claims<'a> {
         let answer = self.client.txn(&Txn::read(reads))?;
         let both = some.iter().zip(answer.ranges());
         let free: Vec<IpNet> = both
-            .filter(|(_, it)| it.count == 0)
+            .filter(|(block, it)| it.count == 0 && is_apart(block))
             .map(|(it, _)| *it)
             .collect();
         if !free.is_empty() {
@@ -255,7 +331,8 @@ impl<'a> Claims<'a> {
                 Ok(())
             })?;
         let all = blocks(ranges.given(), length).take(MOST_BLOCKS);
-        Ok(all.filter(|it| !claimed.contains(it)).collect())
+        let free = all.filter(|it| !claimed.contains(it) && is_apart(it));
+        Ok(free.collect())
     }
 
     /// The blocks that etcd has as this node's and that the node's file doesn't list.
@@ -301,6 +378,10 @@ impl<'a> Claims<'a> {
         })?;
         Ok(())
     }
+}
+
+fn overlap(a: IpNet, b: IpNet) -> bool {
+    a.contains(&b) || b.contains(&a)
 }
 
 fn no_block(pool: &str, definition: &Definition) -> Error {

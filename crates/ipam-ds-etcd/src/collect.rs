@@ -56,7 +56,7 @@ fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result
     let definition = claims.definition(name)?;
     local.definition = definition.object().clone();
     claims.verify(&mut local, name)?;
-    local.verified_in.clone_from(&node.boot);
+    local.set_verified(&node.cluster.settings, node.boot.as_ref());
     for block in claims.unlisted(&local, name)? {
         tracing::warn!(block = %block.cidr, pool = name, "etcd has this block as the node's; it is used from now on");
         local.blocks.push(block);
@@ -85,7 +85,7 @@ fn mark(
     now: &Moment,
     keep: Duration,
 ) -> Result<Vec<Block>, Error> {
-    let reserved = reserved(&node.data_dir, pool)?;
+    let reserved = reserved(node.files.data_dir(), pool)?;
     let ranges = &definition.pool.ranges;
     let used = |block: &Block| {
         reserved
@@ -170,7 +170,7 @@ fn has_room(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<(), Error> {
     let local = node.files.read(&node.cluster, &pool.name)?;
     if let Some(local) = local.as_ref().filter(|it| node.is_verified(it)) {
         let definition = node.definition(local, &pool.name)?;
-        if pool.free(&definition, local, &node.data_dir)? > 0 {
+        if pool.free(&definition, local, node.files.data_dir())? > 0 {
             return Ok(());
         }
     }

@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cluster::{BlockOwner, Cluster};
 use cni::{Error, Object, StateFolder, code};
+use etcd_settings::{Endpoint, Settings};
 use ipam::IpNet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,12 @@ pub struct Local {
     node: String,
     prefix: String,
     pool: String,
+    /// Where it is written which addresses of these blocks are reserved.
+    #[serde(default)]
+    data_dir: Option<PathBuf>,
+    /// The endpoints of the etcd that the blocks were compared with.
+    #[serde(default)]
+    pub endpoints: Vec<String>,
     /// The pool's definition, as etcd has it.
     pub definition: Object,
     /// The blocks that are this node's.
@@ -31,6 +39,9 @@ pub struct Local {
     /// The boot in which the blocks were compared with etcd's.
     #[serde(default)]
     pub verified_in: Option<String>,
+    /// The last change of the definition since which no block in etcd has another length.
+    #[serde(default)]
+    pub one_length_since: Option<i64>,
     /// The last time that etcd was asked for a block in vain.
     #[serde(default)]
     pub failed: Option<Moment>,
@@ -81,6 +92,8 @@ impl Moment {
 #[derive(Debug)]
 pub struct Files {
     folder: StateFolder,
+    /// `ipam.dataDir`.
+    data_dir: PathBuf,
 }
 
 impl Files {
@@ -89,10 +102,15 @@ impl Files {
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub fn open(cluster: &Cluster) -> Result<Self, Error> {
+    pub fn open(cluster: &Cluster, data_dir: PathBuf) -> Result<Self, Error> {
         let path = cluster.settings.state_dir.join("blocks");
         let folder = StateFolder::create(&path).map_err(|e| Error::io(path.display(), e))?;
-        Ok(Self { folder })
+        Ok(Self { folder, data_dir })
+    }
+
+    /// `ipam.dataDir`.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
     }
 
     /// Runs `f` while no other process changes files; `None` if another one does so for
@@ -118,7 +136,8 @@ impl Files {
     /// # Errors
     ///
     /// Code 5 for a file that can't be read; code 7 for one of another node or prefix, whose
-    /// blocks can't be used.
+    /// blocks can't be used, and for one with another `dataDir`: two networks would give the
+    /// same addresses.
     pub fn read(&self, cluster: &Cluster, pool: &str) -> Result<Option<Local>, Error> {
         let name = file(pool);
         let failed = |why: &dyn Display| Error::io(self.folder.path_of(&name).display(), why);
@@ -126,7 +145,7 @@ impl Files {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(|error| failed(&error))?,
         };
-        let local: Local = serde_json::from_slice(&bytes)
+        let mut local: Local = serde_json::from_slice(&bytes)
             .map_err(|error| failed(&format_args!("it is no list of blocks: {error}")))?;
         if local.version != VERSION {
             let version = local.version;
@@ -148,10 +167,20 @@ impl Files {
                 ),
             ));
         }
+        let data_dir = local.data_dir.get_or_insert_with(|| self.data_dir.clone());
+        if *data_dir != self.data_dir {
+            return Err(Error::config(format!(
+                "ipam.dataDir: {}: addresses of this node's blocks of pool {pool} are reserved in {}, by {}: all networks of a pool need one dataDir",
+                self.data_dir.display(),
+                data_dir.display(),
+                self.folder.path_of(&name).display()
+            )));
+        }
         Ok(Some(local))
     }
 
-    /// Writes the file of a pool, in one step.
+    /// Writes the file of a pool, in one step, on the disk: a claim that a power failure
+    /// takes out of it would be nobody's until GC.
     ///
     /// # Errors
     ///
@@ -159,7 +188,7 @@ impl Files {
     pub fn write(&self, local: &Local) -> Result<(), Error> {
         let name = file(&local.pool);
         let json = serde_json::to_vec(local).expect("texts are JSON");
-        let written = self.folder.replace(&name, &json);
+        let written = self.folder.replace_durably(&name, &json);
         written.map_err(|error| Error::io(self.folder.path_of(&name).display(), error))
     }
 }
@@ -170,18 +199,34 @@ fn file(pool: &str) -> String {
 
 impl Local {
     /// A node that has nothing of a pool yet.
-    pub fn new(cluster: &Cluster, pool: &str, definition: Object) -> Self {
+    pub fn new(cluster: &Cluster, files: &Files, pool: &str, definition: Object) -> Self {
         Self {
             version: VERSION,
             node: cluster.node.clone(),
             prefix: cluster.settings.prefix.clone(),
             pool: pool.to_owned(),
+            data_dir: Some(files.data_dir.clone()),
+            endpoints: Vec::new(),
             definition,
             blocks: Vec::new(),
             claiming: None,
             verified_in: None,
+            one_length_since: None,
             failed: None,
         }
+    }
+
+    /// True if the blocks were compared with an etcd that has one of these endpoints, too.
+    pub fn is_of(&self, settings: &Settings) -> bool {
+        let mut urls = settings.endpoints.iter().map(Endpoint::url);
+        urls.any(|url| self.endpoints.iter().any(|it| it == url))
+    }
+
+    /// Notes that the blocks were compared in this boot.
+    pub fn set_verified(&mut self, settings: &Settings, boot: Option<&String>) {
+        self.verified_in = boot.cloned();
+        let urls = settings.endpoints.iter().map(Endpoint::url);
+        self.endpoints = urls.map(str::to_owned).collect();
     }
 
     /// The blocks that addresses are given from.

@@ -1,7 +1,6 @@
 //! What the node's files say of a pool: whether its blocks are enough for an ADD.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::{Cluster, Definition, block_of};
@@ -24,8 +23,6 @@ pub struct Node {
     pub cluster: Cluster,
     /// The files of the node's blocks.
     pub files: Files,
-    /// The folder of the allocator's directories.
-    pub data_dir: PathBuf,
     /// The boot; `None` if it isn't known.
     pub boot: Option<String>,
 }
@@ -67,8 +64,7 @@ impl Node {
         let ipam = call.config.ipam()?;
         let cluster = Cluster::read(&ipam)?;
         Ok(Self {
-            files: Files::open(&cluster)?,
-            data_dir: Folders::read(&ipam)?.data_dir,
+            files: Files::open(&cluster, Folders::read(&ipam)?.data_dir)?,
             boot: boot_id(call.environment),
             cluster,
         })
@@ -85,10 +81,10 @@ impl Node {
             .map_err(|why| Error::config(why.to_string()))
     }
 
-    /// True if the blocks were compared with etcd's since the last boot: before that, the
+    /// True if the blocks were compared with this etcd's since the last boot: before that, the
     /// disk may be an old one.
     pub fn is_verified(&self, local: &Local) -> bool {
-        self.boot.is_some() && local.verified_in == self.boot
+        self.boot.is_some() && local.verified_in == self.boot && local.is_of(&self.cluster.settings)
     }
 
     /// What the node has of a pool, without asking etcd.
@@ -129,14 +125,17 @@ impl Node {
     ) -> Result<Need, Error> {
         if let Some(ip) = pool.requested {
             let block = requested_block(pool, ip, definition)?;
-            let is_ours = local.used().any(|it| it == block);
+            // A block may be of a length that the definition had before.
+            let is_ours = local
+                .used()
+                .any(|it| it.contains(&block) || it.contains(&ip));
             return Ok(if is_ours {
                 Need::Nothing
             } else {
                 Need::Now(Some(block))
             });
         }
-        let free = pool.free(definition, local, &self.data_dir)?;
+        let free = pool.free(definition, local, self.files.data_dir())?;
         if free == 0 {
             return Ok(Need::Now(None));
         }

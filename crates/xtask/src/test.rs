@@ -35,7 +35,16 @@ const NEEDED: &[(&str, &str)] = &[
 
 /// Parts of the names of tests that have nothing of the one file, or the one file in any case,
 /// as in an image.
-const OF_ONE_FORM: [&str; 5] = ["docker", "image::", "image_", "installer", "kubernetes_"];
+const OF_ONE_FORM: [&str; 8] = [
+    "cluster::files",
+    "cluster::killed",
+    "cluster::not_etcd",
+    "docker",
+    "image::",
+    "image_",
+    "installer",
+    "kubernetes_",
+];
 
 pub(crate) fn run() -> Result<()> {
     let started = Instant::now();

@@ -1,10 +1,17 @@
 //! Pools of a cluster, with one member of etcd.
 
 mod allocator;
+mod attacked;
 mod bad_days;
 mod blocks;
 mod blocks_in_one_file;
+mod clock;
+mod files;
+mod injected;
 mod ipamctl;
+mod killed;
+mod not_etcd;
+mod redefined;
 mod rights;
 mod tls;
 

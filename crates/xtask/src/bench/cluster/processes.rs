@@ -3,7 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::at_once::range_of;
 use super::calls::Allocator;
@@ -31,6 +32,7 @@ pub(crate) struct Processes {
 }
 
 pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Processes> {
+    raise_limit_of_files();
     let built = Flavour::Normal.build_static(&["ipam-da-etcd"])?.separate;
     let folder = folders::folder_in(&folders::in_memory())?;
     let executable = folder.path().join("ipam-da-etcd");
@@ -47,9 +49,18 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
     };
     let call = |command: &str, container: &str| -> Result<()> {
         let mut process = plugin.command(command, container)?;
-        let output = process.stdout(Stdio::piped()).output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        ensure!(output.status.success(), "{command} of {container}: {said}");
+        process.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = process
+            .output()
+            .with_context(|| format!("{command} of {container} can't be started"))?;
+        // One that was killed has said nothing: its status tells.
+        ensure!(
+            output.status.success(),
+            "{command} of {container}: {}: {} {}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout).trim(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
         Ok(())
     };
     for round in 0..ROUNDS {
@@ -72,4 +83,13 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
         }
         Ok(it)
     })
+}
+
+/// Each process has its configuration and two pipes here, and 1,024 open files are a common
+/// limit.
+fn raise_limit_of_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // If it can't be raised, the call that meets it says so.
+    let _ = setrlimit(Resource::Nofile, limit);
 }

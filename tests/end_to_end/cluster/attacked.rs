@@ -1,0 +1,224 @@
+//! Authentication that changes, many callers on a new node, odd pools, and foreign content
+//! below every key.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use harness::{ETCD, ETCDCTL, Output, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+
+const ADDRESSES: [&str; 1] = ["ipam-da-etcd"];
+const BLOCKS: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+
+fn red() -> Value {
+    json!([{"name": "red", "subnet": "10.1.0.0/24"}])
+}
+
+/// Makes the user `node`, and enables authentication.
+fn enable_authentication(it: &Cluster) {
+    for line in [
+        "user add root:secret",
+        "user grant-role root root",
+        "role add ipam",
+        "role grant-permission ipam readwrite --prefix=true /ipam/",
+        "user add node:good",
+        "user grant-role node ipam",
+        "auth enable",
+    ] {
+        it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
+    }
+}
+
+/// The configuration with that user.
+fn with_user(it: &Cluster, mut config: Value) -> Value {
+    let password = it.sandbox.root().join("password");
+    std::fs::write(&password, "good\r\n").unwrap();
+    config["ipam"]["etcd"]["username"] = json!("node");
+    config["ipam"]["etcd"]["passwordFile"] = json!(password);
+    config
+}
+
+#[test]
+fn authentication_may_be_enabled_and_disabled_and_tokens_forgotten_at_any_time() {
+    needs!(ETCD, ETCDCTL);
+    let mut it = Cluster::default();
+    let config = with_user(&it, it.config("n1", &ADDRESSES, &red()));
+    it.add("a", &config).result();
+    enable_authentication(&it);
+    it.add("b", &config).result();
+    it.del("a", &config).nothing();
+    // With it, a member loses all tokens.
+    it.etcd.restart();
+    it.add("c", &config).result();
+    it.etcd.ctl(&["--user", "root:secret", "auth", "disable"]);
+    it.add("d", &config).result();
+    it.etcd.ctl(&["auth", "enable"]);
+    it.del("d", &config).nothing();
+    it.etcd.ctl(&[
+        "--user",
+        "root:secret",
+        "user",
+        "revoke-role",
+        "node",
+        "ipam",
+    ]);
+    assert_eq!(it.add("e", &config).code(), 113);
+    it.etcd.ctl(&[
+        "--user",
+        "root:secret",
+        "user",
+        "grant-role",
+        "node",
+        "ipam",
+    ]);
+    it.gc(&["b", "c"], &config).nothing();
+    it.add("f", &config).result();
+}
+
+/// ADDs of 64 containers at once.
+fn at_once(it: &Cluster, config: &Value) -> Vec<Output> {
+    thread::scope(|scope| {
+        let add = |i| scope.spawn(move || it.add(&format!("c{i}"), config));
+        let callers: Vec<_> = (0..64).map(add).collect();
+        callers.into_iter().map(|it| it.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn the_first_64_callers_of_a_node_agree_on_its_token_and_its_user() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    enable_authentication(&it);
+    let mut config = with_user(&it, it.config("n1", &ADDRESSES, &red()));
+    config["ipam"]["etcd"]["timeout"] = json!("30s");
+    let given: BTreeSet<String> = at_once(&it, &config).iter().flat_map(Output::ips).collect();
+    assert_eq!(given.len(), 64);
+}
+
+#[test]
+fn the_first_64_callers_of_a_node_claim_a_block_once() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/20","block":25}"#,
+    );
+    let mut config = it.config("n1", &BLOCKS, &json!([{"name": "blue"}]));
+    config["ipam"]["etcd"]["timeout"] = json!("30s");
+    let given: BTreeSet<String> = at_once(&it, &config).iter().flat_map(Output::ips).collect();
+    assert_eq!(given.len(), 64);
+    assert_eq!(it.etcd.keys("/ipam/v1/blocks/blue/").len(), 1);
+}
+
+#[test]
+fn the_smallest_pools_give_all_that_they_have() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    for (i, (pool, given)) in [
+        (json!({"subnet": "10.2.0.0/30"}), Ok(vec!["10.2.0.2"])),
+        (
+            json!({"subnet": "10.3.0.0/24", "rangeStart": "10.3.0.7", "rangeEnd": "10.3.0.7"}),
+            Ok(vec!["10.3.0.7"]),
+        ),
+        (
+            json!({"subnet": "fd02::/126"}),
+            Ok(vec!["fd02::2", "fd02::3"]),
+        ),
+        (json!({"subnet": "10.4.0.0/31"}), Err("10.4.0.0/31")),
+        (json!({"subnet": "10.5.0.0/32"}), Err("10.5.0.0/32")),
+        (json!({"subnet": "fd03::/127"}), Err("fd03::/127")),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("pool-{i}");
+        it.etcd
+            .put(&format!("/ipam/v1/pools/{name}"), &pool.to_string());
+        let config = it.config("n1", &ADDRESSES, &json!([{"name": name}]));
+        match given {
+            Ok(given) => {
+                let all: BTreeSet<String> = (0..given.len())
+                    .flat_map(|j| it.add(&format!("{i}-{j}"), &config).ips())
+                    .collect();
+                assert_eq!(Vec::from_iter(&all), given);
+                assert_eq!(it.add(&format!("{i}-more"), &config).code(), 11);
+                it.gc(&[], &config).nothing();
+                it.add(&format!("{i}-again"), &config).result();
+            }
+            Err(subnet) => {
+                let error = it.add(&format!("{i}-none"), &config).error();
+                assert_eq!(error["code"], 7);
+                let msg = error["msg"].as_str().unwrap();
+                let key = format!("/ipam/v1/pools/{name}.subnet: \"{subnet}\" is too small");
+                assert!(msg.contains(&key), "{msg}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_that_would_be_parts_of_other_keys_are_refused_and_long_ones_are_not() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let config = it.config("n1", &ADDRESSES, &red());
+    for node in ["a/b", "a:b", "..", "ü"] {
+        let mut wrong = config.clone();
+        wrong["ipam"]["node"] = json!(node);
+        assert_eq!(it.add("a", &wrong).code(), 7);
+    }
+    assert_eq!(it.add("a:b", &config).code(), 4);
+    let mut long = config.clone();
+    long["name"] = json!("n".repeat(200));
+    long["ipam"]["node"] = json!("x".repeat(200));
+    long["ipam"]["etcd"]["prefix"] = json!("/ä \"%2f/..");
+    let container = "c".repeat(200);
+    it.add(&container, &long).result();
+    assert_eq!(it.etcd.keys("/ä \"%2f/../v1/addresses/red/").len(), 1);
+    it.del(&container, &long).nothing();
+    assert!(it.etcd.keys("/ä \"%2f/../v1/addresses/red/").is_empty());
+}
+
+#[test]
+fn foreign_content_below_any_key_hinders_nobody_and_stays() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/24","block":28}"#,
+    );
+    let foreign = [
+        "addresses/red",
+        "addresses/red/",
+        "addresses/red/x",
+        "blocks/blue",
+        "blocks/blue/",
+        "blocks/blue/10.0.0.0",
+        "nodes/n1/",
+        "nodes/n1/testnet/",
+        "nodes/n1/testnet/b:eth0/",
+        "pools/",
+        "pools/blue/",
+        "sticky/red/keys/",
+        "tokens/",
+        "x",
+    ];
+    for key in foreign {
+        it.etcd.put(&format!("/ipam/v1/{key}"), "somebody's\nnote");
+    }
+    let before = it.etcd.keys("/ipam/v1/");
+    let addresses = it.config("n1", &ADDRESSES, &red());
+    let blocks = it.config("n2", &BLOCKS, &json!([{"name": "blue"}]));
+    for config in [&addresses, &blocks] {
+        it.call("STATUS", "", config).run();
+        it.add("a", config).result();
+        it.add("b", config).result();
+        it.del("a", config).nothing();
+        assert!(it.gc(&["b"], config).status.success());
+        it.del("b", config).nothing();
+    }
+    let after = it.etcd.keys("/ipam/v1/");
+    let lost: Vec<&String> = before.iter().filter(|it| !after.contains(it)).collect();
+    assert!(lost.is_empty(), "{lost:?}");
+}

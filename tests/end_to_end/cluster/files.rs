@@ -1,0 +1,150 @@
+//! The files of a node in a cluster: a system call that fails, a full disk, a pipe.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use harness::{ETCD, ETCDCTL, needs};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use super::injected::Victim;
+use crate::killed::{STRACE, strace_works};
+
+/// Errors that a system call is made to fail with, in turn.
+const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EINTR", "EACCES"];
+
+#[test]
+fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
+    needs!(ETCD, ETCDCTL, STRACE);
+    if !strace_works() {
+        harness::skip("cluster::files", "strace may not trace here");
+        return;
+    }
+    let it = Cluster::default();
+    let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
+    // Each node is a new one: its first ADD writes the most.
+    let node = |i: usize| Victim::new(&it, "ipam-da-etcd", &format!("n{i}"), &pools);
+    let points = node(0).points("ADD", "c");
+    node(0).run("DEL", "c").nothing();
+    for (i, point) in points.iter().enumerate() {
+        // These two can't fail so.
+        if matches!(point.name.as_str(), "exit_group" | "epoll_wait") {
+            continue;
+        }
+        let victim = node(i + 1);
+        let error = ERRORS[i % ERRORS.len()];
+        let injection = format!("inject={}:error={error}:when={}", point.name, point.time);
+        let output = victim.injected("ADD", "c", &injection);
+        let what = || format!("{error} of {point:?}: {output:?}");
+        assert!(output.status.code().is_some_and(|it| it < 2), "{}", what());
+        if output.status.code() == Some(1) {
+            let held = it.held();
+            assert!(held.is_empty(), "{held:?} {}", what());
+        }
+        victim.run("DEL", "c").nothing();
+        // The next one isn't hindered.
+        assert!(victim.run("ADD", "d").status.success(), "{}", what());
+        victim.run("DEL", "d").nothing();
+        let held = it.held();
+        assert!(held.is_empty(), "{held:?} {}", what());
+    }
+    assert!(it.reserved("red").is_empty());
+}
+
+#[test]
+fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_room() {
+    needs!(ETCD, ETCDCTL, STRACE);
+    if !strace_works() {
+        harness::skip("cluster::files", "strace may not trace here");
+        return;
+    }
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/24","block":30}"#,
+    );
+    let victim = Victim::new(&it, "ipam-ds-etcd", "n1", &json!([{"name": "blue"}]));
+    let blocks = || it.etcd.keys("/ipam/v1/blocks/blue/").len();
+    let full = "inject=write:error=ENOSPC:when=1+";
+    // Its result can't be written either: what is asked for is that nothing is taken.
+    let output = victim.injected("ADD", "c", full);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(blocks(), 0);
+    let full = "inject=fsync:error=ENOSPC:when=1+";
+    assert_eq!(victim.injected("ADD", "c", full).code(), 5);
+    assert_eq!(blocks(), 0);
+    victim.run("ADD", "c").result();
+    assert_eq!(blocks(), 1);
+    victim.injected("ADD", "c", full).result();
+}
+
+#[test]
+fn with_umask_0_the_files_are_roots_alone() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/24","block":28}"#,
+    );
+    let addresses = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
+    for config in [
+        it.config("n1", &["ipam-da-etcd"], &addresses),
+        it.config(
+            "n1",
+            &["ipam-ds-etcd", "ipam-da-host-local"],
+            &json!([{"name": "blue"}]),
+        ),
+    ] {
+        let container = if config["ipam"]["pools"] == addresses {
+            "a"
+        } else {
+            "b"
+        };
+        let call = it.call("ADD", container, &config);
+        let call = call.through(&["/bin/sh", "-c", "umask 0; exec \"$0\""]);
+        call.run().result();
+    }
+    let mut seen = 0;
+    for folder in ["cache", "etcd-state", "etcd-state/blocks"] {
+        let folder = it.sandbox.root().join("n1").join(folder);
+        for entry in fs::read_dir(&folder).unwrap() {
+            let entry = entry.unwrap();
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o077;
+            assert_eq!(mode, 0, "{}", entry.path().display());
+            seen += 1;
+        }
+    }
+    // The session, a place in a rotation, the token, the folder of the blocks and a file.
+    assert_eq!(seen, 5);
+}
+
+#[test]
+fn a_pipe_in_the_place_of_the_password_or_of_a_certificate_is_refused_at_once() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let pipe = it.sandbox.root().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
+    let config = it.config("n1", &["ipam-da-etcd"], &pools);
+    let refused = |container: &str, config: &Value, key: &str| {
+        let error = it.add(container, config).error();
+        assert_eq!(error["code"], 7);
+        let expected = format!(
+            "ipam.etcd.{key}: {}: it is not a regular file",
+            pipe.display()
+        );
+        assert!(
+            error["msg"].as_str().unwrap().contains(&expected),
+            "{error}"
+        );
+    };
+    let mut password = config.clone();
+    password["ipam"]["etcd"]["username"] = json!("node");
+    password["ipam"]["etcd"]["passwordFile"] = json!(pipe);
+    refused("a", &password, "passwordFile");
+    let mut authority = config.clone();
+    authority["ipam"]["etcd"]["endpoints"] = json!(["https://127.0.0.1:1"]);
+    authority["ipam"]["etcd"]["ca"] = json!(pipe);
+    refused("b", &authority, "ca");
+}
