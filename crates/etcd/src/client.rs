@@ -30,6 +30,8 @@ pub struct Client<'a> {
     pub(crate) session: Session,
     started: Instant,
     deadline: Instant,
+    /// True if each request may take `timeout`, and not all of them together.
+    bounds_each: bool,
     pub(crate) requests: u32,
 }
 
@@ -38,7 +40,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// [`Kind::Settings`] for a file that can't be used.
+    /// [`crate::Kind::Settings`] for a file that can't be used.
     pub fn new(
         settings: &'a Settings,
         cancellation: Option<&'a dyn Cancellation>,
@@ -56,6 +58,7 @@ impl<'a> Client<'a> {
             session,
             started,
             deadline: started + settings.timeout,
+            bounds_each: false,
             requests: 0,
             settings,
             cancellation,
@@ -70,6 +73,19 @@ impl<'a> Client<'a> {
     /// Time that is left for requests.
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// From now on, each request may take `timeout` by itself: for a person, who waits for as
+    /// long as there is progress.
+    pub fn bound_each_request(&mut self) {
+        self.bounds_each = true;
+    }
+
+    /// Begins a request.
+    pub(crate) fn begin(&mut self) {
+        if self.bounds_each {
+            self.deadline = Instant::now() + self.settings.timeout;
+        }
     }
 
     /// Ends requests earlier, so that this share of `timeout` (0 to 1) is kept for undoing
@@ -92,7 +108,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`].
+    /// See [`crate::Kind`].
     pub fn get(&mut self, key: impl Into<Vec<u8>>) -> Result<Option<KeyValue>, Error> {
         Ok(self.range(&Range::key(key))?.kvs.pop())
     }
@@ -101,7 +117,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`].
+    /// See [`crate::Kind`].
     pub fn range(&mut self, range: &Range) -> Result<RangeAnswer, Error> {
         let (response, _) =
             self.call::<RangeRequest, RangeResponse>("/etcdserverpb.KV/Range", &range.0, false)?;
@@ -113,7 +129,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`], and those of `f`.
+    /// See [`crate::Kind`], and those of `f`.
     pub fn pages<E: From<Error>>(
         &mut self,
         prefix: &str,
@@ -145,7 +161,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`].
+    /// See [`crate::Kind`].
     pub fn put(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Result<(), Error> {
         let (key, value) = (key.into(), value.into());
         let request = PutRequest { key, value };
@@ -157,7 +173,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`].
+    /// See [`crate::Kind`].
     pub fn delete_prefix(&mut self, prefix: impl Into<Vec<u8>>) -> Result<u64, Error> {
         let key = prefix.into();
         let range_end = after_prefix(&key);
@@ -173,7 +189,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`]. With [`Kind::Lost`] and [`Kind::Cancelled`], it may have been applied.
+    /// See [`crate::Kind`]. With [`crate::Kind::Lost`] and [`crate::Kind::Cancelled`], it may have been applied.
     pub fn txn(&mut self, txn: &Txn) -> Result<TxnAnswer, Error> {
         let changes = !txn.only_reads();
         let (response, resent) = self.call::<TxnRequest, TxnResponse>(
@@ -188,7 +204,7 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// See [`Kind`].
+    /// See [`crate::Kind`].
     pub fn status(&mut self) -> Result<MemberStatus, Error> {
         let (response, _) =
             self.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}, false)?;

@@ -43,6 +43,7 @@ impl Client<'_> {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
+        self.begin();
         let endpoints = self.connections.len();
         let mut progress = Progress {
             reasons: vec![None; endpoints],

@@ -5,7 +5,6 @@ mod blocks;
 mod view;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use cluster::Cluster;
@@ -17,9 +16,6 @@ use crate::node::Node;
 
 pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools, claimed_blocks};
 pub(crate) use view::{DefinedPool, Member, since};
-
-/// The longest that all requests of a command may take: pools of a cluster are large.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Entries in a page.
 const PAGE: u32 = 1000;
@@ -44,8 +40,7 @@ impl EtcdCluster {
             match found.iter_mut().find(|it| it.is(cluster)) {
                 Some(known) => known.networks.extend(name.cloned()),
                 None => {
-                    let mut cluster = cluster.clone();
-                    cluster.settings.timeout = TIMEOUT;
+                    let cluster = cluster.clone();
                     let networks = name.cloned().into_iter().collect();
                     found.push(Self { cluster, networks });
                 }
@@ -87,13 +82,16 @@ impl EtcdCluster {
             && self.cluster.node == other.node
     }
 
-    /// A client for the requests of one command.
+    /// A client for the requests of one command, each of which may take `timeout`: pools of a
+    /// cluster are large.
     ///
     /// # Errors
     ///
     /// A certificate or a password that can't be read.
     pub(crate) fn client(&self) -> Result<Client<'_>, etcd::Error> {
-        Client::new(&self.cluster.settings, None)
+        let mut client = Client::new(&self.cluster.settings, None)?;
+        client.bound_each_request();
+        Ok(client)
     }
 
     /// The cluster as a path, for messages: `etcd:/ipam`.

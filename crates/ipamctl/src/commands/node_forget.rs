@@ -78,8 +78,6 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         if !arguments.yes && !is_confirmed(name)? {
             bail!("nothing is released");
         }
-        // A person may have thought for longer than a client may take.
-        let mut client = cluster.client()?;
         let released = release(&mut client, keys, name, &held)?;
         let mut released_blocks = Vec::new();
         for it in blocks {
