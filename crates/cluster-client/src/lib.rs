@@ -4,7 +4,7 @@ mod pools;
 mod token;
 
 pub use pools::{Asked, Values, pools};
-pub use token::{DiskToken, TokenError, names_of_disk};
+pub use token::{DiskToken, TokenError, former_names};
 
 use cluster::Cluster;
 use cni::{Call, Error};

@@ -154,22 +154,19 @@ impl DiskToken {
     }
 }
 
-/// The names that this node's disk has a token of: its present one, and those that it had
-/// before. A host is renamed while its containers run, and what they have stays below the old
-/// name. Without a look at the disk, it is the present one alone.
-pub fn names_of_disk(cluster: &Cluster) -> Vec<String> {
-    let mut names = vec![cluster.node.clone()];
-    match former_names(cluster) {
-        Ok(former) => names.extend(former),
-        Err(error) => {
-            let path = cluster.settings.state_dir.display();
-            tracing::warn!(%path, %error, "no names that the node had before are known");
-        }
-    }
-    names
+/// The names that this node had before, by the tokens on its disk. A host is renamed while its
+/// containers run, and what they have stays below the old name. Empty if the disk can't be
+/// read.
+pub fn former_names(cluster: &Cluster) -> Vec<String> {
+    tokens_of_others(cluster).unwrap_or_else(|error| {
+        let path = cluster.settings.state_dir.display();
+        tracing::warn!(%path, %error, "no names that the node had before are known");
+        Vec::new()
+    })
 }
 
-fn former_names(cluster: &Cluster) -> io::Result<Vec<String>> {
+/// The names that tokens on the disk are of, without the present one.
+fn tokens_of_others(cluster: &Cluster) -> io::Result<Vec<String>> {
     let path = &cluster.settings.state_dir;
     let folder = match StateFolder::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

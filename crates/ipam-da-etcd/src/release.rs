@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use cluster::{Cluster, HeldKey, Holder, Keys};
-use cluster_client::{DiskToken, names_of_disk};
+use cluster_client::{DiskToken, TokenError, former_names};
 use cni::{Attachment, Call, Error};
 use etcd::{Client, Compare, KeyValue, Op, Range, Txn};
 
@@ -28,9 +28,9 @@ pub struct Entry {
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
-    let keys = &cluster.keys;
     let mut client = cluster_client::client(&cluster, call)?;
-    for node in &names_of_disk(&cluster) {
+    for named in by_own_names(&mut client, &cluster)? {
+        let Cluster { keys, node, .. } = &named;
         let prefix = keys.attachment(node, config.name().as_str(), attachment);
         let entries = entries(&mut client, keys, node, &prefix)?;
         let released = release(&mut client, keys, node, &entries)?;
@@ -46,21 +46,9 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let cluster = Cluster::read(&config.ipam()?)?;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
     let mut client = cluster_client::client(&cluster, call)?;
-    for node in names_of_disk(&cluster) {
-        let named = Cluster {
-            node,
-            ..cluster.clone()
-        };
+    verify_name(&mut client, &cluster)??;
+    for named in by_own_names(&mut client, &cluster)? {
         let Cluster { keys, node, .. } = &named;
-        let token = DiskToken::open(&named)?;
-        let answer = client.range(&token.read())?;
-        let found = answer.kvs.first().map(|it| it.value.as_slice());
-        match token.verify(found, node) {
-            Err(error) if *node == cluster.node => return Err(error.into()),
-            // Another node has taken the name that this one had.
-            Err(_) => continue,
-            Ok(()) => {}
-        }
         let prefix = keys.network(node, config.name().as_str());
         let mut stale = entries(&mut client, keys, node, &prefix)?;
         stale.retain(|it| !valid.contains(&it.held.attachment));
@@ -68,6 +56,40 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
         tracing::debug!(released, node, "released in all");
     }
     Ok(())
+}
+
+/// The cluster as this node, and as each node that it was before it was renamed. A former name
+/// that is another node's by now is left out.
+fn by_own_names(client: &mut Client<'_>, cluster: &Cluster) -> Result<Vec<Cluster>, Error> {
+    let mut all = vec![cluster.clone()];
+    for node in former_names(cluster) {
+        let named = Cluster {
+            node,
+            ..cluster.clone()
+        };
+        match verify_name(client, &named)? {
+            Ok(()) => all.push(named),
+            Err(_) => {
+                let node = named.node;
+                tracing::warn!(
+                    node,
+                    "this node's former name is another node's now: what it holds stays"
+                );
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses a name that etcd has as another node's.
+fn verify_name(
+    client: &mut Client<'_>,
+    cluster: &Cluster,
+) -> Result<Result<(), TokenError>, Error> {
+    let token = DiskToken::open(cluster)?;
+    let answer = client.range(&token.read())?;
+    let found = answer.kvs.first().map(|it| it.value.as_slice());
+    Ok(token.verify(found, &cluster.node))
 }
 
 /// The entries below a prefix of the node's keys. Foreign keys are logged and left alone.
