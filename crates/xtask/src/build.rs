@@ -19,6 +19,9 @@ pub(crate) fn both_forms() -> Vec<&'static str> {
     PLUGINS.into_iter().chain([MULTI_CALL]).collect()
 }
 
+/// The administrator's command, the daemon for Docker and the image's entry point.
+const TOOLS: [&str; 3] = [DOCKER_DAEMON, TOOL, INSTALLER];
+
 /// The environment variable that hands the commit to the build, for `--version`.
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 
@@ -65,11 +68,11 @@ impl Flavour {
         Built::in_folder(self.target_dir().join(folder))
     }
 
-    /// Builds the administrator's command, the daemon for Docker and the image's entry point,
-    /// beside the plugins, and by themselves: none of what they link may change theirs.
+    /// Builds the tools beside the plugins, and by themselves: none of what they link may
+    /// change theirs.
     pub(crate) fn build_tools(self, profile: &str) -> Result<()> {
         let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        for package in [DOCKER_DAEMON, TOOL, INSTALLER] {
+        for package in TOOLS {
             command.args(["--package", package]);
         }
         run(command.arg("--target-dir").arg(self.target_dir()))
@@ -138,6 +141,11 @@ impl Built {
         let _ = fs::remove_file(one_file.join("new"));
         Ok(Self { separate, one_file })
     }
+}
+
+/// Builds the tools as they are installed: together, since they share most of what they link.
+pub(crate) fn static_tools() -> Result<Built> {
+    Flavour::Normal.build_static(&TOOLS)
 }
 
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`

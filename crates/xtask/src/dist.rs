@@ -19,7 +19,7 @@ use clap::Args;
 use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
 use sha2::{Digest, Sha256};
 
-use crate::build::{self, FLAVOURS, Flavour};
+use crate::build::{self, FLAVOURS, Flavour, static_tools};
 use crate::cargo::output;
 use crate::target::Target;
 use archive::Archive;
@@ -143,9 +143,9 @@ impl Release {
     }
 }
 
-/// Adds the daemon for Docker, which is built by itself, and its units.
+/// Adds the daemon for Docker and its units.
 fn docker_daemon(archive: &mut Archive) -> Result<()> {
-    let built = Flavour::Normal.build_static(&[DOCKER_DAEMON])?;
+    let built = static_tools()?;
     let file = built.separate.join(DOCKER_DAEMON);
     let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
     archive.executable(&[format!("sbin/{DOCKER_DAEMON}")], content);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
 use ipam_installer::{Folder, Foreign};
 
-use crate::build::Flavour;
+use crate::build::{Flavour, static_tools};
 
 pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()> {
     let flavour = if verbose_flavour {
@@ -24,7 +24,7 @@ pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Res
     }
     match sbin {
         Some(sbin) => {
-            let built = Flavour::Normal.build_static(&[TOOL])?;
+            let built = static_tools()?;
             put(sbin, &[TOOL], &built.separate.join(TOOL))
         }
         None => Ok(()),

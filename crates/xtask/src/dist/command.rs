@@ -10,7 +10,7 @@ use clap_mangen::Man;
 use harness::{TOOL, repository};
 
 use super::archive::Archive;
-use crate::build::Flavour;
+use crate::build::static_tools;
 
 /// The folder of the units in the repository.
 const UNITS: &str = "docs/systemd";
@@ -23,9 +23,9 @@ const COMPLETIONS: [(Shell, &str); 3] = [
 ];
 
 /// Adds all of it. It is not among the plugins, since a runtime looks for these in one
-/// folder; and it is built by itself, so that nothing of it is linked into a plugin.
+/// folder; and it is built without them, so that nothing of it is linked into a plugin.
 pub(super) fn add(archive: &mut Archive) -> Result<()> {
-    let built = Flavour::Normal.build_static(&[TOOL])?;
+    let built = static_tools()?;
     let file = built.separate.join(TOOL);
     let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
     archive.executable(&[format!("sbin/{TOOL}")], content);

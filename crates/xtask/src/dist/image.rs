@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::archive::{Archive, compressed};
 use super::{Release, hex, licences};
-use crate::build::Flavour;
+use crate::build::{Flavour, static_tools};
 
 /// Name of the image without its tag. It names no registry: whoever has one gives it another.
 const NAME: &str = "localhost/ipam-delegated";
@@ -114,11 +114,11 @@ impl Release {
             let content = read(&built.separate.join(plugin))?;
             layer.executable(&[format!("network-plugins/{plugin}")], content);
         }
+        let built = static_tools()?;
         for (name, path) in [
             (INSTALLER, INSTALLER.to_owned()),
             (TOOL, format!("sbin/{TOOL}")),
         ] {
-            let built = Flavour::Normal.build_static(&[name])?;
             layer.executable(&[path], read(&built.separate.join(name))?);
         }
         // For a mount of /run/netns at the path that is recorded.
