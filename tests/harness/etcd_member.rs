@@ -187,6 +187,32 @@ impl EtcdMember {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Makes the user `user`, with its password behind a colon or without one, who may write
+    /// all keys of the project, and enables authentication.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn enable_authentication(&self, user: &str) {
+        let (name, _) = user.split_once(':').unwrap_or((user, ""));
+        let new = |user: &str| match user.contains(':') {
+            true => format!("user add {user}"),
+            false => format!("user add {user} --no-password"),
+        };
+        let root = if user == name { "root" } else { "root:secret" };
+        for line in [
+            &new(root),
+            "user grant-role root root",
+            "role add ipam",
+            "role grant-permission ipam readwrite --prefix=true /ipam/",
+            &new(user),
+            &format!("user grant-role {name} ipam"),
+            "auth enable",
+        ] {
+            self.ctl(&line.split(' ').collect::<Vec<_>>());
+        }
+    }
+
     /// Runs etcdctl, which may fail.
     pub fn try_ctl<T: AsRef<OsStr>>(&self, arguments: &[T]) -> Output {
         self.etcdctl().args(arguments).output().unwrap()

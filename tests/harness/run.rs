@@ -246,6 +246,18 @@ impl Output {
         error
     }
 
+    /// Asserts that the call failed with this code, and with this text in its message.
+    ///
+    /// # Panics
+    ///
+    /// If not.
+    #[track_caller]
+    pub fn refused(&self, code: u64, text: &str) {
+        let error = self.error();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains(text), "{error}");
+    }
+
     /// The code of the CNI error of a call that failed.
     #[track_caller]
     pub fn code(&self) -> u64 {

@@ -134,15 +134,8 @@ fn several_pools_give_an_address_each_or_none() {
     assert_eq!(given.len(), 3);
     assert_eq!(given[2], "10.0.1.2");
     assert_eq!(it.held().len(), 3);
-    let error = it.add("c2", &config).error();
-    assert_eq!(error["code"], 11);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("pool 2 of network testnet"),
-        "{error}"
-    );
+    it.add("c2", &config)
+        .refused(11, "pool 2 of network testnet");
     assert_eq!(it.held().len(), 3);
     it.del("c1", &config).nothing();
     assert!(it.held().is_empty());
@@ -200,17 +193,9 @@ fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
     let it = Cluster::default();
     let config = it.config("n1", &ALLOCATOR, &small());
     it.add("c1", &config).result();
-    let mut impostor = config.clone();
-    impostor["ipam"]["etcd"]["stateDir"] = json!(it.sandbox.root().join("other-disk"));
-    let error = it.add("c2", &impostor).error();
-    assert_eq!(error["code"], 7);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("ipam.node: \"n1\" is the name of another node"),
-        "{error}"
-    );
+    let mut impostor = it.on_another_disk(&config);
+    it.add("c2", &impostor)
+        .refused(7, "ipam.node: \"n1\" is the name of another node");
     impostor["cni.dev/valid-attachments"] = json!([]);
     assert_eq!(
         it.sandbox

@@ -16,22 +16,7 @@ fn red() -> Value {
     json!([{"name": "red", "subnet": "10.1.0.0/24"}])
 }
 
-/// Makes the user `node`, and enables authentication.
-fn enable_authentication(it: &Cluster) {
-    for line in [
-        "user add root:secret",
-        "user grant-role root root",
-        "role add ipam",
-        "role grant-permission ipam readwrite --prefix=true /ipam/",
-        "user add node:good",
-        "user grant-role node ipam",
-        "auth enable",
-    ] {
-        it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
-    }
-}
-
-/// The configuration with that user.
+/// The configuration with the user `node`.
 fn with_user(it: &Cluster, mut config: Value) -> Value {
     let password = it.sandbox.root().join("password");
     std::fs::write(&password, "good\r\n").unwrap();
@@ -46,7 +31,7 @@ fn authentication_may_be_enabled_and_disabled_and_tokens_forgotten_at_any_time()
     let mut it = Cluster::default();
     let config = with_user(&it, it.config("n1", &ADDRESSES, &red()));
     it.add("a", &config).result();
-    enable_authentication(&it);
+    it.etcd.enable_authentication("node:good");
     it.add("b", &config).result();
     it.del("a", &config).nothing();
     // With it, a member loses all tokens.
@@ -90,7 +75,7 @@ fn at_once(it: &Cluster, config: &Value) -> Vec<Output> {
 fn the_first_64_callers_of_a_node_agree_on_its_token_and_its_user() {
     needs!(ETCD, ETCDCTL);
     let it = Cluster::default();
-    enable_authentication(&it);
+    it.etcd.enable_authentication("node:good");
     let mut config = with_user(&it, it.config("n1", &ADDRESSES, &red()));
     config["ipam"]["etcd"]["timeout"] = json!("30s");
     let given: BTreeSet<String> = at_once(&it, &config).iter().flat_map(Output::ips).collect();

@@ -63,15 +63,9 @@ fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
     let error = (0..4)
         .map(|i| it.add(&format!("d{i}"), &two))
         .find(|it| !it.status.success());
-    let error = error.unwrap().error();
-    assert_eq!(error["code"], 11);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("pool blue (10.0.0.4-10.0.0.19) has no block left"),
-        "{error}"
-    );
+    error
+        .unwrap()
+        .refused(11, "pool blue (10.0.0.4-10.0.0.19) has no block left");
 }
 
 #[test]
@@ -87,15 +81,8 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     let full = (0..3)
         .map(|i| it.add(&format!("d{i}"), &config))
         .find(|it| !it.status.success());
-    let error = full.unwrap().error();
-    assert_eq!(error["code"], 11);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("etcd can't be reached within 300ms"),
-        "{error}"
-    );
+    full.unwrap()
+        .refused(11, "etcd can't be reached within 300ms");
     it.del("a", &config).nothing();
     it.add("e", &config).result();
     it.etcd.restart();
@@ -148,15 +135,7 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
         .call("ADD", "z", &config)
         .env("IPAM_DELEGATED_PROC", &proc)
         .run();
-    let error = output.error();
-    assert_eq!(error["code"], 11);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("have to be compared with etcd's"),
-        "{error}"
-    );
+    output.refused(11, "have to be compared with etcd's");
 }
 
 #[test]
@@ -210,17 +189,9 @@ fn two_nodes_with_one_name_are_refused() {
     let it = cluster();
     let config = it.config("n1", &CHAIN, &named());
     it.add("a", &config).result();
-    let mut impostor = config.clone();
-    impostor["ipam"]["etcd"]["stateDir"] = json!(it.sandbox.root().join("other-disk"));
-    let error = it.add("b", &impostor).error();
-    assert_eq!(error["code"], 7);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("ipam.node: \"n1\" is the name of another node"),
-        "{error}"
-    );
+    let impostor = it.on_another_disk(&config);
+    it.add("b", &impostor)
+        .refused(7, "ipam.node: \"n1\" is the name of another node");
     assert_eq!(blocks(&it).len(), 1);
 }
 
@@ -229,25 +200,13 @@ fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone
     needs!(ETCD, ETCDCTL);
     let it = cluster();
     let config = it.config("n1", &["ipam-da-etcd"], &named());
-    let error = it.add("a", &config).error();
-    assert_eq!(error["code"], 7);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("/ipam/v1/pools/blue.block: 30: this pool is given in blocks"),
-        "{error}"
+    it.add("a", &config).refused(
+        7,
+        "/ipam/v1/pools/blue.block: 30: this pool is given in blocks",
     );
     it.etcd
         .put("/ipam/v1/pools/green", r#"{"subnet":"10.1.0.0/28"}"#);
     let config = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
-    let error = it.add("a", &config).error();
-    assert_eq!(error["code"], 7);
-    assert!(
-        error["msg"]
-            .as_str()
-            .unwrap()
-            .contains("/ipam/v1/pools/green.block is missing"),
-        "{error}"
-    );
+    it.add("a", &config)
+        .refused(7, "/ipam/v1/pools/green.block is missing");
 }

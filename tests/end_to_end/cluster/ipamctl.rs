@@ -31,6 +31,17 @@ fn start() -> (Cluster, [Value; 2]) {
     (cluster, configs)
 }
 
+/// The same with an address on each node, and one of a block on `n2`.
+fn start_with_block() -> Cluster {
+    let (cluster, [n1, n2]) = start();
+    let blocks = json!([{"name": "blocks"}]);
+    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
+    cluster.add("c1", &n1).result();
+    cluster.add("c2", &n2).result();
+    cluster.add("c3", &n2_blocks).result();
+    cluster
+}
+
 fn file(cluster: &Cluster, content: &str) -> PathBuf {
     let file = cluster.sandbox.root().join("pools.json");
     fs::write(&file, content).unwrap();
@@ -153,12 +164,7 @@ fn a_nodes_addresses_are_shown_and_collected_and_other_nodes_are_left_alone() {
 #[test]
 fn a_node_is_forgotten_by_a_person_who_says_so() {
     needs!(ETCD, ETCDCTL);
-    let (cluster, [n1, n2]) = start();
-    let blocks = json!([{"name": "blocks"}]);
-    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
-    cluster.add("c1", &n1).result();
-    cluster.add("c2", &n2).result();
-    cluster.add("c3", &n2_blocks).result();
+    let cluster = start_with_block();
     let shown = cluster.sandbox.ipamctl(&["blocks"]).run();
     assert!(shown.stdout.contains("n2"), "{shown:?}");
     let claimed = json_of(&cluster, &["blocks"]);
@@ -207,12 +213,7 @@ fn a_node_is_forgotten_by_a_person_who_says_so() {
 #[test]
 fn a_forgotten_nodes_block_is_released_though_nobody_defines_its_pool_any_more() {
     needs!(ETCD, ETCDCTL);
-    let (cluster, [n1, n2]) = start();
-    let blocks = json!([{"name": "blocks"}]);
-    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
-    cluster.add("c1", &n1).result();
-    cluster.add("c2", &n2).result();
-    cluster.add("c3", &n2_blocks).result();
+    let cluster = start_with_block();
     for pool in ["lan", "blocks"] {
         cluster
             .etcd

@@ -70,6 +70,13 @@ impl Cluster {
         )
     }
 
+    /// The same configuration on another disk: that of another node of the same name.
+    pub(crate) fn on_another_disk(&self, config: &Value) -> Value {
+        let mut other = config.clone();
+        other["ipam"]["etcd"]["stateDir"] = json!(self.sandbox.root().join("other-disk"));
+        other
+    }
+
     /// A call of the chain for a container.
     pub(crate) fn call(&self, command: &str, container: &str, config: &Value) -> Call {
         let call = self.sandbox.call("ipam-delegated", command, config);

@@ -36,13 +36,6 @@ fn given(it: &Cluster, config: &Value, prefix: &str, number: usize) -> Vec<Strin
     given.flat_map(|it| it.ips()).collect()
 }
 
-#[track_caller]
-fn refused(it: &Cluster, config: &Value, code: u64, text: &str) {
-    let error = it.add("refused", config).error();
-    assert_eq!(error["code"], code, "{error}");
-    assert!(error["msg"].as_str().unwrap().contains(text), "{error}");
-}
-
 #[test]
 fn blocks_of_another_length_overlap_with_none_of_before() {
     needs!(ETCD, ETCDCTL);
@@ -70,12 +63,8 @@ fn a_requested_address_in_a_block_of_another_length_is_given_by_its_node_alone()
     assert_eq!(it.add("a", &config(one("10.0.0.9"))).ips(), ["10.0.0.9"]);
     define(&it, r#","block":30"#);
     assert_eq!(it.add("b", &config(one("10.0.0.14"))).ips(), ["10.0.0.14"]);
-    refused(
-        &it,
-        &config(two("10.0.0.13")),
-        111,
-        "overlaps with 10.0.0.8/29",
-    );
+    it.add("refused", &config(two("10.0.0.13")))
+        .refused(111, "overlaps with 10.0.0.8/29");
     assert_eq!(it.etcd.keys("/ipam/v1/blocks/blue/"), ["10.0.0.8/29"]);
 }
 
@@ -87,9 +76,7 @@ fn a_pool_whose_blocks_are_held_gives_no_address_by_itself() {
     let addresses = it.config("n2", &ADDRESSES, &named());
     it.add("a", &blocks).result();
     define(&it, "");
-    refused(
-        &it,
-        &addresses,
+    it.add("refused", &addresses).refused(
         7,
         "is given in blocks: nodes have some of it, such as /ipam/v1/blocks/blue/10.0.0.",
     );
@@ -106,11 +93,7 @@ fn a_pool_whose_addresses_are_held_gives_no_block() {
     let blocks = it.config("n2", &BLOCKS, &named());
     it.add("a", &addresses).result();
     define(&it, r#","block":30"#);
-    refused(
-        &it,
-        &blocks,
-        7,
-        "/ipam/v1/pools/blue.block: addresses of this pool are given one by one, such as /ipam/v1/addresses/blue/10.0.0.",
+    it.add("refused", &blocks).refused(7, "/ipam/v1/pools/blue.block: addresses of this pool are given one by one, such as /ipam/v1/addresses/blue/10.0.0.",
     );
     assert!(it.etcd.keys("/ipam/v1/blocks/").is_empty());
     it.del("a", &addresses).nothing();
@@ -146,7 +129,8 @@ fn two_networks_of_a_pool_need_one_folder_of_reservations() {
     let mut other = config.clone();
     other["name"] = json!("othernet");
     other["ipam"]["dataDir"] = json!(it.sandbox.root().join("elsewhere"));
-    refused(&it, &other, 7, "all networks of a pool need one dataDir");
+    it.add("refused", &other)
+        .refused(7, "all networks of a pool need one dataDir");
     // GC would take the blocks for empty.
     other["ipam"]["keepEmptyBlocks"] = json!("0s");
     for _ in 0..3 {
@@ -165,12 +149,8 @@ fn two_clusters_need_a_folder_of_the_nodes_state_each() {
     it.add("a", &config).result();
     let mut elsewhere = config.clone();
     elsewhere["ipam"]["etcd"]["endpoints"] = json!([other.url()]);
-    refused(
-        &it,
-        &elsewhere,
-        7,
-        "this etcd knows none of the 1 blocks of pool blue",
-    );
+    it.add("refused", &elsewhere)
+        .refused(7, "this etcd knows none of the 1 blocks of pool blue");
     assert!(other.keys("/ipam/v1/blocks/").is_empty());
     // Another name of the same cluster is compared, and used.
     let mut renamed = config.clone();
@@ -205,17 +185,15 @@ fn a_node_that_was_renamed_releases_what_it_held_before() {
     assert!(held.contains(" n2/testnet/d:eth0/blue/"), "{held}");
     assert_eq!(it.reserved("blue").len(), 2);
     // A node that has the old name now keeps what it has.
-    let other = json!(it.sandbox.root().join("other-disk"));
     it.etcd.ctl(&["del", "/ipam/v1/tokens/n1"]);
-    let mut other_node = config.clone();
-    other_node["ipam"]["etcd"]["stateDir"] = other;
-    it.add("e", &other_node).result();
+    it.add("e", &it.on_another_disk(&config)).result();
     renamed["cni.dev/valid-attachments"] = json!([]);
     it.sandbox
         .call("ipam-da-etcd", "GC", &renamed)
         .run()
         .nothing();
-    it.del("e", &renamed).nothing();
+    let del = it.sandbox.call("ipam-da-etcd", "DEL", &renamed);
+    del.container("e").run().nothing();
     let held = it.held().join(" ");
     assert!(held.contains("n1/testnet/e:eth0/blue/"), "{held}");
     assert!(!held.contains("n2/"), "{held}");
@@ -260,11 +238,14 @@ fn each_add_sees_the_definition_as_it_is_now() {
         }
     }
     define(&it, r#","block":30"#);
-    refused(&it, &config, 7, "this pool is given in blocks");
+    it.add("refused", &config)
+        .refused(7, "this pool is given in blocks");
     it.etcd.put("/ipam/v1/pools/blue", "{");
-    refused(&it, &config, 7, "/ipam/v1/pools/blue: it is no JSON object");
+    it.add("refused", &config)
+        .refused(7, "/ipam/v1/pools/blue: it is no JSON object");
     it.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
-    refused(&it, &config, 7, "etcd has no pool \"blue\"");
+    it.add("refused", &config)
+        .refused(7, "etcd has no pool \"blue\"");
     define(&it, "");
     for foreign in ["{", r#"{"subnet":"10.7.0.0/24"}"#, ""] {
         std::fs::write(&remembered, foreign).unwrap();

@@ -1,15 +1,12 @@
 //! Nodes with blocks go on while no member of etcd is there, and give no address twice.
 
-use std::mem::take;
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::{
-    Address, Cluster, ETCD, ETCDCTL, Form, History, MEMBERS, Observation, PREFIX, needs,
-};
+use harness::{Address, Cluster, ETCD, ETCDCTL, Form, MEMBERS, Observation, PREFIX, needs};
 use serde_json::{Value, json};
 
-use super::callers::{AtEnd, ClusterNode, NETWORK, PATIENCE, Traffic, assert_no_violation};
+use super::callers::{ClusterNode, PATIENCE, Traffic};
 
 const NODES: usize = 8;
 const CALLERS: usize = 3;
@@ -36,20 +33,9 @@ fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
         cluster.write_pool(pool, &value);
     }
     let delegates = &["ipam-ds-static", "ipam-ds-etcd", "ipam-da-host-local"];
-    let nodes: Vec<ClusterNode> = (0..NODES)
-        .map(|number| ClusterNode::new(number, &cluster, delegates))
-        .collect();
+    let nodes = ClusterNode::several(NODES, &cluster, delegates);
     let traffic = Traffic::default();
-    let clients = cluster.clients();
-    thread::scope(|scope| {
-        let _at_end = AtEnd(&traffic);
-        for (node, caller) in nodes
-            .iter()
-            .flat_map(|it| (0..CALLERS).map(move |i| (it, i)))
-        {
-            let (traffic, clients) = (&traffic, &clients);
-            scope.spawn(move || traffic.call_from(clients, node, caller));
-        }
+    traffic.run(&cluster.clients(), &nodes, CALLERS, || {
         // Each node has claimed its blocks.
         wait_for_adds(&traffic, &nodes, Duration::ZERO);
         let leader = cluster.leader();
@@ -83,21 +69,8 @@ fn wait_for_adds(traffic: &Traffic, nodes: &[ClusterNode], from: Duration) {
 /// Shows by the history, the nodes' files and the blocks that all is well.
 fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
     let pools = POOLS.map(|(name, ..)| name);
-    let calls = take(&mut *traffic.calls.lock().unwrap());
-    let before = observe(nodes, traffic.clock);
-    let history = History::new(calls.clone(), Vec::new()).unwrap();
-    let living = history.living();
-    cluster.inside(|| {
-        for node in nodes {
-            let valid = node.containers_of(&living);
-            node.collect(&valid, &pools).run().nothing();
-            assert_eq!(node.sandbox.records(NETWORK).len(), valid.len());
-        }
-    });
-    let mut after = observe(nodes, traffic.clock);
-    after.collected = true;
-    let (succeeded, all) = history.adds();
-    println!("{succeeded} of {all} ADDs succeeded");
+    let observe = || observe(nodes, traffic.clock);
+    let (_, after) = traffic.judge(cluster, nodes, &pools, CALLERS, observe);
     for (address, attachment) in &after.addresses {
         let owner = owner_of(cluster, address);
         let is_owner = owner
@@ -108,14 +81,6 @@ fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
             "{attachment} has {address}, in a block of {owner:?}"
         );
     }
-    assert_no_violation(&History::new(calls, vec![before, after]).unwrap());
-    let errors = traffic.last_errors();
-    let expected = NODES * CALLERS;
-    assert_eq!(
-        living.len(),
-        expected,
-        "each caller leaves one: {errors:#?}"
-    );
 }
 
 /// The reservations in the nodes' files.

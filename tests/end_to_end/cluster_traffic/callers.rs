@@ -1,14 +1,16 @@
 //! Callers of a cluster's nodes: they add and delete containers on end, and write down what
 //! they see.
 
+use std::mem::take;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use std::thread::{panicking, sleep};
+use std::thread::{self, panicking, sleep};
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use harness::{
-    Address, Call, Cluster, Command, Flavour, History, Namespace, Operation, Outcome, Sandbox,
+    Address, Call, Cluster, Command, Flavour, History, Namespace, Observation, Operation, Outcome,
+    Sandbox,
 };
 use rustix::process::nice;
 use serde_json::{Value, json};
@@ -52,6 +54,18 @@ impl ClusterNode {
         }
     }
 
+    /// So many nodes.
+    pub(crate) fn several(
+        count: usize,
+        cluster: &Cluster,
+        delegates: &'static [&'static str],
+    ) -> Vec<Self> {
+        let numbers = 0..count;
+        numbers
+            .map(|it| Self::new(it, cluster, delegates))
+            .collect()
+    }
+
     /// The configuration for an address of each of these pools.
     pub(crate) fn config(&self, pools: &[&str]) -> Value {
         let mut ipam = self.ipam.clone();
@@ -73,9 +87,10 @@ impl ClusterNode {
     }
 
     /// The containers of this node among these attachments.
-    pub(crate) fn containers_of(&self, attachments: &[&str]) -> Vec<String> {
+    pub(crate) fn containers_of<T: AsRef<str>>(&self, attachments: &[T]) -> Vec<String> {
         let below = format!("{}/{NETWORK}/", self.name);
-        let of_node = attachments.iter().filter_map(|it| it.strip_prefix(&below));
+        let attachments = attachments.iter().map(AsRef::as_ref);
+        let of_node = attachments.filter_map(|it: &str| it.strip_prefix(&below));
         of_node.map(|it| it.replace(":eth0", "")).collect()
     }
 
@@ -113,7 +128,7 @@ impl Default for Traffic {
 }
 
 /// Ends the traffic when it is dropped, also by a panic: the callers would go on for ever.
-pub(crate) struct AtEnd<'a>(pub(crate) &'a Traffic);
+struct AtEnd<'a>(&'a Traffic);
 
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
@@ -123,6 +138,71 @@ impl Drop for AtEnd<'_> {
 }
 
 impl Traffic {
+    /// So many callers on each node call while `meanwhile` runs.
+    pub(crate) fn run(
+        &self,
+        clients: &Namespace,
+        nodes: &[ClusterNode],
+        callers: usize,
+        meanwhile: impl FnOnce(),
+    ) {
+        thread::scope(|scope| {
+            let _at_end = AtEnd(self);
+            for node in nodes {
+                for caller in 0..callers {
+                    scope.spawn(move || self.call_from(clients, node, caller));
+                }
+            }
+            meanwhile();
+        });
+    }
+
+    /// Collects on each node what its runtime has lost, and shows by the history, and by what
+    /// is observed before and after that, that all is well. Returns the attachments that
+    /// live, one for each caller, and what was observed last.
+    pub(crate) fn judge(
+        &self,
+        cluster: &Cluster,
+        nodes: &[ClusterNode],
+        pools: &[&str],
+        callers: usize,
+        observe: impl Fn() -> Observation,
+    ) -> (Vec<String>, Observation) {
+        let calls = take(&mut *self.calls.lock().unwrap());
+        let before = observe();
+        let history = History::new(calls.clone(), Vec::new()).unwrap();
+        let living = history.living();
+        cluster.inside(|| {
+            for node in nodes {
+                let valid = node.containers_of(&living);
+                node.collect(&valid, pools).run().nothing();
+                assert_eq!(node.sandbox.records(NETWORK).len(), valid.len());
+            }
+        });
+        let mut after = observe();
+        after.collected = true;
+        let (succeeded, all) = history.adds();
+        println!(
+            "{succeeded} of {all} ADDs succeeded; {} addresses before GC, {} after it, {} attachments live",
+            before.addresses.len(),
+            after.addresses.len(),
+            living.len()
+        );
+        let living: Vec<String> = living.into_iter().map(str::to_owned).collect();
+        let judged = History::new(calls, vec![before, after.clone()]).unwrap();
+        let violations = judged.violations();
+        let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        assert!(violations.is_empty(), "{violations:#?}");
+        let errors = self.last_errors();
+        let expected = nodes.len() * callers;
+        assert_eq!(
+            living.len(),
+            expected,
+            "each caller leaves one: {errors:#?}"
+        );
+        (living, after)
+    }
+
     /// The number of ADDs that have been called since then on nodes whose name starts with
     /// this, and have succeeded.
     pub(crate) fn adds_since(&self, from: Duration, on: &str) -> usize {
@@ -142,7 +222,7 @@ impl Traffic {
     }
 
     /// Adds and deletes containers until it is over, and then adds one that stays.
-    pub(crate) fn call_from(&self, clients: &Namespace, node: &ClusterNode, caller: usize) {
+    fn call_from(&self, clients: &Namespace, node: &ClusterNode, caller: usize) {
         clients.enter();
         // The members need the processor sooner than their clients, or they elect leaders
         // because they come too late.
@@ -248,12 +328,4 @@ impl Traffic {
         let line = format!("{:.3?} {command}: {error}", self.clock.elapsed());
         self.errors.lock().unwrap().push(line);
     }
-}
-
-/// Shows all violations of a history that has any.
-#[track_caller]
-pub(crate) fn assert_no_violation(history: &History) {
-    let violations = history.violations();
-    let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-    assert!(violations.is_empty(), "{violations:#?}");
 }

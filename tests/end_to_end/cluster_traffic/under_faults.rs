@@ -1,13 +1,12 @@
 //! The same address never twice, and none lost, whatever happens to the members of etcd.
 
-use std::mem::take;
-use std::thread::{self, sleep};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::{Cluster, Cut, Disk, ETCD, ETCDCTL, Form, History, MEMBERS, needs};
+use harness::{Cluster, Cut, Disk, ETCD, ETCDCTL, Form, MEMBERS, needs};
 use serde_json::json;
 
-use super::callers::{AtEnd, ClusterNode, NETWORK, PATIENCE, Traffic, assert_no_violation};
+use super::callers::{ClusterNode, PATIENCE, Traffic};
 
 const NODES: usize = 8;
 const CALLERS: usize = 8;
@@ -137,21 +136,10 @@ fn no_address_is_given_twice_and_none_is_lost_whatever_happens_to_the_members() 
         cluster.write_pool(pool, &json!({"ranges": [{"subnet": subnet}]}));
     }
     let delegates = &["ipam-ds-static", "ipam-da-etcd"];
-    let nodes: Vec<ClusterNode> = (0..NODES)
-        .map(|number| ClusterNode::new(number, &cluster, delegates))
-        .collect();
+    let nodes = ClusterNode::several(NODES, &cluster, delegates);
     let traffic = Traffic::default();
     // What the callers use of it stays as it is.
-    let clients = cluster.clients();
-    thread::scope(|scope| {
-        let _at_end = AtEnd(&traffic);
-        for (node, caller) in nodes
-            .iter()
-            .flat_map(|it| (0..CALLERS).map(move |i| (it, i)))
-        {
-            let (traffic, clients) = (&traffic, &clients);
-            scope.spawn(move || traffic.call_from(clients, node, caller));
-        }
+    traffic.run(&cluster.clients(), &nodes, CALLERS, || {
         for (name, fault) in FAULTS {
             let from = traffic.clock.elapsed();
             // A majority of the members is there, so callers must get on.
@@ -176,35 +164,8 @@ fn no_address_is_given_twice_and_none_is_lost_whatever_happens_to_the_members() 
 /// Shows by the history and the keys that all is well, and that GC and DEL leave nothing.
 fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
     let pools = POOLS.map(|(name, _)| name);
-    let calls = take(&mut *traffic.calls.lock().unwrap());
-    let before = cluster.observe(traffic.clock);
-    let history = History::new(calls.clone(), Vec::new()).unwrap();
-    let living = history.living();
-    cluster.inside(|| {
-        for node in nodes {
-            let valid = node.containers_of(&living);
-            node.collect(&valid, &pools).run().nothing();
-            assert_eq!(node.sandbox.records(NETWORK).len(), valid.len());
-        }
-    });
-    let mut after = cluster.observe(traffic.clock);
-    after.collected = true;
-    let (succeeded, all) = history.adds();
-    println!(
-        "{succeeded} of {all} ADDs succeeded; {} addresses before GC, {} after it, {} attachments live",
-        before.addresses.len(),
-        after.addresses.len(),
-        living.len()
-    );
-    let judged = History::new(calls, vec![before, after]).unwrap();
-    assert_no_violation(&judged);
-    let errors = traffic.last_errors();
-    let expected = NODES * CALLERS;
-    assert_eq!(
-        living.len(),
-        expected,
-        "each caller leaves one: {errors:#?}"
-    );
+    let observe = || cluster.observe(traffic.clock);
+    let (living, _) = traffic.judge(cluster, nodes, &pools, CALLERS, observe);
     cluster.inside(|| {
         for node in nodes {
             for container in node.containers_of(&living) {
