@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use harness::{BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, LEFT_OUT_FILE, Reason, is_root};
+use rustix::process::nice;
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
 use crate::cargo::{self, cargo, shown};
@@ -111,21 +113,25 @@ fn tests(left_out: &mut Collector) -> Result<()> {
         }
         step(&mut tests)
     };
-    let separate = on_these(run_of(&["--workspace"]));
-    println!("\nOnce more with all plugins in one file:");
-    let mut one_file = run_of(&["--package", "end-to-end"]);
-    one_file.arg("--");
-    for part in OF_ONE_FORM {
-        one_file.args(["--skip", part]);
-    }
-    one_file.env("IPAM_DELEGATED_FORM", "one-file");
-    let one_file = on_these(one_file);
-    separate.and(one_file)?;
-    step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]))?;
-    match &dist {
-        Some(dist) => the_same_again(dist, left_out),
-        None => Ok(()),
-    }
+    let again = dist.as_deref().filter(|_| can_be_made_again(left_out));
+    thread::scope(|scope| {
+        let again = again.map(|dist| scope.spawn(|| the_same_again(dist)));
+        let separate = on_these(run_of(&["--workspace"]));
+        println!("\nOnce more with all plugins in one file:");
+        let mut one_file = run_of(&["--package", "end-to-end"]);
+        one_file.arg("--");
+        for part in OF_ONE_FORM {
+            one_file.args(["--skip", part]);
+        }
+        one_file.env("IPAM_DELEGATED_FORM", "one-file");
+        let one_file = on_these(one_file);
+        let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
+        let again = again.map_or(Ok(()), |it| {
+            println!("\n== making an archive once more, in another folder");
+            timed(|| it.join().expect("it doesn't panic"))
+        });
+        separate.and(one_file).and(examples).and(again)
+    })
 }
 
 /// Makes the archives of a release, if this machine can; returns their folder.
@@ -142,16 +148,22 @@ fn archives(left_out: &mut Collector) -> Result<Option<PathBuf>> {
     Ok(Some(folder))
 }
 
-/// Makes one archive once more. The other flavour's is made in the same way, and takes as
-/// long.
-fn the_same_again(dist: &Path, left_out: &mut Collector) -> Result<()> {
-    println!("\n== making an archive once more, in another folder");
-    if let Some(reason) = dist::again::why_not() {
-        let reason = Reason::Machine(reason.to_owned());
-        left_out.add("the same archive again", reason);
-        return Ok(());
-    }
-    timed(|| dist::again::check(&[Flavour::Normal], dist))
+/// True if this checkout can be cloned to make its archives once more.
+fn can_be_made_again(left_out: &mut Collector) -> bool {
+    let Some(reason) = dist::again::why_not() else {
+        return true;
+    };
+    let reason = Reason::Machine(reason.to_owned());
+    left_out.add("the same archive again", reason);
+    false
+}
+
+/// Makes one archive once more, in the time that the tests wait for something. The other
+/// flavour's is made in the same way, and takes as long.
+fn the_same_again(dist: &Path) -> Result<()> {
+    // Of this thread, and of what it starts.
+    let _ = nice(19);
+    dist::again::check(&[Flavour::Normal], dist)
 }
 
 /// A run of all tests of these packages.
