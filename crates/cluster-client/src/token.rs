@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, NodeToken, Since};
 use cni::{Error, StateFolder, code};
@@ -20,6 +20,9 @@ const VERSION: u32 = 1;
 
 /// Longest wait for another process that makes the file.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Time after which one that waits looks for the file again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The file's content.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,12 +65,18 @@ impl DiskToken {
         let failed = |error: io::Error| Error::io(path.display(), error);
         let folder = StateFolder::create(path).map_err(failed)?;
         let name = file_name(cluster, &cluster.node);
-        let content = match read(&folder, &name)? {
-            Some(content) => content,
-            None => {
-                let made =
-                    folder.with_lock(LONGEST_WAIT, || Ok(make(&folder, &name, &cluster.node)));
-                made.map_err(failed)??
+        let started = Instant::now();
+        let content = loop {
+            if let Some(content) = read(&folder, &name)? {
+                break content;
+            }
+            // A thousand calls on a new node wait for one of them: for the file that it makes,
+            // and not for the lock after each other.
+            match folder.with_lock(LOOK_AGAIN, || Ok(make(&folder, &name, &cluster.node))) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && started.elapsed() < LONGEST_WAIT => {}
+                made => break made.map_err(failed)??,
             }
         };
         Ok(Self {
