@@ -1,8 +1,8 @@
 //! A plugin of this process as a chain calls it, with a log and a stderr of its own.
 
 use cni::{
-    Cancellation, Environment, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, Plugin,
-    SomeCalls,
+    Cancellation, Environment, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, PartialPlugin,
+    Plugin,
 };
 
 use crate::log;
@@ -32,7 +32,7 @@ impl LinkedPlugin for Linked<'_> {
 
 /// The part of a plugin that is linked into this process.
 #[derive(Clone, Copy)]
-pub struct Part<'a>(pub &'a dyn SomeCalls);
+pub struct Part<'a>(pub &'a dyn PartialPlugin);
 
 impl LinkedPart for Part<'_> {
     fn name(&self) -> &str {

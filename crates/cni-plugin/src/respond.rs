@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use cni::{
     About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error,
-    NetworkConfig, OneLine, Plugin, Reply, Request, SomeCalls, SpecVersion, TraceContext, code,
+    NetworkConfig, OneLine, PartialPlugin, Plugin, Reply, Request, SpecVersion, TraceContext, code,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -81,7 +81,7 @@ pub(crate) fn respond_and_deliver(
 /// Answers one call by a part of a plugin; `None` if that leaves it to the executable. The log
 /// has its lines when the answer is taken, as the executable would write them.
 pub(crate) fn respond_in_part<'a>(
-    part: &dyn SomeCalls,
+    part: &dyn PartialPlugin,
     environment: &'a Environment,
     stdin: &[u8],
 ) -> Option<impl FnOnce() -> Output + 'a> {

@@ -39,8 +39,8 @@ pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use netns::is_namespace;
 pub use object::{Object, read};
 pub use plugin::{
-    About, Call, Deliver, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, Plugin, Reply,
-    SomeCalls,
+    About, Call, Deliver, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, PartialPlugin,
+    Plugin, Reply,
 };
 pub use result::{Dns, IpConfig, IpamResult};
 pub use state_folder::StateFolder;

@@ -168,7 +168,7 @@ pub trait LinkedPlugin: Sync {
 ///
 /// Its answers are those of the executable. It logs nothing, and reports no error: if
 /// something is the matter with a call, the executable finds and reports it.
-pub trait SomeCalls: Sync {
+pub trait PartialPlugin: Sync {
     /// The plugin's name, version and purpose.
     fn about(&self) -> About;
 

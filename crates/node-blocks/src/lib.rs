@@ -10,13 +10,13 @@ pub use local::{Block, Files, Local, Moment};
 pub use node::{Held, Need, Node, low};
 pub use pool::{Asked, asked, reserved};
 
-use cni::{About, Attachment, Call, Reply, SomeCalls};
+use cni::{About, Attachment, Call, PartialPlugin, Reply};
 
 /// The part of `ipam-ds-etcd` that needs no etcd: ADD while the node's blocks have room, DEL
 /// and CHECK. Whatever is the matter with a call, the executable finds and reports it.
 pub struct NodeBlocks;
 
-impl SomeCalls for NodeBlocks {
+impl PartialPlugin for NodeBlocks {
     fn about(&self) -> About {
         About {
             name: "ipam-ds-etcd",
