@@ -106,10 +106,10 @@ impl IpamDriver {
             is_answered,
         } = address;
         if let Some(user) = engine.user_of(*subnet, *ip) {
-            tracing::info!(pool, %ip, user.network, user.container, "Docker has it");
             if *is_answered {
                 return;
             }
+            tracing::info!(pool, %ip, user.network, user.container, "Docker has it");
             // If it has been released meanwhile, there is no file.
             if let Ok(mut journal) = Journal::<Address>::open(self.memory.addresses.folder(), file)
             {
