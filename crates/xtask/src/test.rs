@@ -116,9 +116,9 @@ fn tests(left_out: &mut Collector) -> Result<()> {
     let again = dist.as_deref().filter(|_| can_be_made_again(left_out));
     thread::scope(|scope| {
         let again = again.map(|dist| scope.spawn(|| the_same_again(dist)));
-        let separate = on_these(run_of(&["--workspace"]));
+        let separate = on_these(run_of_all());
         println!("\nOnce more with all plugins in one file:");
-        let mut one_file = run_of(&["--package", "end-to-end"]);
+        let mut one_file = run_end_to_end();
         one_file.arg("--");
         for part in OF_ONE_FORM {
             one_file.args(["--skip", part]);
@@ -166,14 +166,33 @@ fn the_same_again(dist: &Path) -> Result<()> {
     dist::again::check(&[Flavour::Normal], dist)
 }
 
-/// A run of all tests of these packages.
-fn run_of(packages: &[&str]) -> Command {
-    let arguments: &[&str] = if has_nextest() {
-        &["nextest", "run", "--no-fail-fast", "--status-level", "fail"]
+/// A run of all tests.
+fn run_of_all() -> Command {
+    if has_nextest() {
+        nextest(&["--workspace"])
     } else {
-        &["test", "--quiet", "--all-targets", "--no-fail-fast"]
-    };
-    cargo(&[arguments, packages].concat())
+        cargo_test(&["--workspace"])
+    }
+}
+
+/// A run of the end-to-end tests.
+fn run_end_to_end() -> Command {
+    if has_nextest() {
+        // By itself, the package would be compiled once more, with other features.
+        nextest(&["--workspace", "-E", "package(end-to-end)"])
+    } else {
+        cargo_test(&["--package", "end-to-end"])
+    }
+}
+
+fn nextest(arguments: &[&str]) -> Command {
+    let run = ["nextest", "run", "--no-fail-fast", "--status-level", "fail"];
+    cargo(&[&run, arguments].concat())
+}
+
+fn cargo_test(arguments: &[&str]) -> Command {
+    let run = ["test", "--quiet", "--all-targets", "--no-fail-fast"];
+    cargo(&[&run, arguments].concat())
 }
 
 fn has_nextest() -> bool {
