@@ -10,6 +10,7 @@ mod dockerd;
 mod elf;
 mod etcd_member;
 mod fake_docker;
+mod fault_walk;
 mod history;
 mod installer;
 mod node;
@@ -33,6 +34,7 @@ pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;
 pub use etcd_member::{ETCD, ETCDCTL, EtcdMember};
 pub use fake_docker::FakeDocker;
+pub use fault_walk::{ALL_POINTS, ERRORS, FaultPoint, FaultWalk, STRACE};
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
 pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,
