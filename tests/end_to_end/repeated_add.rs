@@ -235,3 +235,78 @@ fn an_add_that_nobody_reads_undoes_no_newer_one() {
     assert_eq!(sandbox.reserved("testnet"), again);
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
 }
+
+#[test]
+fn an_allocator_that_refuses_in_its_second_place_is_not_undone_in_its_first() {
+    let by_name = "[ $CNI_COMMAND = ADD ] || exit 0\n\
+        sed 's/.*\"prevResult\":{/{/; s/}$//; s/.*\"ipam\".*/{}/' > ${0%/*}/../$$\n\
+        given=$(cat ${0%/*}/../$$); [ \"$given\" != {} ] || given='{\"ips\":[]}'\n\
+        printf '%s,\"pools\":[{\"subnet\":\"%s\"}]}' \"${given%\\}}\" SUBNET";
+    let script = |subnet| by_name.replace("SUBNET", subnet);
+    let sandbox = Sandbox::default()
+        .with_script("ipam-ds-one", &script("10.1.0.0/24"))
+        .with_script("ipam-ds-two", &script("10.2.0.0/24"));
+    let config = |delegates: &[&str]| sandbox.config("1.0.0", delegates, &json!({}));
+    let two = config(&["ipam-ds-two", "ipam-da-host-local"]);
+    let added = call(&sandbox, "ipam-delegated", "ADD", "c1", &two);
+    assert_eq!(added.ips(), ["10.2.0.2"]);
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    let both = config(&[
+        "ipam-ds-one",
+        "ipam-da-host-local",
+        "ipam-ds-two",
+        "ipam-da-host-local",
+    ]);
+    assert_eq!(
+        call(&sandbox, "ipam-delegated", "ADD", "c2", &both).ips(),
+        ["10.1.0.2", "10.2.0.3"]
+    );
+    assert_eq!(
+        call(&sandbox, "ipam-delegated", "ADD", "c1", &both).code(),
+        110
+    );
+    let reserved = sandbox.reservations("testnet");
+    assert!(
+        reserved.contains(&("10.2.0.2".to_owned(), "c1\r\neth0".to_owned())),
+        "the live address was released: {reserved:?}"
+    );
+    for id in ["c1", "c2"] {
+        call(&sandbox, "ipam-delegated", "DEL", id, &both).nothing();
+    }
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
+fn a_rollback_says_which_call_it_undoes() {
+    let notes = "echo $CNI_COMMAND $IPAM_DELEGATED_CALL ${IPAM_DELEGATED_ROLLBACK-none} >> ${0%/*}/../log\n";
+    let first = format!("{notes}[ $CNI_COMMAND != ADD ] || echo '{{\"ips\":[]}}'");
+    let last = "[ $CNI_COMMAND = ADD ] || exit 0; [ ! -e ${0%/*}/../kill ] || { rm ${0%/*}/../kill; kill -9 $PPID; }; exit 1";
+    let sandbox = Sandbox::default()
+        .with_script("notes", &first)
+        .with_script("fails", last);
+    let config = sandbox.config("1.0.0", &["notes", "fails"], &json!({}));
+    let run = |command| sandbox.call("ipam-delegated", command, &config).run();
+    let log = || -> Vec<[String; 3]> {
+        let log = fs::read_to_string(sandbox.root().join("log")).unwrap();
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        log.lines()
+            .map(|line| words(line).try_into().unwrap())
+            .collect()
+    };
+    assert_eq!(run("ADD").code(), 103);
+    run("DEL").nothing();
+    let calls = log();
+    assert_eq!(calls[0][..], ["ADD", &calls[0][1], "none"]);
+    assert_eq!(calls[1][..], ["DEL", &calls[0][1], &calls[0][1]]);
+    assert_eq!(calls[2][..], ["DEL", &calls[2][1], "none"]);
+    assert_ne!(calls[2][1], calls[0][1]);
+    // A call that was killed is undone by the next ADD.
+    fs::write(sandbox.root().join("kill"), "").unwrap();
+    fs::remove_file(sandbox.root().join("log")).unwrap();
+    assert_eq!(run("ADD").status.code(), None, "it is killed");
+    assert_eq!(run("ADD").code(), 103);
+    let calls = log();
+    assert_eq!(calls[0][0], "ADD");
+    assert_eq!(calls[1][..], ["DEL", &calls[1][1], &calls[0][1]]);
+    assert_ne!(calls[1][1], calls[0][1]);
+}

@@ -88,21 +88,17 @@ impl<D: Delegates> Steps<'_, D> {
         failure: &Failure,
     ) -> Box<FailedAdd> {
         let may_hold = may_hold(&names[failed], failure);
-        let has_run = !failure.is_not_run();
         let mut has_unterminated = failure.has_unterminated();
         let error = failure.to_error();
-        // A delegate that has never run has nothing to undo. One that refuses with 110
-        // holds the addresses of an earlier ADD, which is in use.
-        let undoes_failed = has_run && !failure.is_refusal();
-        let undone = &names[..failed + usize::from(undoes_failed)];
+        let undone = undone(names, failed, failure);
         let failed = self.failed(&names[failed], Command::Add, config, error);
 
         has_unterminated |= !self.delegates.begin_rollback().is_empty();
-        let steps = Step::all(undone, config);
+        let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let given = given.map(|output| output.json().to_owned());
         let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);
-        let is_undone = |name: &&DelegateName| not_undone.iter().all(|it| it.delegate != **name);
-        let undone = undone.iter().filter(is_undone).cloned().collect();
+        let is_undone = |name: &&&DelegateName| not_undone.iter().all(|it| it.delegate != ***name);
+        let undone = undone.iter().filter(is_undone).copied().cloned().collect();
         if failed.error.code == code::INVALID_CONFIG {
             // A delegate that refuses its configuration has reserved nothing.
             not_undone.retain(|it| it.delegate != failed.delegate);
@@ -115,6 +111,20 @@ impl<D: Delegates> Steps<'_, D> {
             not_undone,
         })
     }
+}
+
+/// The delegates that a rollback runs with DEL: those up to the failed one, and the failed one
+/// unless it has never run. One that has refused with 110 holds addresses of an earlier ADD,
+/// which is in use; a DEL would release these, whichever of its places in the chain it has.
+fn undone<'n>(
+    names: &'n [DelegateName],
+    failed: usize,
+    failure: &Failure,
+) -> Vec<&'n DelegateName> {
+    let has_run = !failure.is_not_run();
+    let run = names[..failed + usize::from(has_run)].iter();
+    run.filter(|name| !failure.is_refusal() || **name != names[failed])
+        .collect()
 }
 
 /// True if a delegate whose ADD has failed may still hold an address of it. A delegate
@@ -214,6 +224,19 @@ mod tests {
         let failed = add(&mut script, &["a", "b"], "").unwrap_err();
         assert_eq!(script.log(), ["ADD a -", "ADD b {}", "DEL a {}"]);
         assert_eq!(failed.undone, names(&["a"]));
+    }
+
+    #[test]
+    fn a_delegate_that_refuses_with_110_is_undone_in_none_of_its_places() {
+        let mut script = Script::new(&[
+            ("s", Command::Add, Some("{}")),
+            ("a", Command::Add, Some(r#"{"a":1}"#)),
+        ]);
+        script.error_code = code::ALREADY_ALLOCATED;
+        script.fails_after = Some(3);
+        let failed = add(&mut script, &["s", "a", "s", "a"], "").unwrap_err();
+        assert_eq!(script.log()[4..], ["DEL s {}", "DEL s {}"]);
+        assert_eq!(failed.undone, names(&["s", "s"]));
     }
 
     #[test]

@@ -57,8 +57,8 @@ pub(crate) trait Delegates {
     fn is_cancelled(&self) -> bool;
 
     /// Begins the rollback: terminates processes that delegates have left behind, and
-    /// ignores the cancellation from now on. Returns processes that could not be
-    /// terminated.
+    /// ignores the cancellation from now on. From now on, a delegate is told that only this
+    /// call is undone. Returns processes that could not be terminated.
     fn begin_rollback(&mut self) -> Vec<u32>;
 }
 
@@ -295,6 +295,8 @@ impl Delegates for InstalledDelegates<'_, '_> {
 
     fn begin_rollback(&mut self) -> Vec<u32> {
         self.cancellation = None;
+        let environment = std::mem::take(&mut self.environment);
+        self.environment = self.context.id.mark_rollback(environment);
         self.terminate_leftovers()
     }
 }

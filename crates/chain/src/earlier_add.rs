@@ -64,7 +64,13 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
                 &record,
                 &journal,
                 context.config,
-                context.environment.clone(),
+                if record.is_whole_attachment() {
+                    context.environment.clone()
+                } else {
+                    // An ADD before that one, which nobody has recorded, may be in use.
+                    let id = &record.intent.call.id;
+                    id.mark_rollback(context.environment.clone())
+                },
             );
             if let Some(error) = failure::of_all(failed) {
                 return Err(context.with_record(attachment, error));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use cni::{Attachment, CHAIN_CALL, Environment, wait_readable};
+use cni::{Attachment, CHAIN_CALL, Environment, ROLLBACK, wait_readable};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
@@ -53,6 +53,11 @@ impl CallId {
     /// The environment of the call's delegates.
     pub(crate) fn mark(&self, environment: Environment) -> Environment {
         environment.with(CHAIN_CALL, self.text.as_str())
+    }
+
+    /// The environment of delegates that undo this call, which may be an earlier one.
+    pub(crate) fn mark_rollback(&self, environment: Environment) -> Environment {
+        environment.with(ROLLBACK, self.text.as_str())
     }
 
     /// The variable with its value.

@@ -93,6 +93,12 @@ impl Record {
         Ok(())
     }
 
+    /// True if the attachment as a whole is to be undone: ADD has succeeded, or the runtime
+    /// has asked for DEL. Otherwise, only what this ADD did.
+    pub(crate) fn is_whole_attachment(&self) -> bool {
+        self.is_added || self.deleting.is_some()
+    }
+
     /// True if ADD has succeeded, and no DEL has begun.
     pub(crate) fn stands(&self) -> bool {
         self.is_added && self.deleting.is_none()

@@ -1,6 +1,6 @@
 //! Refuses a chain that would call itself.
 
-use cni::{CHAIN_CALL, DelegateName, Environment, Error};
+use cni::{CHAIN_CALL, DelegateName, Environment, Error, ROLLBACK};
 
 use crate::plugins::Plugins;
 
@@ -15,7 +15,7 @@ pub(crate) fn refuse(
     delegates: &[DelegateName],
     plugins: &Plugins<'_>,
 ) -> Result<(), Error> {
-    if environment.get(CHAIN_CALL).is_some() {
+    if environment.get(CHAIN_CALL).is_some() || environment.get(ROLLBACK).is_some() {
         return Err(Error::config(
             "ipam.delegates: a delegate has called ipam-delegated back; a chain can't be its own link",
         ));

@@ -55,6 +55,8 @@ pub(crate) struct Script {
     pub(crate) missing: Option<&'static str>,
     /// The number of calls after which the chain is cancelled.
     pub(crate) cancelled_after: Option<usize>,
+    /// The number of calls after which every ADD fails.
+    pub(crate) fails_after: Option<usize>,
     log: Vec<(String, Command, Option<String>)>,
 }
 
@@ -87,9 +89,14 @@ impl Delegates for Script {
         }
         let config = NetworkConfig::parse(call.stdin().into_owned()).unwrap();
         let prev = config.raw_prev_result().map(|raw| raw.get().to_owned());
+        let is_late = self.fails_after.is_some_and(|n| self.log.len() >= n);
         self.log.push((name.to_owned(), call.command, prev));
         let scripted = |(n, c, _): &&(&str, Command, _)| *n == name && *c == call.command;
         match self.answers.iter().find(scripted) {
+            Some(_) if is_late && call.command == Command::Add => Outcome::Failed(Failure::Error {
+                error: Error::new(self.error_code, "no"),
+                stderr: String::new(),
+            }),
             None => Outcome::Nothing,
             Some((.., Some(json))) => {
                 Outcome::Result(JsonOutput::try_from(json.as_bytes().to_vec()).unwrap())

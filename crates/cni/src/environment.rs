@@ -9,6 +9,13 @@ use std::sync::Arc;
 /// A plugin with this variable in its environment is a delegate.
 pub const CHAIN_CALL: &str = "IPAM_DELEGATED_CALL";
 
+/// Variable of a DEL that undoes one failed or interrupted ADD, and not the attachment: the
+/// [`CHAIN_CALL`] with which that ADD came. Missing or empty in any other call.
+///
+/// An allocator releases only what it has reserved in that ADD: an earlier ADD of the same
+/// attachment, which nobody remembers, may be in use.
+pub const ROLLBACK: &str = "IPAM_DELEGATED_ROLLBACK";
+
 /// The variables that a plugin is called with.
 ///
 /// A library reads them here and never from its process, so that one process can serve

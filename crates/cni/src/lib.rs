@@ -30,7 +30,7 @@ pub use cancellation::Cancellation;
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
 pub use delegate_name::{DelegateName, InvalidDelegateName, is_selector};
-pub use environment::{CHAIN_CALL, Environment};
+pub use environment::{CHAIN_CALL, Environment, ROLLBACK};
 pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};
 pub use file_id::FileId;

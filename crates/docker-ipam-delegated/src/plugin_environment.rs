@@ -8,7 +8,8 @@ pub(crate) fn for_plugins(
 ) -> Vec<(OsString, OsString)> {
     let is_for_plugins = |(name, _): &(OsString, OsString)| {
         let name = name.to_string_lossy();
-        name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && name != cni::CHAIN_CALL)
+        let is_of_a_call = [cni::CHAIN_CALL, cni::ROLLBACK].contains(&name.as_ref());
+        name == "PATH" || (name.starts_with("IPAM_DELEGATED_") && !is_of_a_call)
     };
     process.filter(is_for_plugins).collect()
 }
