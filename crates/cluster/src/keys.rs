@@ -172,6 +172,11 @@ impl Keys {
         format!("{}tokens/{node}", self.root)
     }
 
+    /// Start of a pool's sticky keys.
+    pub fn sticky_keys(&self, pool: &str) -> String {
+        format!("{}sticky/{pool}/keys/", self.root)
+    }
+
     /// The address that a sticky key was given last.
     pub fn sticky_key(&self, pool: &str, key: &str) -> String {
         format!("{}sticky/{pool}/keys/{key}", self.root)

@@ -2,12 +2,16 @@
 
 use std::fmt::{self, Write as _};
 
-/// Displays bytes as text in one line: control characters are escaped.
+use crate::without_secrets;
+
+/// Displays bytes as text in one line: control characters are escaped, and secrets are
+/// masked ([`without_secrets`]).
 pub struct OneLine<'a>(pub &'a [u8]);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in String::from_utf8_lossy(self.0).trim_end().chars() {
+        let text = String::from_utf8_lossy(self.0);
+        for c in without_secrets(&text).trim_end().chars() {
             if c.is_control() {
                 write!(f, "{}", c.escape_default())?;
             } else {
@@ -18,16 +22,18 @@ impl fmt::Display for OneLine<'_> {
     }
 }
 
-/// Displays the first 200 characters of a text in one line.
+/// Displays the first 200 characters of a text in one line, without secrets.
 pub struct Excerpt<'a>(pub &'a str);
 
 impl fmt::Display for Excerpt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 200;
-        match self.0.char_indices().nth(MOST) {
-            None => OneLine(self.0.as_bytes()).fmt(f),
+        // Before it is cut: the mark that shows a secret may be behind the cut.
+        let text = without_secrets(self.0);
+        match text.char_indices().nth(MOST) {
+            None => OneLine(text.as_bytes()).fmt(f),
             Some((end, _)) => {
-                OneLine(&self.0.as_bytes()[..end]).fmt(f)?;
+                OneLine(&text.as_bytes()[..end]).fmt(f)?;
                 write!(f, "… ({} bytes)", self.0.len())
             }
         }

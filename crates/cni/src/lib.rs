@@ -17,6 +17,7 @@ mod netns;
 mod object;
 mod plugin;
 mod result;
+mod secrets;
 mod state_folder;
 mod threads;
 mod trace;
@@ -43,6 +44,7 @@ pub use plugin::{
     Plugin, Reply,
 };
 pub use result::{Dns, IpConfig, IpamResult};
+pub use secrets::without_secrets;
 pub use state_folder::StateFolder;
 pub use threads::in_threads;
 pub use trace::{TRACEPARENT, TraceContext};

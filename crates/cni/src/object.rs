@@ -8,7 +8,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::{Error, Excerpt};
+use crate::{Error, Excerpt, without_secrets};
 
 /// A JSON object that preserves its members: their order, the spelling of numbers,
 /// unknown keys.
@@ -123,7 +123,7 @@ pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error>
             let reason = error.inner().to_string();
             // The position within the value helps nobody; the path is there.
             let reason = reason.rsplit_once(" at line ").map_or(&*reason, |it| it.0);
-            Error::config(format!("{at}: {reason}"))
+            Error::config(format!("{at}: {}", without_secrets(reason)))
                 .with_details(format!("{path} is {}", Excerpt(raw.get())))
         })
     })

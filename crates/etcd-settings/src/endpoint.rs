@@ -17,38 +17,39 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// The reason why the text is none.
+    /// The reason why the text is none. It shows no user, password, path or query.
     pub fn parse(text: &str) -> Result<Self, String> {
         let example = "it must be like https://10.0.0.1:2379";
+        let shown = without_secrets(text);
         let uri: Uri = text
             .parse()
-            .map_err(|error| format!("{text:?} is no URL ({error}); {example}"))?;
+            .map_err(|error| format!("{shown:?} is no URL ({error}); {example}"))?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(format!("{text:?} is no http or https URL; {example}")),
+            _ => return Err(format!("{shown:?} is no http or https URL; {example}")),
         };
         let authority = uri
             .authority()
-            .ok_or_else(|| format!("{text:?} has no host"))?;
+            .ok_or_else(|| format!("{shown:?} has no host"))?;
         if authority.as_str().contains('@') {
             return Err(format!(
-                "{text:?} holds a user; use username and passwordFile"
+                "{shown:?} holds a user; use username and passwordFile"
             ));
         }
         if uri.host().is_none_or(str::is_empty) {
-            return Err(format!("{text:?} has no host; {example}"));
+            return Err(format!("{shown:?} has no host; {example}"));
         }
         // `port` leaves out a number that is too large.
         let has_port = authority.as_str() != authority.host();
         if has_port && authority.port_u16().is_none_or(|port| port == 0) {
-            return Err(format!("{text:?} has no valid port; {example}"));
+            return Err(format!("{shown:?} has no valid port; {example}"));
         }
         if uri
             .path_and_query()
             .is_some_and(|it| !matches!(it.as_str(), "/" | ""))
         {
-            return Err(format!("{text:?} has a path; {example}"));
+            return Err(format!("{shown:?} has a path; {example}"));
         }
         let (scheme, host) = (if tls { "https" } else { "http" }, authority.host());
         let port = authority.port_u16().unwrap_or(2379);
@@ -79,4 +80,23 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.url)
     }
+}
+
+/// The text without all that a password may be in: what is in front of the last `@`, and what
+/// follows the host.
+fn without_secrets(text: &str) -> String {
+    let (scheme, rest) = match text.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), text),
+    };
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("…@", rest),
+        None => ("", rest),
+    };
+    let (host, path) = match rest.split_once(['/', '?', '#']) {
+        Some((host, "")) => (host, ""),
+        Some((host, _)) => (host, "/…"),
+        None => (rest, ""),
+    };
+    format!("{scheme}{user}{host}{path}")
 }

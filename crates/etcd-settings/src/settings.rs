@@ -90,9 +90,9 @@ impl Settings {
             ));
         }
         let endpoints = endpoints(&object)?;
-        let ca = object.absolute_path(PATH, "ca")?;
-        let cert = object.absolute_path(PATH, "cert")?;
-        let key = object.absolute_path(PATH, "key")?;
+        let ca = file(&object, "ca")?;
+        let cert = file(&object, "cert")?;
+        let key = file(&object, "key")?;
         let identity = both(("cert", cert), ("key", key))?;
         if let Some(plain) = endpoints.iter().find(|it| !it.is_tls()) {
             let tls_key = [("ca", ca.is_some()), ("cert", identity.is_some())];
@@ -109,7 +109,7 @@ impl Settings {
         }
         let username: Option<String> = object.read(PATH, "username")?;
         let username = username.filter(|it| !it.is_empty());
-        let password_file = object.absolute_path(PATH, "passwordFile")?;
+        let password_file = file(&object, "passwordFile")?;
         let login = both(("username", username), ("passwordFile", password_file))?;
         Ok(Self {
             endpoints,
@@ -154,6 +154,18 @@ fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
         }
     }
     Ok(endpoints)
+}
+
+/// The path of a secret's file. Messages don't show the value: it may be the secret itself,
+/// written there by mistake.
+fn file(object: &Object, key: &str) -> Result<Option<PathBuf>, Error> {
+    let path = object.absolute_path(PATH, key);
+    path.map_err(|_| {
+        wrong(
+            key,
+            "it must be the absolute path of a file; what it is isn't shown",
+        )
+    })
 }
 
 /// Two keys of which neither goes without the other.
@@ -271,7 +283,7 @@ mod tests {
             ),
             (
                 r#"{"endpoints":["unix:///x"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"unix:///x\" is no",
+                "ipam.etcd.endpoints[0]: \"unix:///…\" is no",
             ),
             (
                 r#"{"endpoints":["http://a b"]}"#.to_owned(),
@@ -283,11 +295,11 @@ mod tests {
             ),
             (
                 r#"{"endpoints":["http://u:p@a:1"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://u:p@a:1\" holds a user",
+                "ipam.etcd.endpoints[0]: \"http://…@a:1\" holds a user",
             ),
             (
                 r#"{"endpoints":["http://a:1/v3"]}"#.to_owned(),
-                "ipam.etcd.endpoints[0]: \"http://a:1/v3\" has a path",
+                "ipam.etcd.endpoints[0]: \"http://a:1/…\" has a path",
             ),
             (
                 r#"{"endpoints":["https://a:1"]}"#.to_owned(),
@@ -303,7 +315,7 @@ mod tests {
             ),
             (
                 format!(r#"{{{tls},"key":"k","cert":"/c"}}"#),
-                "ipam.etcd.key: \"k\" is not an absolute path",
+                "ipam.etcd.key: it must be the absolute path",
             ),
             (
                 format!(r#"{{{plain},"username":"u"}}"#),
@@ -340,6 +352,34 @@ mod tests {
         ] {
             let msg = settings(&etcd).unwrap_err();
             assert!(msg.starts_with(message), "{etcd}: {msg}");
+        }
+    }
+
+    #[test]
+    fn no_refusal_shows_a_password() {
+        let plain = r#""endpoints":["http://a:1"]"#;
+        for etcd in [
+            r#"{"endpoints":["http://u:SECRET@a:1"]}"#,
+            r#"{"endpoints":["http://u:SEC@RET@a:1"]}"#,
+            r#"{"endpoints":["http://u:SECRET/x@a:1"]}"#,
+            r#"{"endpoints":["http://u:SECRET x@a:1"]}"#,
+            r#"{"endpoints":["u:SECRET@a:1"]}"#,
+            r#"{"endpoints":["http://a:1?password=SECRET"]}"#,
+            r#"{"endpoints":["http://a:1/SECRET"]}"#,
+            r#"{"endpoints":"http://u:SECRET@a:1"}"#,
+            r#"{"endpoints":{"http://u:SECRET@a:1":1}}"#,
+            r#"["http://u:SECRET@a:1"]"#,
+            &format!(r#"{{{plain},"username":"u","passwordFile":"SECRET"}}"#),
+            &format!(r#"{{{plain},"username":"u","passwordFile":["SECRET"]}}"#),
+            &format!(r#"{{{plain},"username":"u","password":"SECRET"}}"#),
+            &format!(r#"{{{plain},"cert":"/c","key":"-----BEGIN KEY-----SECRET"}}"#),
+        ] {
+            let ipam: Object = serde_json::from_str(&format!(r#"{{"etcd":{etcd}}}"#)).unwrap();
+            let error = Settings::read(&ipam).unwrap_err();
+            for half in ["SEC", "RET"] {
+                assert!(!error.msg.contains(half), "{etcd}: {error:?}");
+                assert!(!error.details.contains(half), "{etcd}: {error:?}");
+            }
         }
     }
 }

@@ -22,8 +22,12 @@ pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, Error> {
     read.map_err(|error| refused(key, path, &error))
 }
 
-/// The error that a file can't be used.
+/// The error that a file can't be used. The value of `passwordFile` is not shown: it may be
+/// the password, written there by mistake.
 pub(crate) fn refused(key: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
-    let path = path.display();
+    let path = match key {
+        "passwordFile" => "the file that it names".into(),
+        _ => path.to_string_lossy(),
+    };
     Error::new(Kind::Settings, format!("ipam.etcd.{key}: {path}: {why}"))
 }

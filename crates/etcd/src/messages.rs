@@ -37,6 +37,12 @@ pub(crate) struct RangeRequest {
     pub(crate) limit: i64,
     #[prost(int64, tag = "4")]
     pub(crate) revision: i64,
+    /// 0 is "none", 1 "ascending", 2 "descending".
+    #[prost(int32, tag = "5")]
+    pub(crate) sort_order: i32,
+    /// 0 is the key, 3 the revision of the last change.
+    #[prost(int32, tag = "6")]
+    pub(crate) sort_target: i32,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
     #[prost(bool, tag = "9")]

@@ -41,6 +41,13 @@ impl Range {
         self
     }
 
+    /// In the order of their last changes, the oldest first.
+    #[must_use]
+    pub fn oldest_first(mut self) -> Self {
+        (self.0.sort_order, self.0.sort_target) = (1, 3);
+        self
+    }
+
     /// Without the values.
     #[must_use]
     pub fn keys_only(mut self) -> Self {
@@ -117,6 +124,20 @@ impl Compare {
         it
     }
 
+    /// No key that starts with this was changed after this revision. Keys that were removed
+    /// don't count.
+    pub fn none_changed_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
+        let compared = Compared::ModRevision(revision.saturating_add(1));
+        Self::all_below(prefix, 2, compared)
+    }
+
+    /// No key that starts with this was created after this revision. Keys that were removed
+    /// don't count.
+    pub fn none_created_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
+        let compared = Compared::CreateRevision(revision.saturating_add(1));
+        Self::all_below(prefix, 1, compared)
+    }
+
     /// The key exists, and was created at this revision.
     pub fn create_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
         Self::equal(key, 1, Compared::CreateRevision(revision))
@@ -130,6 +151,13 @@ impl Compare {
     /// The key exists, and has this value.
     pub fn value(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self::equal(key, 3, Compared::Value(value.into()))
+    }
+
+    fn all_below(prefix: impl Into<Vec<u8>>, target: i32, compared: Compared) -> Self {
+        let mut it = Self::equal(prefix, target, compared);
+        it.0.result = 2;
+        it.0.range_end = after_prefix(&it.0.key);
+        it
     }
 
     fn equal(key: impl Into<Vec<u8>>, target: i32, compared: Compared) -> Self {

@@ -2,13 +2,19 @@
 //! node.
 //!
 //! A key's address and an address's key are two keys of etcd. An address has one sticky key,
-//! the last one, so a pool has no more of them than addresses.
+//! the last one, so a pool has no more of them than addresses, and at most [`MOST_KEYS`].
 
 use std::net::IpAddr;
 
 use cluster::Keys;
 use etcd::{Client, Compare, Error, Op, Range, RangeAnswer, Txn};
 use ipam::Pool;
+
+/// Most keys that are remembered for one pool, however large it is.
+const MOST_KEYS: u64 = 65_536;
+
+/// Keys that are forgotten at once: each takes two conditions and two operations.
+const FORGOTTEN_AT_ONCE: u32 = 50;
 
 /// A read of the address that the pool's sticky key was given last.
 pub(crate) fn read(keys: &Keys, name: &str, key: &str) -> Range {
@@ -62,6 +68,39 @@ pub(crate) fn remember(
     }
     // If the others have changed meanwhile, they are left alone.
     txn.otherwise = txn.then[..2].to_vec();
+    let number = Range::prefix(keys.sticky_keys(name)).count_only();
+    txn.then.push(Op::get(number.clone()));
+    txn.otherwise.push(Op::get(number));
+    let answer = client.txn(&txn)?;
+    let number = answer.ranges().last().map_or(0, |it| it.count);
+    forget_oldest(client, keys, name, number.saturating_sub(MOST_KEYS))
+}
+
+/// Forgets so many of the pool's sticky keys, those first that were given an address longest
+/// ago. One that is given an address meanwhile is kept.
+fn forget_oldest(
+    client: &mut Client<'_>,
+    keys: &Keys,
+    name: &str,
+    too_many: u64,
+) -> Result<(), Error> {
+    if too_many == 0 {
+        return Ok(());
+    }
+    let limit = u32::try_from(too_many).map_or(FORGOTTEN_AT_ONCE, |it| it.min(FORGOTTEN_AT_ONCE));
+    let oldest = Range::prefix(keys.sticky_keys(name)).oldest_first();
+    let mut txn = Txn::default();
+    for kv in client.range(&oldest.limit(limit))?.kvs {
+        let ip = str::from_utf8(&kv.value)
+            .ok()
+            .and_then(|it| it.parse().ok());
+        txn.when
+            .push(Compare::mod_revision(kv.key.as_slice(), kv.mod_revision));
+        txn.then.push(Op::delete(kv.key));
+        if let Some(ip) = ip {
+            txn.then.push(Op::delete(keys.sticky_address(name, ip)));
+        }
+    }
     client.txn(&txn)?;
     Ok(())
 }

@@ -13,6 +13,8 @@ mod killed;
 mod not_etcd;
 mod redefined;
 mod rights;
+mod secrets;
+mod sticky;
 mod tls;
 
 use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};

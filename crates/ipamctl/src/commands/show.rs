@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::SystemTime;
 
 use anyhow::Result;
-use cni::{IpamResult, Object};
+use cni::{IpamResult, Object, without_secrets};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -42,7 +42,8 @@ struct Shown<'a> {
     trace: Option<&'a str>,
     boot: Option<&'a str>,
     delegates: Vec<ShownDelegate<'a>>,
-    config: Option<&'a RawValue>,
+    /// Without passwords.
+    config: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -137,7 +138,9 @@ fn shown<'a>(it: &'a Attached<'a>, node: &Node) -> Shown<'a> {
                 shown
             })
             .collect(),
-        config: content.and_then(|it| it.raw_config()),
+        config: content
+            .and_then(|it| it.raw_config())
+            .and_then(|it| RawValue::from_string(without_secrets(it.get()).into_owned()).ok()),
     }
 }
 
