@@ -216,6 +216,75 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
 }
 
 #[test]
+fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
+    let it = Installation::default();
+    let net = it.path("cni/net.d");
+    let source = it.path("conflists");
+    fs::create_dir_all(&net).unwrap();
+    fs::create_dir_all(it.sandbox.plugins()).unwrap();
+    let list = |mtu: u32| {
+        format!(
+            r#"{{"cniVersion": "1.0.0", "name": "tenants", "plugins": [{{"type": "bridge", "mtu": {mtu},
+                "ipam": {{"type": "ipam-delegated", "delegates": ["ipam-ds-ranges", "ipam-da-host-local"],
+                          "ranges": [[{{"subnet": "10.1.0.0/24"}}]]}}}}]}}"#
+        )
+    };
+    mount(&source, &[("10-tenants.conflist", &list(1500))]);
+    let other = r#"{"cniVersion": "1.0.0", "name": "other", "type": "ptp"}"#;
+    fs::write(net.join("05-other.conf"), other).unwrap();
+    for name in ["bridge", "ptp"] {
+        write_executable(&it.sandbox.plugins().join(name), "#!/bin/sh\n");
+    }
+    let from = format!("--conflists-from={}", source.display());
+    let staying = it.stay(&it.release("2.0.0"), &[&from]);
+    let first = net.join("05-other.conf").display().to_string();
+    staying.wait(|ready, said| {
+        !ready
+            && said.contains(&format!(
+                "network: the runtime uses the first file, which is {first}"
+            ))
+    });
+    fs::rename(net.join("05-other.conf"), net.join("20-other.conf")).unwrap();
+    staying.wait(|ready, _| ready);
+    // Another one comes, which no runtime can read.
+    fs::write(net.join("05-other.conf"), "{").unwrap();
+    staying.wait(|ready, said| !ready && said.contains(&first));
+    fs::remove_file(net.join("05-other.conf")).unwrap();
+    staying.wait(|ready, _| ready);
+    // The main plugin goes, and comes back.
+    let bridge = it.sandbox.plugins().join("bridge");
+    fs::remove_file(&bridge).unwrap();
+    let missing = format!("{} is missing", bridge.display());
+    staying.wait(|ready, said| !ready && said.contains(&missing));
+    write_executable(&bridge, "#!/bin/sh\n");
+    staying.wait(|ready, _| ready);
+    // A conflist that is moved away and back is put into place once more: containerd has
+    // noticed only that it went away.
+    let file = net.join("10-tenants.conflist");
+    let before = fs::metadata(&file).unwrap().ino();
+    fs::rename(&file, net.join("away")).unwrap();
+    let _ = fs::rename(net.join("away"), &file);
+    wait_until(&staying, || {
+        fs::metadata(&file).is_ok_and(|it| it.ino() != before)
+    });
+    // A wrong one is refused, and the one in use stays.
+    mount(
+        &source,
+        &[(
+            "10-tenants.conflist",
+            &list(1400).replace("10.1.0.0/24", "10.1.0.7/24"),
+        )],
+    );
+    staying.wait(|ready, said| {
+        !ready && said.contains("10.1.0.7/24") && said.contains("stays as it was")
+    });
+    assert_eq!(fs::read_to_string(&file).unwrap(), list(1500));
+    mount(&source, &[("10-tenants.conflist", &list(1400))]);
+    staying.wait(|ready, _| ready);
+    assert_eq!(fs::read_to_string(&file).unwrap(), list(1400));
+}
+
+#[test]
 fn a_mount_over_the_folder_is_noticed_and_installed_into() {
     needs!("root");
     let node = Node::try_new().unwrap();

@@ -79,6 +79,7 @@ pub(crate) fn keep(node: &mut Node, signals: &Signals) -> Result<()> {
             for part in std::mem::take(&mut dirty) {
                 is_repaired |= look(node, part, &mut status);
             }
+            note(&mut status, "network", node.check_network());
             tell(node, &status, &mut told);
             if is_repaired && signals.came_within(Some(repairs.after(Instant::now())))? {
                 return Ok(());
@@ -167,16 +168,20 @@ fn look(node: &mut Node, part: Part, status: &mut Status) -> bool {
         Part::Pools => "pools",
         Part::Conflists => "conflists",
     };
-    match node.put_right(part) {
-        Ok(is_repaired) => {
+    note(status, name, node.put_right(part)).unwrap_or_default()
+}
+
+/// Notes or removes the problem of this name.
+fn note<T>(status: &mut Status, name: &str, done: Result<T>) -> Option<T> {
+    match done {
+        Ok(value) => {
             status.problems.remove(name);
-            is_repaired
+            Some(value)
         }
         Err(error) => {
-            status
-                .problems
-                .insert(name.to_owned(), format!("{error:#}"));
-            false
+            let problem = format!("{error:#}");
+            status.problems.insert(name.to_owned(), problem);
+            None
         }
     }
 }

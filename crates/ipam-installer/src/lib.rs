@@ -9,6 +9,7 @@ mod keeping;
 mod node;
 mod owner;
 mod release;
+mod runtime_view;
 mod source;
 mod standing;
 mod status;

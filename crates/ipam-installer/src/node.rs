@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use conflist::Conflist;
 use semver::Version;
 
 use crate::arguments::Arguments;
@@ -17,10 +18,7 @@ use crate::release::{Release, TOOL};
 use crate::source::{Files, files_for};
 use crate::watch::Part;
 use crate::work_folder::NAME;
-use crate::{catalogue, conflists, verify};
-
-/// Extensions of conflists that libcni reads.
-const CONFLISTS: [&str; 3] = ["conflist", "conf", "json"];
+use crate::{catalogue, conflists, runtime_view, verify};
 
 /// A node with its folders, and what was installed into them.
 #[derive(Debug)]
@@ -32,6 +30,7 @@ pub(crate) struct Node {
     /// States of the executables of the plugins, in order; none before they were put.
     plugins: Vec<FileState>,
     tool: Option<FileState>,
+    conflists: conflists::Arrived,
 }
 
 impl Node {
@@ -49,6 +48,7 @@ impl Node {
             release,
             plugins: Vec::new(),
             tool: None,
+            conflists: conflists::Arrived::new(),
         })
     }
 
@@ -225,7 +225,7 @@ impl Node {
         Ok(true)
     }
 
-    fn put_conflists(&self) -> Result<bool> {
+    fn put_conflists(&mut self) -> Result<bool> {
         let files = self.conflists()?;
         let path = &self.arguments.conflists;
         if files.is_empty() {
@@ -237,14 +237,14 @@ impl Node {
             return Ok(false);
         }
         let folder = Folder::open(path)?;
-        let changes = conflists::changes(&folder, path, &files)?;
+        let changes = conflists::changes(&folder, path, &files, &self.conflists)?;
         if changes == conflists::Changes::default() {
             return Ok(false);
         }
         let tool = self.release.tool_path();
         let all = self.future_conflists()?;
         verify::check(&self.places(&tool, &folder), &all, &files, None)?;
-        conflists::put(&folder, path, &files, &changes)?;
+        conflists::put(&folder, path, &files, &changes, &mut self.conflists)?;
         say("installed", path, &changes.written);
         say("removed", path, &changes.removed);
         Ok(true)
@@ -258,8 +258,35 @@ impl Node {
             ..
         } = &self.arguments;
         let from = conflists_from.as_deref();
-        let files = from.map(|it| files_for(it, node.as_deref(), &CONFLISTS));
+        let files = from.map(|it| files_for(it, node.as_deref(), &runtime_view::EXTENSIONS));
         Ok(files.transpose()?.unwrap_or_default())
+    }
+
+    /// The plugins that the conflists of the source name.
+    fn plugin_types(&self) -> Result<BTreeSet<String>> {
+        let path = &self.arguments.conflists;
+        let lists = self.conflists()?.into_iter();
+        let lists = lists.filter_map(|(name, it)| Conflist::parse(&path.join(name), &it).ok());
+        let plugins: Vec<_> = lists.flat_map(|it| it.plugins).collect();
+        let ipam = plugins.iter().filter_map(|it| it.ipam_type());
+        let types = plugins.iter().map(|it| it.kind.clone()).chain(ipam);
+        Ok(types.collect())
+    }
+
+    /// Checks that a runtime would use the network of the source, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`runtime_view::check`].
+    pub(crate) fn check_network(&self) -> Result<()> {
+        let Arguments {
+            conflists, plugins, ..
+        } = &self.arguments;
+        let wanted = self.conflists()?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        runtime_view::check(conflists, plugins, &wanted.keys().collect::<Vec<_>>())
     }
 
     /// The conflists that the node will have: those of the source, and others that it has

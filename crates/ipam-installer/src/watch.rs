@@ -27,12 +27,35 @@ pub(crate) enum Part {
     Conflists,
 }
 
+/// Names in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    All,
+    These(BTreeSet<String>),
+    /// With one of these extensions.
+    With(&'static [&'static str]),
+}
+
+impl Names {
+    /// True for a name that matters; `None` is an event of the folder itself.
+    fn contain(&self, name: Option<&str>) -> bool {
+        let extension = |name: &str| name.rsplit_once('.').map(|(_, it)| it.to_owned());
+        match (self, name) {
+            (Self::All, _) => true,
+            (_, None) => false,
+            (Self::These(names), Some(name)) => names.contains(name),
+            (Self::With(all), Some(name)) => {
+                extension(name).is_some_and(|it| all.contains(&it.as_str()))
+            }
+        }
+    }
+}
+
 /// A folder, and the names in it that matter.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     pub(crate) folder: PathBuf,
-    /// `None` for all names.
-    pub(crate) names: Option<BTreeSet<String>>,
+    pub(crate) names: Names,
     pub(crate) part: Part,
 }
 
@@ -176,12 +199,7 @@ impl Watch {
             is_lost |= event.events().intersects(gone);
             let name = event.file_name().map(|it| it.to_string_lossy());
             for (number, it) in &self.watched {
-                let matters = match (&it.names, &name) {
-                    (Some(names), Some(name)) => names.contains(&**name),
-                    (Some(_), None) => false,
-                    (None, _) => true,
-                };
-                if *number == event.wd() && matters {
+                if *number == event.wd() && it.names.contain(name.as_deref()) {
                     parts.insert(it.part);
                 }
             }
@@ -231,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let watched = Watched {
             folder: folder.path().to_owned(),
-            names: Some(["a".to_owned()].into()),
+            names: Names::These(["a".to_owned()].into()),
             part: Part::Plugins,
         };
         let watch = Watch::start(vec![watched]).unwrap();

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 
 use super::{Node, say};
 use crate::arguments::Arguments;
+use crate::conflists::Arrived;
 use crate::folder::Folder;
 use crate::release::TOOL;
 use crate::source::Files;
@@ -39,7 +40,7 @@ impl Node {
                 removed,
                 ..Default::default()
             };
-            conflists::put(&folder, net, &Files::new(), &changes)?;
+            conflists::put(&folder, net, &Files::new(), &changes, &mut Arrived::new())?;
             folder.work().remove(conflists::LIST)?;
             say("removed", net, &changes.removed);
         }

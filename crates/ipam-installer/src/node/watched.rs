@@ -9,7 +9,8 @@ use super::Node;
 use crate::arguments::Arguments;
 use crate::owner::OWNER;
 use crate::release::TOOL;
-use crate::watch::{Part, Watched};
+use crate::runtime_view::EXTENSIONS;
+use crate::watch::{Names, Part, Watched};
 use crate::work_folder::NAME;
 
 impl Node {
@@ -26,34 +27,18 @@ impl Node {
             conflists_from,
             ..
         } = &self.arguments;
-        let all = |folder: &Path, part| Watched {
-            folder: folder.to_owned(),
-            names: None,
-            part,
-        };
-        let named = |folder: &Path, part, names: BTreeSet<String>| Watched {
-            folder: folder.to_owned(),
-            names: Some(names),
-            part,
-        };
         let names = self.release.names().into_iter().map(str::to_owned);
-        let names: BTreeSet<String> = names.collect();
         let mut watched = vec![
-            named(plugins, Part::Plugins, names),
-            named(
-                &plugins.join(NAME),
-                Part::Plugins,
-                BTreeSet::from([OWNER.to_owned()]),
-            ),
+            those(plugins, Part::Plugins, names.collect()),
+            one(&plugins.join(NAME), Part::Plugins, OWNER),
         ];
         if let Some(sbin) = sbin {
-            watched.push(named(sbin, Part::Tool, BTreeSet::from([TOOL.to_owned()])));
+            watched.push(one(sbin, Part::Tool, TOOL));
         }
         for (from, pools) in self.arguments.catalogues()? {
             let parent = pools.parent().context("--pools has no parent")?;
             let name = pools.file_name().context("--pools has no name")?;
-            let name = name.to_string_lossy().into_owned();
-            watched.push(named(parent, Part::Pools, BTreeSet::from([name])));
+            watched.push(one(parent, Part::Pools, &name.to_string_lossy()));
             watched.push(all(from, Part::Pools));
             if pools.is_dir() {
                 watched.push(all(pools, Part::Pools));
@@ -61,12 +46,14 @@ impl Node {
         }
         if let Some(from) = conflists_from {
             watched.push(all(from, Part::Conflists));
-            let names = self.conflists().unwrap_or_default();
-            watched.push(named(
-                conflists,
-                Part::Conflists,
-                names.into_keys().collect(),
-            ));
+            watched.push(Watched {
+                folder: conflists.clone(),
+                names: Names::With(&EXTENSIONS),
+                part: Part::Conflists,
+            });
+            // A ConfigMap that can't be read is a problem, and looked at again.
+            let types = self.plugin_types().unwrap_or_default();
+            watched.push(those(plugins, Part::Conflists, types));
         }
         for it in &watched {
             ensure!(
@@ -77,4 +64,24 @@ impl Node {
         }
         Ok(watched)
     }
+}
+
+fn all(folder: &Path, part: Part) -> Watched {
+    Watched {
+        folder: folder.to_owned(),
+        names: Names::All,
+        part,
+    }
+}
+
+fn those(folder: &Path, part: Part, names: BTreeSet<String>) -> Watched {
+    Watched {
+        folder: folder.to_owned(),
+        names: Names::These(names),
+        part,
+    }
+}
+
+fn one(folder: &Path, part: Part, name: &str) -> Watched {
+    those(folder, part, BTreeSet::from([name.to_owned()]))
 }

@@ -1,0 +1,193 @@
+//! Which network a runtime would use, by the files in its folder and in the plugins' folder.
+//!
+//! Runtimes use the first file of the folder by name. Behind a first file that isn't valid,
+//! containerd uses none. What a file can't tell isn't claimed: whether a runtime reads these
+//! folders, and whether it runs.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use conflist::Conflist;
+use serde_json::Value;
+
+/// Extensions of files that libcni reads.
+pub(crate) const EXTENSIONS: [&str; 3] = ["conflist", "conf", "json"];
+
+/// Multus and its client, which stand before the network that they extend.
+const MULTUS: [&str; 2] = ["multus", "multus-shim"];
+
+/// Checks that a runtime would use one of the files `ours` of the folder `net`, and that each
+/// plugin which that file names is in the folder `plugins`.
+///
+/// # Errors
+///
+/// The file that the runtime would use instead; a missing plugin; the system's.
+pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> {
+    let files = files(net)?;
+    let is_ours = |file: &&PathBuf| {
+        let name = file.file_name().and_then(|it| it.to_str());
+        name.is_some_and(|name| ours.iter().any(|it| *it == name))
+    };
+    let Some(own) = files.iter().find(is_ours) else {
+        bail!("{} has no conflist of the ConfigMap", net.display());
+    };
+    let list = read(own)?;
+    for earlier in files.iter().take_while(|file| *file != own) {
+        let leads = leads_to(earlier, &list);
+        let reason = match leads {
+            Ok(true) => continue,
+            Ok(false) => String::new(),
+            Err(error) => format!(" ({error:#})"),
+        };
+        bail!(
+            "the runtime uses the first file, which is {}{reason}, and not {}: move it away",
+            earlier.display(),
+            own.display()
+        );
+    }
+    for plugin in &list.plugins {
+        let ipam = plugin.ipam_type();
+        for name in [Some(&plugin.kind), ipam.as_ref()].into_iter().flatten() {
+            executable(&plugins.join(name)).with_context(|| format!("{}", own.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of a folder that libcni reads, in its order.
+fn files(net: &Path) -> Result<Vec<PathBuf>> {
+    let shown = || format!("{}", net.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(net).with_context(shown)? {
+        let entry = entry.with_context(shown)?;
+        let path = entry.path();
+        let extension = path.extension().and_then(|it| it.to_str());
+        let is_read = extension.is_some_and(|it| EXTENSIONS.contains(&it));
+        if is_read && !entry.file_type().with_context(shown)?.is_dir() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Result<Conflist> {
+    let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
+    Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))
+}
+
+/// True if a file is Multus' and says that the pods' first network is this one: by the name
+/// of the network, or by the name or the path of its file.
+fn leads_to(file: &Path, own: &Conflist) -> Result<bool> {
+    let content = fs::read(file)?;
+    let list = Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{why}"))?;
+    if !list
+        .plugins
+        .iter()
+        .any(|it| MULTUS.contains(&it.kind.as_str()))
+    {
+        return Ok(false);
+    }
+    let path = own.file.to_str();
+    let name = own.file.file_name().and_then(|it| it.to_str());
+    let names = [Some(own.name.as_str()), path, name];
+    let value: Value = serde_json::from_slice(&content)?;
+    Ok(list.name != own.name && mentions(&value, &names))
+}
+
+fn mentions(value: &Value, names: &[Option<&str>]) -> bool {
+    match value {
+        Value::String(text) => names.contains(&Some(text)),
+        Value::Array(all) => all.iter().any(|it| mentions(it, names)),
+        Value::Object(all) => all.values().any(|it| mentions(it, names)),
+        _ => false,
+    }
+}
+
+fn executable(path: &Path) -> Result<()> {
+    let shown = || format!("{}", path.display());
+    let metadata = match fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("{} is missing", path.display())
+        }
+        other => other.with_context(shown)?,
+    };
+    let is_executable = metadata.is_file() && metadata.permissions().mode() & 0o111 != 0;
+    ensure!(is_executable, "{} is no executable", path.display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: &str = r#"{"cniVersion":"1.0.0","name":"tenants","plugins":[
+        {"type":"bridge","ipam":{"type":"ipam-delegated"}}]}"#;
+
+    /// A node whose files of net.d are these, with these plugins.
+    fn said(net: &[(&str, &str)], plugins: &[&str]) -> String {
+        let root = tempfile::tempdir().unwrap();
+        let folder = |name: &str| root.path().join(name);
+        for name in ["net.d", "bin"] {
+            fs::create_dir(folder(name)).unwrap();
+        }
+        for (name, content) in net {
+            fs::write(folder("net.d").join(name), content).unwrap();
+        }
+        for name in plugins {
+            let path = folder("bin").join(name);
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let ours = "10-tenants.conflist".to_owned();
+        let checked = check(&folder("net.d"), &folder("bin"), &[&ours]);
+        let said = checked.map_or_else(|error| format!("{error:#}"), |()| "ready".to_owned());
+        said.replace(&root.path().display().to_string(), "")
+    }
+
+    #[test]
+    fn a_node_is_ready_if_the_first_file_is_ours_and_its_plugins_are_there() {
+        let ours = ("10-tenants.conflist", OURS);
+        let other = r#"{"cniVersion":"1.0.0","name":"other","type":"ptp"}"#;
+        let multus = r#"{"cniVersion":"1.0.0","name":"multus-cni-network","type":"multus",
+            "delegates":[{"cniVersion":"1.0.0","name":"tenants","plugins":[]}]}"#;
+        let of_another = multus.replace("tenants", "flannel");
+        let by_file = r#"{"cniVersion":"1.0.0","name":"m","type":"multus-shim",
+            "clusterNetwork":"10-tenants.conflist"}"#;
+        let alike = other.replace("other", "tenants");
+        let both = ["bridge", "ipam-delegated"];
+        for ready in [
+            &[ours][..],
+            &[ours, ("20-other.conf", other)],
+            &[("05-other.conf.bak", other), (".new", ""), ours],
+            &[("00-multus.conf", multus), ours],
+            &[("00-multus.conf", by_file), ours],
+        ] {
+            assert_eq!(said(ready, &both), "ready", "{ready:?}");
+        }
+        for (name, content) in [
+            ("05-other.conf", other),
+            ("05-other.conflist", other),
+            (".other.json", other),
+            ("00-multus.conf", &of_another),
+            ("00-alike.conf", &alike),
+            ("05-other.conf", "{"),
+        ] {
+            let said = said(&[(name, content), ours], &both);
+            let named = format!("first file, which is /net.d/{name}");
+            assert!(said.contains(&named), "{said}");
+        }
+        let said_without = |plugin: &str| {
+            let rest: Vec<&str> = both.into_iter().filter(|it| *it != plugin).collect();
+            said(&[ours], &rest)
+        };
+        for plugin in both {
+            assert!(said_without(plugin).contains(&format!("/bin/{plugin} is missing")));
+        }
+        assert!(said(&[("10-tenants.conflist", "{")], &both).contains("10-tenants.conflist"));
+        assert!(said(&[], &both).contains("no conflist"));
+    }
+}
