@@ -30,18 +30,42 @@ pub(crate) struct Staged<'a> {
 }
 
 /// True if the folder holds these files and nothing else.
-pub(crate) fn is_in_place(target: &Path, files: &Files) -> bool {
-    let same = |(name, content): (&String, &Vec<u8>)| {
-        fs::read(target.join(name)).is_ok_and(|it| it == *content)
-    };
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
+    let shown = || format!("{}", target.display());
+    if !is_installed(target)? {
+        return Ok(false);
+    }
     // The list of files is there as well.
-    let count = fs::read_dir(target).map_or(0, Iterator::count);
-    count == files.len() + 1 && files.iter().all(same) && target.join(LIST).is_file()
+    let mut left = files.len() + 1;
+    for entry in fs::read_dir(target).with_context(shown)? {
+        let entry = entry.with_context(shown)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_right = match files.get(&name) {
+            // One that can't be read is put there anew.
+            Some(content) => fs::read(entry.path()).is_ok_and(|it| it == *content),
+            None => name == LIST,
+        };
+        if !is_right {
+            return Ok(false);
+        }
+        left -= 1;
+    }
+    Ok(left == 0)
 }
 
 /// True if the installer has put a catalogue there.
-pub(crate) fn is_installed(target: &Path) -> bool {
-    target.join(LIST).exists()
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn is_installed(target: &Path) -> Result<bool> {
+    let list = target.join(LIST);
+    list.try_exists()
+        .with_context(|| format!("{}", list.display()))
 }
 
 impl<'a> Staged<'a> {
@@ -101,7 +125,7 @@ impl<'a> Staged<'a> {
 
 /// Removes the folder, if it holds nothing but what was installed.
 pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<bool> {
-    if !is_installed(target) {
+    if !is_installed(target)? {
         return Ok(false);
     }
     refuse_foreign(target)?;
@@ -120,8 +144,12 @@ fn refuse_foreign(target: &Path) -> Result<()> {
         other => other.with_context(|| format!("{}", target.display()))?,
     };
     ensure!(kind.is_dir(), "{} is no folder", target.display());
-    let list = fs::read(target.join(LIST)).unwrap_or_else(|_| b"[]".to_vec());
-    let list: Vec<String> = serde_json::from_slice(&list).unwrap_or_default();
+    let file = target.join(LIST);
+    let shown = || format!("{}", file.display());
+    let list: Vec<String> = match fs::read(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        content => serde_json::from_slice(&content.with_context(shown)?).with_context(shown)?,
+    };
     for entry in fs::read_dir(target).with_context(|| format!("{}", target.display()))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name != LIST && !list.contains(&name) {
@@ -143,7 +171,7 @@ mod tests {
     fn put(target: &Path, files: &Files) -> Result<()> {
         let parent = Folder::open(target.parent().unwrap())?;
         Staged::write(&parent, target, files)?.put()?;
-        assert!(is_in_place(target, files));
+        assert!(is_in_place(target, files)?);
         Ok(())
     }
 
@@ -153,13 +181,13 @@ mod tests {
         let target = root.path().join("ipam.d");
         put(&target, &files(&[("a.json", "1"), ("b.json", "1")])).unwrap();
         let second = files(&[("b.json", "2"), ("c.json", "2")]);
-        assert!(!is_in_place(&target, &second));
+        assert!(!is_in_place(&target, &second).unwrap());
         put(&target, &second).unwrap();
         assert!(!target.join("a.json").exists());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
         // One that was edited is put right again.
         fs::write(target.join("b.json"), "3").unwrap();
-        assert!(!is_in_place(&target, &second));
+        assert!(!is_in_place(&target, &second).unwrap());
         put(&target, &second).unwrap();
 
         fs::write(target.join("by-hand.json"), "{}").unwrap();

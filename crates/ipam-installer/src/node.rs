@@ -4,6 +4,7 @@ mod removal;
 mod watched;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -99,15 +100,15 @@ impl Node {
     }
 
     /// True if each plugin in the folder is the executable that was put there.
-    fn has_plugins(&self, folder: &std::fs::File) -> bool {
-        let executables = self.release.plugins.iter().zip(&self.plugins);
-        let is_right = |name: &str, state: FileState| {
-            FileState::of(folder, name).ok().flatten() == Some(state)
-        };
-        !self.plugins.is_empty()
-            && executables
-                .into_iter()
-                .all(|(it, state)| it.names().iter().all(|name| is_right(name, *state)))
+    fn has_plugins(&self, folder: &std::fs::File) -> std::io::Result<bool> {
+        for (it, state) in self.release.plugins.iter().zip(&self.plugins) {
+            for name in it.names() {
+                if FileState::of(folder, name)? != Some(*state) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(!self.plugins.is_empty())
     }
 
     /// Looks at a part, and puts it right.
@@ -126,21 +127,20 @@ impl Node {
 
     fn put_plugins_right(&mut self) -> Result<bool> {
         let path = &self.arguments.plugins;
-        if Owner::of(path).as_ref() == Some(&self.owner) {
+        if self.owner.has(path)? {
             let open = std::fs::File::open(path);
             let open = open.with_context(|| format!("{}", path.display()))?;
-            if self.has_plugins(&open) {
+            if self.has_plugins(&open)? {
                 return Ok(false);
             }
         }
         let folder = Folder::open(path)?;
-        match Owner::of(path) {
-            Some(other) if other != self.owner => bail!(
+        if let Some(other) = Owner::of(path)?.filter(|it| *it != self.owner) {
+            bail!(
                 "version {} of another installer has taken over {}",
                 other.version,
                 path.display()
-            ),
-            _ => {}
+            );
         }
         for it in &self.release.plugins {
             let newest = folder.newest(&it.names(), &it.content()?)?;
@@ -164,9 +164,14 @@ impl Node {
         let Some(path) = &self.arguments.sbin else {
             return Ok(());
         };
-        let open = std::fs::File::open(path);
-        let now = open.and_then(|it| FileState::of(&it, TOOL));
-        if self.tool.is_some() && now.ok().flatten() == self.tool {
+        let now = std::fs::File::open(path).and_then(|it| FileState::of(&it, TOOL));
+        let is_missing = now
+            .as_ref()
+            .is_err_and(|it| it.kind() == ErrorKind::NotFound);
+        if self.tool.is_some()
+            && !is_missing
+            && now.with_context(|| format!("{}", path.display()))? == self.tool
+        {
             return Ok(());
         }
         let folder = Folder::open(path)?;
@@ -193,7 +198,7 @@ impl Node {
         let files = files_for(from, self.arguments.node.as_deref(), &["json"])?;
         if files.is_empty() {
             ensure!(
-                !catalogue::is_installed(pools),
+                !catalogue::is_installed(pools)?,
                 "{} is empty; the catalogue in {} stays as it was",
                 from.display(),
                 pools.display()
@@ -201,8 +206,8 @@ impl Node {
             return Ok(false);
         }
         let parent = pools.parent().context("--pools has no parent")?;
-        if catalogue::is_in_place(pools, &files) {
-            if parent.join(NAME).exists() {
+        if catalogue::is_in_place(pools, &files)? {
+            if exists(&parent.join(NAME))? {
                 // One that was killed may have left the old catalogue.
                 Folder::open(parent)?;
             }
@@ -230,7 +235,7 @@ impl Node {
         let path = &self.arguments.conflists;
         if files.is_empty() {
             ensure!(
-                !path.join(NAME).join(conflists::LIST).exists(),
+                !exists(&path.join(NAME).join(conflists::LIST))?,
                 "no conflist is wanted any more; those in {} stay as they were",
                 path.display()
             );
@@ -293,7 +298,7 @@ impl Node {
     /// already.
     fn future_conflists(&self) -> Result<Files> {
         let path = &self.arguments.conflists;
-        let mut all = verify::in_folder(path);
+        let mut all = verify::in_folder(path)?;
         let wanted = self.conflists()?;
         if !wanted.is_empty() {
             for name in conflists::listed(path)? {
@@ -314,8 +319,20 @@ impl Node {
 
     /// Leaves the plugins to another installer.
     pub(crate) fn leave(&self) {
-        self.owner.leave(&self.arguments.plugins);
+        if let Err(error) = self.owner.leave(&self.arguments.plugins) {
+            eprintln!("the plugins are not left to another installer: {error:#}");
+        }
     }
+}
+
+/// True if there is something at a path.
+///
+/// # Errors
+///
+/// The system's: what can't be looked at isn't missing.
+fn exists(path: &Path) -> Result<bool> {
+    path.try_exists()
+        .with_context(|| format!("{}", path.display()))
 }
 
 fn say(done: &str, folder: &Path, names: &[String]) {

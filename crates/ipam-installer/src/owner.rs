@@ -2,7 +2,7 @@
 //! different versions would otherwise undo each other's work without end.
 
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -35,10 +35,23 @@ impl Owner {
         })
     }
 
-    /// The owner of a folder; `None` if there is none, or it can't be read.
-    pub(crate) fn of(folder: &Path) -> Option<Self> {
-        let content = fs::read(folder.join(NAME).join(OWNER)).ok()?;
-        serde_json::from_slice(&content).ok()
+    /// The owner of a folder; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The system's; a file that names none.
+    pub(crate) fn of(folder: &Path) -> Result<Option<Self>> {
+        let file = folder.join(NAME).join(OWNER);
+        let shown = || format!("{}", file.display());
+        match fs::read(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            content => serde_json::from_slice(&content.with_context(shown)?).with_context(shown),
+        }
+    }
+
+    /// True if it is the owner of a folder.
+    pub(crate) fn has(&self, folder: &Path) -> Result<bool> {
+        Ok(Self::of(folder)?.as_ref() == Some(self))
     }
 
     /// Makes it the owner of a folder.
@@ -50,15 +63,38 @@ impl Owner {
     }
 
     /// Leaves the folder to others, if it is the owner.
-    pub(crate) fn leave(&self, path: &Path) {
-        if Self::of(path).as_ref() != Some(self) {
-            return;
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(crate) fn leave(&self, path: &Path) -> Result<()> {
+        if self.has(path)? {
+            let folder = Folder::open(path)?;
+            if self.has(path)? {
+                folder.work().remove(OWNER)?;
+            }
         }
-        let folder = Folder::open(path);
-        if Self::of(path).as_ref() == Some(self)
-            && let Ok(folder) = folder
-        {
-            let _ = folder.work().remove(OWNER);
-        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_that_cannot_be_read_is_not_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        assert_eq!(Owner::of(path).unwrap(), None);
+        let this = Owner::this("1.0.0").unwrap();
+        this.take(&Folder::open(path).unwrap()).unwrap();
+        assert!(this.has(path).unwrap());
+        let file = path.join(NAME).join(OWNER);
+        fs::write(&file, "{").unwrap();
+        assert!(Owner::of(path).is_err());
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        assert!(this.has(path).is_err() && this.leave(path).is_err());
     }
 }

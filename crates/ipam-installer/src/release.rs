@@ -64,7 +64,10 @@ impl Release {
             path: plugin,
         }];
         let network = from.join("network-plugins");
-        if network.is_dir() {
+        if network
+            .try_exists()
+            .with_context(|| format!("{}", network.display()))?
+        {
             plugins.extend(names(&network)?.into_iter().map(|name| Executable {
                 path: network.join(&name),
                 names: vec![name],

@@ -58,7 +58,11 @@ pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> 
 }
 
 /// The files of a folder that libcni reads, in its order.
-fn files(net: &Path) -> Result<Vec<PathBuf>> {
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn files(net: &Path) -> Result<Vec<PathBuf>> {
     let shown = || format!("{}", net.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(net).with_context(shown)? {

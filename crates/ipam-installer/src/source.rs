@@ -50,7 +50,7 @@ fn read_all(folder: &Path) -> io::Result<Files> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if !name.starts_with('.') && path.is_file() {
+        if !name.starts_with('.') && fs::metadata(&path)?.is_file() {
             files.insert(name.into_owned(), fs::read(&path)?);
         }
     }

@@ -2,7 +2,6 @@
 //! leave behind for good.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::arguments::Arguments;
+use crate::verify;
 
 /// The IPAM plugin whose networks these are.
 const CHAIN: &str = "ipam-delegated";
@@ -55,7 +55,7 @@ pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
         said.trim()
     );
     let rows: Vec<Row> = serde_json::from_slice(&output.stdout).with_context(shown)?;
-    let others = networks_of_others(&arguments.conflists);
+    let others = networks_of_others(&arguments.conflists)?;
     let ours = rows.iter().filter(|row| {
         let network = row.network.as_deref().unwrap_or_default();
         row.record.is_some() || !others.contains(network)
@@ -88,12 +88,13 @@ fn text(row: &Row) -> String {
 }
 
 /// The networks whose conflist names another IPAM plugin, and not ours.
-fn networks_of_others(conflists: &Path) -> BTreeSet<String> {
-    let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
-    let lists = entries.filter_map(|entry| {
-        let content = fs::read(entry.path()).ok()?;
-        serde_json::from_slice::<Value>(&content).ok()
-    });
+///
+/// # Errors
+///
+/// The system's: a file that can't be read may be one of ours.
+fn networks_of_others(conflists: &Path) -> Result<BTreeSet<String>> {
+    let files = verify::in_folder(conflists)?.into_values();
+    let lists = files.filter_map(|it| serde_json::from_slice::<Value>(&it).ok());
     let mut others = BTreeSet::new();
     let mut ours = BTreeSet::new();
     for list in lists {
@@ -109,5 +110,5 @@ fn networks_of_others(conflists: &Path) -> BTreeSet<String> {
         }
     }
     others.retain(|name| !ours.contains(name));
-    others
+    Ok(others)
 }

@@ -1,6 +1,7 @@
 //! A new catalogue and new conflists are checked before they take the place of working ones.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::runtime_view;
 use crate::source::Files;
 
 /// The key of an `ipam` section that leads to the catalogue.
@@ -88,14 +90,31 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The conflists in a folder.
-pub(crate) fn in_folder(conflists: &Path) -> Files {
-    let entries = fs::read_dir(conflists).into_iter().flatten().flatten();
-    let with_content = entries.filter_map(|entry| {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        Some((name, fs::read(entry.path()).ok()?))
-    });
-    with_content.collect()
+/// The conflists in a folder. A missing one is empty.
+///
+/// # Errors
+///
+/// The system's, naming the file.
+pub(crate) fn in_folder(conflists: &Path) -> Result<Files> {
+    let mut files = Files::new();
+    if !conflists
+        .try_exists()
+        .with_context(|| format!("{}", conflists.display()))?
+    {
+        return Ok(files);
+    }
+    for path in runtime_view::files(conflists)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match fs::read(&path) {
+            // Removed meanwhile, or a link that leads nowhere.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            content => {
+                let content = content.with_context(|| format!("{}", path.display()))?;
+                files.insert(name.into_owned(), content);
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// Those of these conflists whose catalogue is `pools`.

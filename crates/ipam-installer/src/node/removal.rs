@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{Node, say};
+use super::{Node, exists, say};
 use crate::arguments::Arguments;
 use crate::conflists::Arrived;
 use crate::folder::Folder;
@@ -25,7 +25,7 @@ impl Node {
             sbin,
             ..
         } = &self.arguments;
-        let plugin_folder = plugins.is_dir().then(|| Folder::open(plugins));
+        let plugin_folder = exists(plugins)?.then(|| Folder::open(plugins));
         let plugin_folder = plugin_folder.transpose()?;
         if let Some(folder) = &plugin_folder {
             // An installer that is still there doesn't put right what is removed now.
@@ -33,7 +33,7 @@ impl Node {
                 .take(folder)
                 .with_context(|| format!("{}", plugins.display()))?;
         }
-        if net.join(NAME).is_dir() {
+        if exists(&net.join(NAME))? {
             let folder = Folder::open(net)?;
             let removed = conflists::listed(net)?;
             let changes = conflists::Changes {
@@ -44,7 +44,10 @@ impl Node {
             folder.work().remove(conflists::LIST)?;
             say("removed", net, &changes.removed);
         }
-        for pools in pools.iter().filter(|it| catalogue::is_installed(it)) {
+        for pools in pools {
+            if !catalogue::is_installed(pools)? {
+                continue;
+            }
             let parent = pools.parent().context("--pools has no parent")?;
             let folder = Folder::open(parent)?;
             if catalogue::remove(&folder, pools)? {
@@ -58,7 +61,9 @@ impl Node {
             }
             say("removed", plugins, &removed);
         }
-        if let Some(sbin) = sbin.as_ref().filter(|it| it.is_dir()) {
+        if let Some(sbin) = sbin
+            && exists(sbin)?
+        {
             let folder = Folder::open(sbin)?;
             let removed = folder.remove(&[TOOL], &self.release.tool()?)?;
             say("removed", sbin, &removed);
