@@ -47,6 +47,7 @@ mod ipamctl;
 mod ipamctl_docker;
 mod kill_points;
 mod killed;
+mod kubernetes;
 mod kubernetes_manifests;
 mod kubernetes_nodes;
 mod leftovers;

@@ -13,6 +13,7 @@ mod fake_docker;
 mod fault_walk;
 mod history;
 mod installer;
+mod kubernetes;
 mod node;
 mod plugins;
 mod reference;
@@ -38,6 +39,10 @@ pub use fault_walk::{ALL_POINTS, ERRORS, FaultPoint, FaultWalk, STRACE};
 pub use history::{Address, Command, History, Hold, Observation, Operation, Outcome, Violation};
 pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,
+};
+pub use kubernetes::{
+    ContainerRuntime, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster, KubernetesNode, NODES,
+    POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod,
 };
 pub use node::Node;
 pub use plugins::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};

@@ -7,8 +7,12 @@ use std::process::{Child, Command, Stdio};
 /// The namespaces, held open by a waiting process.
 pub struct Node {
     holder: Child,
-    has_own_processes: bool,
+    /// The namespaces besides those of mounts and of the network: `pid`, `uts`.
+    more: &'static [&'static str],
 }
+
+/// The namespace of processes.
+const PID: &str = "pid";
 
 /// Script of the holder: it makes the private folders and waits for the end of stdin,
 /// which comes with the test's end, even if that is killed.
@@ -44,7 +48,7 @@ impl Node {
     /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text
     /// names the tool, or what it said.
     pub fn try_new() -> Result<Self, String> {
-        Self::unshared(false)
+        Self::holding(&[], HOLD)
     }
 
     /// Makes a node with a PID namespace of its own, for daemons and containers: all of its
@@ -54,19 +58,23 @@ impl Node {
     ///
     /// As [`Self::try_new`].
     pub fn with_own_processes() -> Result<Self, String> {
-        Self::unshared(true)
+        Self::holding(&["pid"], HOLD)
     }
 
-    fn unshared(has_own_processes: bool) -> Result<Self, String> {
-        let processes: &[&str] = if has_own_processes {
-            &["--pid", "--fork", "--kill-child", "--mount-proc"]
-        } else {
-            &[]
-        };
-        let mut holder = Command::new("unshare")
-            .args(["--mount", "--net", "--propagation", "private"])
-            .args(processes)
-            .args(["sh", "-c", HOLD])
+    /// Makes a node with these namespaces as well, `pid` or `uts`. The shell script makes its
+    /// private folders, prints `ready`, and waits for the end of stdin.
+    pub(crate) fn holding(more: &'static [&'static str], script: &str) -> Result<Self, String> {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "--net", "--propagation", "private"]);
+        for namespace in more {
+            unshare.arg(format!("--{namespace}"));
+        }
+        if more.contains(&PID) {
+            unshare.args(["--fork", "--kill-child", "--mount-proc"]);
+        }
+        let mut holder = unshare
+            // As the first process of a namespace, it is the parent of orphans; bash reaps them.
+            .args(["bash", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -78,10 +86,7 @@ impl Node {
         if line == "ready\n" {
             // With a pipe that nobody reads, the holder could block.
             drop(holder.stderr.take());
-            return Ok(Self {
-                holder,
-                has_own_processes,
-            });
+            return Ok(Self { holder, more });
         }
         let said = holder.wait_with_output().unwrap().stderr;
         let said = String::from_utf8_lossy(&said);
@@ -98,10 +103,11 @@ impl Node {
         let holder = self.holder.id();
         let mut words = vec!["nsenter".to_owned(), format!("--target={holder}")];
         words.extend(["--mount", "--net"].map(str::to_owned));
-        if self.has_own_processes {
+        words.extend(self.more.iter().map(|namespace| match *namespace {
             // The holder itself is outside of the namespace that it has made.
-            words.push(format!("--pid=/proc/{holder}/ns/pid_for_children"));
-        }
+            PID => format!("--pid=/proc/{holder}/ns/pid_for_children"),
+            _ => format!("--{namespace}"),
+        }));
         words.push("--".to_owned());
         words
     }

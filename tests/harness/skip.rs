@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use crate::{REFERENCE_PLUGINS, dist, is_root};
+use crate::{KUBERNETES_PROGRAMS, REFERENCE_PLUGINS, RUNTIMES, dist, is_root, kubernetes_programs};
 
 /// The environment variable with the path of the file that collects them.
 pub const LEFT_OUT_FILE: &str = "IPAM_DELEGATED_LEFT_OUT";
@@ -86,8 +86,8 @@ pub fn skip_for(test: &str, reason: Reason) {
 }
 
 /// Leaves the test out, with a report, unless the machine has all that is named:
-/// `root`, `dist` for the archives of a release, a reference plugin, or the path of
-/// a file.
+/// `root`, `dist` for the archives of a release, [`KUBERNETES_PROGRAMS`], a reference plugin,
+/// or the path of a file.
 #[macro_export]
 macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
@@ -108,6 +108,11 @@ pub fn missing(what: &str) -> Option<Reason> {
         "dist" => dist()
             .is_none()
             .then(|| machine("it needs the archives of a release, which cargo xtask test makes")),
+        KUBERNETES_PROGRAMS => kubernetes_programs().is_none().then(|| {
+            machine(&format!(
+                "it needs Kubernetes and container runtimes; {RUNTIMES} names their folder"
+            ))
+        }),
         _ => {
             let path = match what.strip_prefix('/') {
                 Some(_) => PathBuf::from(what),

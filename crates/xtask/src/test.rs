@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, LEFT_OUT_FILE, Reason, is_root};
+use harness::{BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, Reason, is_root};
 use rustix::process::nice;
 
 use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
@@ -19,6 +19,7 @@ use crate::target::Target;
 /// Programs and files that the end-to-end tests need, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
     (BUSYBOX, "busybox-static"),
+    ("/usr/bin/conmon", "conmon"),
     ("/usr/bin/containerd", "containerd"),
     ("bridge", "containernetworking-plugins"),
     (DNSMASQ, "dnsmasq-base"),
@@ -27,7 +28,10 @@ const NEEDED: &[(&str, &str)] = &[
     (ETCD, "etcd-server"),
     ("/sbin/ip", "iproute2"),
     ("/bin/ping", "iputils-ping"),
+    ("/sbin/iptables", "iptables"),
     ("/usr/bin/jq", "jq"),
+    (KUBECTL, "kubernetes-client"),
+    ("/usr/bin/openssl", "openssl"),
     ("/usr/bin/podman", "podman"),
     ("/bin/ps", "procps"),
     ("/usr/bin/python3", "python3"),
@@ -45,7 +49,7 @@ const OF_ONE_FORM: [&str; 8] = [
     "image::",
     "image_",
     "installer",
-    "kubernetes_",
+    "kubernetes",
 ];
 
 pub(crate) fn run() -> Result<()> {

@@ -1,0 +1,51 @@
+//! Kubernetes clusters with the image and the manifests of `docs/kubernetes`.
+//!
+//! A test starts a cluster, and prints each claim before it tries it.
+
+mod runtimes;
+
+use harness::{
+    BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,
+    missing, skip, skip_for,
+};
+
+/// A cluster with the images of both flavours on its nodes, and nothing installed; `None`, with
+/// a report, if this machine can't have one.
+pub(crate) fn cluster(test: &str, runtime: ContainerRuntime) -> Option<KubernetesCluster> {
+    let always = [
+        "root",
+        "dist",
+        KUBERNETES_PROGRAMS,
+        KUBECTL,
+        BUSYBOX,
+        "/sbin/iptables",
+        "/usr/bin/openssl",
+    ];
+    let needed = always.iter().chain(runtime.needs());
+    if let Some(reason) = needed.filter_map(|it| missing(it)).next() {
+        skip_for(test, reason);
+        return None;
+    }
+    let images = [Flavour::Normal, Flavour::Verbose].map(|flavour| Image::of(flavour).file);
+    match KubernetesCluster::start(runtime, &images.each_ref().map(|it| it.as_path())) {
+        Ok(cluster) => Some(cluster),
+        Err(reason) => {
+            skip(test, &reason);
+            None
+        }
+    }
+}
+
+/// Installs by the commands of `docs/kubernetes.md`, and waits until all nodes are ready.
+#[track_caller]
+pub(crate) fn install(cluster: &KubernetesCluster) {
+    cluster.as_documented(&[
+        "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml",
+        "kubectl -n kube-system rollout status daemonset/ipam-delegated",
+    ]);
+    for node in cluster.nodes() {
+        // containerd notices only what is renamed within the folder.
+        node.sh("cd /etc/cni/net.d; mv 10-tenants.conflist x; mv x 10-tenants.conflist");
+    }
+    cluster.wait_for_ready_nodes();
+}

@@ -1,0 +1,272 @@
+//! A Kubernetes cluster: a control plane and two nodes, each in namespaces of its own.
+//!
+//! Everything is in the namespaces, in one temporary folder and in one control group per node:
+//! it ends with the test, even if that is killed. A test starts a cluster and makes its claims
+//! one after the other, since a start takes some twenty seconds.
+
+mod control_plane;
+mod machine;
+mod pod_image;
+mod pods;
+mod programs;
+mod runtime;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::repository;
+use control_plane::ControlPlane;
+
+pub use machine::KubernetesNode;
+pub use pod_image::POD_IMAGE;
+pub use pods::{Pod, pod};
+pub use programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
+pub use runtime::ContainerRuntime;
+
+/// The names of the nodes, which are those of the manifests.
+pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
+
+/// The longest that something is waited for that comes in the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Held by the only cluster of this process: the machine has few processors.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A running cluster. Its nodes have an empty `/etc/cni/net.d`.
+pub struct KubernetesCluster {
+    /// The nodes end before the network that joins them.
+    nodes: Vec<KubernetesNode>,
+    control_plane: ControlPlane,
+    root: TempDir,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl KubernetesCluster {
+    /// Starts a control plane and two nodes, and loads these images, besides [`POD_IMAGE`], on
+    /// each node. Returns when the nodes are known to the API server. They aren't ready, for they
+    /// have no network.
+    ///
+    /// # Errors
+    ///
+    /// Namespaces can't be made, or busybox isn't static.
+    ///
+    /// # Panics
+    ///
+    /// If the cluster doesn't start.
+    pub fn start(runtime: ContainerRuntime, images: &[&Path]) -> Result<Self, String> {
+        let only = ONE_AT_A_TIME.lock();
+        let only = only.unwrap_or_else(PoisonError::into_inner);
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-kubernetes-")
+            .tempdir()
+            .unwrap();
+        let pod_image = pod_image::make(root.path()).map_err(|it| it.to_string())?;
+        let images = [&[pod_image.as_path()], images].concat();
+        let control_plane = ControlPlane::launch(root.path())?;
+        let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
+            .map(|number| KubernetesNode::new(number, runtime, root.path(), &control_plane))
+            .collect();
+        let mut it = Self {
+            nodes: nodes?,
+            control_plane,
+            root,
+            _only: only,
+        };
+        thread::scope(|scope| {
+            for node in &mut it.nodes {
+                let images = &images;
+                scope.spawn(move || {
+                    node.start_runtime();
+                    images.iter().for_each(|image| node.load(image));
+                });
+            }
+            it.control_plane.wait_until_ready();
+        });
+        it.control_plane.start_controllers();
+        for node in &mut it.nodes {
+            node.start_kubelet();
+        }
+        it.wait_for("the nodes", || {
+            it.lines("kubectl get nodes -o name").len() == NODES.len()
+        });
+        it.wait_for("the service account", || {
+            it.succeeds("kubectl get serviceaccount default")
+        });
+        Ok(it)
+    }
+
+    /// A folder that is removed with the cluster. All nodes see it at its path.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// A node, by its number from 0.
+    pub fn node(&self, number: usize) -> &KubernetesNode {
+        &self.nodes[number]
+    }
+
+    /// A node, by its name.
+    ///
+    /// # Panics
+    ///
+    /// If no node has the name.
+    #[track_caller]
+    pub fn node_named(&self, name: &str) -> &KubernetesNode {
+        let node = self.nodes.iter().find(|it| it.name() == name);
+        node.unwrap_or_else(|| panic!("no node {name}"))
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[KubernetesNode] {
+        &self.nodes
+    }
+
+    /// Cuts a node's power: its processes, its memory and its namespaces are gone at once.
+    pub fn cut_power(&mut self, number: usize) {
+        self.nodes[number].cut_power(&self.control_plane);
+    }
+
+    /// Boots a node whose power was cut, with another boot ID.
+    pub fn boot(&mut self, number: usize) {
+        let node = &mut self.nodes[number];
+        node.boot(&self.control_plane).unwrap();
+        node.start_runtime();
+        node.start_kubelet();
+    }
+
+    /// The endpoint of the cluster's etcd, which asks for no certificate.
+    pub fn etcd(&self) -> String {
+        control_plane::ETCD.to_owned()
+    }
+
+    /// A command in `docs/kubernetes`, as an administrator of the cluster.
+    pub fn command(&self, script: &str) -> Command {
+        let mut command = self.control_plane.node().command("bash");
+        // Another mount namespace has another working directory.
+        let script = format!("cd {}\n{script}", Self::manifests().display());
+        command
+            .args(["-ec", &script])
+            .env("KUBECONFIG", self.control_plane.kubeconfig());
+        command
+    }
+
+    /// The folder of the manifests.
+    pub fn manifests() -> PathBuf {
+        repository().join("docs/kubernetes")
+    }
+
+    /// Runs a command, which may fail.
+    pub fn try_sh(&self, script: &str) -> Output {
+        self.command(script).output().unwrap()
+    }
+
+    /// True if the command succeeds.
+    pub fn succeeds(&self, script: &str) -> bool {
+        self.try_sh(script).status.success()
+    }
+
+    /// Runs a command such as `kubectl get pods`; returns its stdout.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.try_sh(script);
+        assert!(output.status.success(), "{script}\n{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs commands that `docs/kubernetes.md` has, as they are there.
+    ///
+    /// # Panics
+    ///
+    /// If the page doesn't have one of them, or if one fails.
+    #[track_caller]
+    pub fn as_documented(&self, commands: &[&str]) -> String {
+        let page = std::fs::read_to_string(repository().join("docs/kubernetes.md")).unwrap();
+        for command in commands {
+            assert!(page.contains(command), "not in the page: {command}");
+        }
+        self.sh(&commands.join("\n"))
+    }
+
+    /// The lines of a command's stdout, which are none if it fails.
+    pub fn lines(&self, script: &str) -> Vec<String> {
+        let output = self.try_sh(script);
+        let text = String::from_utf8_lossy(&output.stdout);
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Applies a manifest.
+    ///
+    /// # Panics
+    ///
+    /// If the API server refuses it.
+    #[track_caller]
+    pub fn apply(&self, manifest: &str) {
+        let file = self.root().join("manifest.yaml");
+        std::fs::write(&file, manifest).unwrap();
+        self.sh(&format!("kubectl apply -f {}", file.display()));
+    }
+
+    /// Makes a namespace, and waits until it can have pods.
+    pub fn make_namespace(&self, name: &str) {
+        self.sh(&format!("kubectl create namespace {name}"));
+        let account = format!("kubectl -n {name} get serviceaccount default");
+        self.wait_for(&account, || self.succeeds(&account));
+    }
+
+    /// The names of the nodes that are ready.
+    pub fn ready_nodes(&self) -> Vec<String> {
+        let of_each = "{range .items[*]}{.metadata.name} {.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
+        let all = self.lines(&format!("kubectl get nodes -o 'jsonpath={of_each}'"));
+        let ready = all.iter().filter_map(|line| line.strip_suffix(" True"));
+        ready.map(str::to_owned).collect()
+    }
+
+    /// Waits until all nodes are ready.
+    #[track_caller]
+    pub fn wait_for_ready_nodes(&self) {
+        self.wait_for("all nodes are ready", || self.ready_nodes() == NODES);
+    }
+
+    /// Waits until this holds; returns the time that it took.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't for a minute. The message has the cluster's state.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
+        let started = Instant::now();
+        while !holds() {
+            if started.elapsed() > PATIENCE {
+                panic!("{what}: not within {PATIENCE:?}\n{}", self.state());
+            }
+            sleep(Duration::from_millis(200));
+        }
+        started.elapsed()
+    }
+
+    /// What a person would look at.
+    fn state(&self) -> String {
+        let looks = "kubectl get nodes,pods,daemonsets --all-namespaces -o wide
+            kubectl get events --all-namespaces | tail -n 30";
+        let said = self.try_sh(looks);
+        let mut state = String::from_utf8_lossy(&said.stdout).into_owned();
+        for node in &self.nodes {
+            state += &node.log_tails();
+        }
+        state
+    }
+}
+
+/// Says which claim of a cluster is tried next.
+pub fn claim(text: &str) {
+    eprintln!("claim: {text}");
+}

@@ -1,0 +1,205 @@
+//! The control plane of a cluster: etcd, API server, controllers and scheduler, in one
+//! namespace of processes and of the network, with the bridge that joins the nodes.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::programs::kubernetes_programs;
+use crate::Node;
+
+/// The network of control plane and nodes.
+const NETWORK: &str = "10.123.0";
+
+/// The client URL of etcd.
+pub(super) const ETCD: &str = "http://10.123.0.1:2379";
+
+/// The administrator's token, whose group may do everything.
+const TOKEN: &str = "administrator";
+
+/// Longest time in which the API server becomes ready.
+const READY: Duration = Duration::from_secs(120);
+
+pub(super) struct ControlPlane {
+    node: Node,
+    folder: PathBuf,
+    processes: Vec<Child>,
+}
+
+impl ControlPlane {
+    /// Starts etcd and the API server, and doesn't wait for them.
+    pub(super) fn launch(root: &Path) -> Result<Self, String> {
+        let folder = root.join("control-plane");
+        fs::create_dir(&folder).unwrap();
+        let node = Node::with_own_processes()?;
+        node.sh(&format!(
+            "ip link add nodes type bridge
+             ip addr add {NETWORK}.1/24 dev nodes
+             ip link set nodes up"
+        ));
+        let mut it = Self {
+            node,
+            folder,
+            processes: Vec::new(),
+        };
+        it.write_files();
+        it.start("etcd36", &["/run/etcd.yaml"]);
+        let token_file = it.path("tokens");
+        let [public, private] = [it.path("sa.pub"), it.path("sa.key")];
+        it.start(
+            "kube-apiserver",
+            &[
+                &format!("--etcd-servers={ETCD}"),
+                &format!("--bind-address={NETWORK}.1"),
+                &format!("--advertise-address={NETWORK}.1"),
+                "--secure-port=6443",
+                "--cert-dir=/run/certificates",
+                "--service-account-issuer=https://kubernetes.default.svc",
+                &format!("--service-account-key-file={public}"),
+                &format!("--service-account-signing-key-file={private}"),
+                "--service-cluster-ip-range=10.96.0.0/16",
+                &format!("--token-auth-file={token_file}"),
+                "--authorization-mode=RBAC",
+                "--allow-privileged=true",
+                // Nodes' names can't be resolved.
+                "--kubelet-preferred-address-types=InternalIP",
+            ],
+        );
+        Ok(it)
+    }
+
+    /// Waits until the API server is ready.
+    pub(super) fn wait_until_ready(&self) {
+        let started = Instant::now();
+        let ready = format!(
+            "kubectl --kubeconfig={} get --raw /readyz",
+            self.kubeconfig().display()
+        );
+        while !self.node.succeeds(&ready) {
+            assert!(
+                started.elapsed() < READY,
+                "the API server isn't ready: {}",
+                fs::read_to_string(self.path("kube-apiserver.log")).unwrap_or_default()
+            );
+            sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Starts the controllers and the scheduler.
+    pub(super) fn start_controllers(&mut self) {
+        let kubeconfig = format!("--kubeconfig={}", self.kubeconfig().display());
+        let key = format!("--service-account-private-key-file={}", self.path("sa.key"));
+        let alone = ["--leader-elect=false", "--secure-port=0"];
+        let controllers = [
+            &kubeconfig,
+            &key,
+            alone[0],
+            alone[1],
+            // Pods of a lost node are evicted after `tolerationSeconds`, once it is known.
+            "--node-monitor-grace-period=12s",
+            "--node-monitor-period=2s",
+        ];
+        self.start("kube-controller-manager", &controllers);
+        self.start("kube-scheduler", &[&kubeconfig, alone[0], alone[1]]);
+    }
+
+    /// Joins a node's network namespace to the bridge.
+    pub(super) fn join(&self, name: &str, number: usize, node: &Node) {
+        self.part(number);
+        let holder = node.holder();
+        self.ip(&format!(
+            "link add node{number} type veth peer name eth0 netns {holder}"
+        ));
+        self.ip(&format!("link set node{number} master nodes up"));
+        let address = Self::address(number);
+        node.sh(&format!(
+            "hostname {name}
+             ip addr add {address}/24 dev eth0
+             ip link set eth0 up
+             ip route add default via {NETWORK}.1"
+        ));
+    }
+
+    /// Removes a node's link, if there is one.
+    pub(super) fn part(&self, number: usize) {
+        let _ = self.node.succeeds(&format!("ip link del node{number}"));
+    }
+
+    /// Runs `ip` in the network namespace, with the process IDs of the test.
+    #[track_caller]
+    fn ip(&self, words: &str) {
+        let network = format!("--net=/proc/{}/ns/net", self.node.holder());
+        let mut ip = Command::new("nsenter");
+        ip.args([&network, "ip"]).args(words.split(' '));
+        let output = ip.output().unwrap();
+        assert!(output.status.success(), "{words}: {output:?}");
+    }
+
+    /// The address of a node.
+    pub(super) fn address(number: usize) -> String {
+        format!("{NETWORK}.{}", 11 + number)
+    }
+
+    /// The namespaces of the control plane.
+    pub(super) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The administrator's configuration.
+    pub(super) fn kubeconfig(&self) -> PathBuf {
+        self.folder.join("kubeconfig")
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn write_files(&self) {
+        let peers = format!("http://{NETWORK}.1:2380");
+        let etcd = format!(
+            "name: etcd
+data-dir: /run/etcd
+listen-client-urls: {ETCD}
+advertise-client-urls: {ETCD}
+listen-peer-urls: {peers}
+initial-advertise-peer-urls: {peers}
+initial-cluster: etcd={peers}
+unsafe-no-fsync: true
+log-level: error
+"
+        );
+        self.node
+            .sh(&format!("cat > /run/etcd.yaml <<'end'\n{etcd}end"));
+        let tokens = format!("{TOKEN},administrator,1,system:masters\n");
+        fs::write(self.folder.join("tokens"), tokens).unwrap();
+        let kubeconfig = format!(
+            "apiVersion: v1
+kind: Config
+clusters: [{{name: test, cluster: {{server: \"https://{NETWORK}.1:6443\", insecure-skip-tls-verify: true}}}}]
+users: [{{name: administrator, user: {{token: {TOKEN}}}}}]
+contexts: [{{name: test, context: {{cluster: test, user: administrator}}}}]
+current-context: test
+"
+        );
+        fs::write(self.kubeconfig(), kubeconfig).unwrap();
+        let key = self.path("sa.key");
+        self.node.sh(&format!(
+            "openssl genrsa -out {key} 2048; openssl rsa -in {key} -pubout -out {}",
+            self.path("sa.pub")
+        ));
+    }
+
+    fn start(&mut self, program: &str, arguments: &[&str]) {
+        let path = kubernetes_programs().unwrap().join(program);
+        let log = File::create(self.folder.join(format!("{program}.log"))).unwrap();
+        let mut command = self.node.command(path.to_str().unwrap());
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        self.processes.push(command.spawn().unwrap());
+    }
+}

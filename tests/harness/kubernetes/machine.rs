@@ -1,0 +1,288 @@
+//! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet, folders on
+//! a disk that outlives a loss of power, and a boot ID.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::control_plane::ControlPlane;
+use super::programs::kubernetes_programs;
+use super::runtime::ContainerRuntime;
+use super::{NODES, PATIENCE};
+use crate::{Cgroup, Node};
+
+/// A node of a cluster.
+pub struct KubernetesNode {
+    number: usize,
+    runtime: ContainerRuntime,
+    /// Its folders that a loss of power leaves.
+    disk: PathBuf,
+    kubeconfig: PathBuf,
+    node: Option<Node>,
+    daemons: Vec<Child>,
+    boots: u32,
+    cgroup: Cgroup,
+}
+
+impl KubernetesNode {
+    /// Makes a node without its daemons, joined to the network of the cluster.
+    pub(super) fn new(
+        number: usize,
+        runtime: ContainerRuntime,
+        root: &Path,
+        control_plane: &ControlPlane,
+    ) -> Result<Self, String> {
+        let cluster = root.file_name().unwrap().to_str().unwrap();
+        let mut it = Self {
+            number,
+            runtime,
+            disk: root.join(NODES[number]),
+            kubeconfig: control_plane.kubeconfig(),
+            node: None,
+            daemons: Vec::new(),
+            boots: 0,
+            cgroup: Cgroup::named(&format!("{cluster}-{number}")),
+        };
+        it.make_disk();
+        it.boot(control_plane)?;
+        Ok(it)
+    }
+
+    /// Makes its folders, as a new machine has them.
+    fn make_disk(&self) {
+        for folder in [
+            "etc",
+            "opt/cni/bin",
+            "var/lib/cni",
+            "var/lib/kubelet",
+            "var/log/pods",
+            "logs",
+        ] {
+            fs::create_dir_all(self.disk.join(folder)).unwrap();
+        }
+        let here = Node::try_new().unwrap();
+        here.sh(&format!(
+            "cp -a /etc/. {disk}/etc
+             rm -rf {disk}/etc/cni {disk}/etc/crio {disk}/etc/containers/storage.conf
+             mkdir -p {disk}/etc/cni/net.d",
+            disk = self.disk.display()
+        ));
+        let plugins = self.disk.join("opt/cni/bin");
+        for plugin in ["bridge", "host-local", "loopback", "macvlan", "portmap"] {
+            let source = self.runtime.network_plugins().join(plugin);
+            fs::copy(source, plugins.join(plugin)).unwrap();
+        }
+        self.runtime.configure(&self.disk, &self.cgroup.path());
+        let kubelet = kubelet_configuration(self.runtime, &self.cgroup.path());
+        fs::write(self.disk.join("etc/kubelet.yaml"), kubelet).unwrap();
+    }
+
+    /// Makes the namespaces.
+    pub(super) fn boot(&mut self, control_plane: &ControlPlane) -> Result<(), String> {
+        assert!(self.node.is_none(), "{} is running", self.name());
+        self.boots += 1;
+        let boot_id = format!("{}-{}\n", self.number, self.boots);
+        fs::write(self.disk.join("boot_id"), boot_id).unwrap();
+        let script = format!(
+            "set -e
+mount -t tmpfs none /run
+mkdir -p /run/netns /run/lock
+for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
+mount --bind {disk}/boot_id /proc/sys/kernel/random/boot_id
+ip link set lo up
+echo 1 > /proc/sys/net/ipv4/ip_forward
+mount --make-rshared /
+echo ready
+read -r _ || true",
+            disk = self.disk.display()
+        );
+        let node = Node::holding(&["pid", "uts"], &script)?;
+        control_plane.join(self.name(), self.number, &node);
+        self.node = Some(node);
+        Ok(())
+    }
+
+    /// Ends all of its processes, with its memory and its network.
+    pub(super) fn cut_power(&mut self, control_plane: &ControlPlane) {
+        drop(self.node.take());
+        for mut daemon in self.daemons.drain(..) {
+            let _ = daemon.wait();
+        }
+        control_plane.part(self.number);
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        NODES[self.number]
+    }
+
+    /// Its address in the network of the nodes.
+    pub fn address(&self) -> String {
+        ControlPlane::address(self.number)
+    }
+
+    /// A folder of the node, such as `/etc/cni/net.d`, as the test sees it.
+    ///
+    /// # Panics
+    ///
+    /// If the folder isn't on the node's disk.
+    pub fn path(&self, path: &str) -> PathBuf {
+        let on_disk = ["/etc/", "/opt/", "/var/lib/", "/var/log/"];
+        assert!(on_disk.iter().any(|it| path.starts_with(it)), "{path}");
+        self.disk.join(&path[1..])
+    }
+
+    fn node(&self) -> &Node {
+        let off = || panic!("{} is off", self.name());
+        self.node.as_ref().unwrap_or_else(off)
+    }
+
+    /// Runs a line of shell on the node; returns its stdout.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.try_sh(script);
+        assert!(output.status.success(), "{script}\n{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a line of shell on the node, which may fail.
+    pub fn try_sh(&self, script: &str) -> Output {
+        let mut command = self.node().command("bash");
+        command
+            .args(["-ec", script])
+            .env("PATH", self.runtime.path());
+        command.output().unwrap()
+    }
+
+    /// True if a line of shell succeeds on the node.
+    pub fn succeeds(&self, script: &str) -> bool {
+        self.try_sh(script).status.success()
+    }
+
+    /// Starts the container runtime, and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't.
+    pub fn start_runtime(&mut self) {
+        self.start("runtime", &self.runtime.command_line());
+        let answers = format!("test -S {}", self.runtime.socket());
+        let started = Instant::now();
+        while !(self.succeeds(&answers) && self.succeeds(&self.crictl("version"))) {
+            assert!(started.elapsed() < PATIENCE, "{}", self.log_tails());
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Starts the kubelet.
+    pub fn start_kubelet(&mut self) {
+        let kubelet = kubernetes_programs().unwrap().join("kubelet");
+        let command_line = format!(
+            "{} --config=/etc/kubelet.yaml --kubeconfig={} --hostname-override={} --node-ip={}",
+            kubelet.display(),
+            self.kubeconfig.display(),
+            self.name(),
+            self.address()
+        );
+        self.start("kubelet", &command_line);
+    }
+
+    /// Kills `runtime` or `kubelet` with SIGKILL.
+    #[track_caller]
+    pub fn kill(&self, daemon: &str) {
+        self.sh(&format!("kill -KILL $(cat /run/{daemon}.pid)"));
+    }
+
+    fn start(&mut self, name: &str, command_line: &str) {
+        let log = self.disk.join("logs").join(name);
+        let log = File::options().append(true).create(true).open(log).unwrap();
+        let script = format!("echo $$ > /run/{name}.pid; exec {command_line}");
+        let mut command = self.node().command("bash");
+        command
+            .args(["-c", &script])
+            .env("PATH", self.runtime.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        self.daemons.push(command.spawn().unwrap());
+    }
+
+    /// A command line of crictl for the node's shell.
+    pub fn crictl(&self, words: &str) -> String {
+        let crictl = kubernetes_programs().unwrap().join("crictl");
+        let socket = self.runtime.socket();
+        format!(
+            "{} --runtime-endpoint=unix://{socket} {words}",
+            crictl.display()
+        )
+    }
+
+    /// The IDs of the sandboxes of its pods that are ready, sorted.
+    ///
+    /// # Panics
+    ///
+    /// If the runtime doesn't answer.
+    #[track_caller]
+    pub fn sandboxes(&self) -> Vec<String> {
+        let listed = self.sh(&self.crictl("pods --quiet --no-trunc --state=ready"));
+        let mut all: Vec<String> = listed.lines().map(str::to_owned).collect();
+        all.sort();
+        all
+    }
+
+    /// Loads an image from an archive, by the command of `docs/kubernetes.md`.
+    #[track_caller]
+    pub fn load(&self, archive: &Path) {
+        self.sh(&self.runtime.load(archive));
+    }
+
+    /// The ends of the daemons' logs.
+    pub fn log_tails(&self) -> String {
+        let mut tails = String::new();
+        for daemon in ["runtime", "kubelet"] {
+            let log = self.disk.join("logs").join(daemon);
+            let text = fs::read_to_string(log).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let last = &lines[lines.len().saturating_sub(15)..];
+            tails += &format!("== {} {daemon}\n{}\n", self.name(), last.join("\n"));
+        }
+        tails
+    }
+}
+
+/// The kubelet's configuration.
+fn kubelet_configuration(runtime: ContainerRuntime, cgroup: &str) -> String {
+    let socket = runtime.socket();
+    format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
+authorization: {{mode: AlwaysAllow}}
+containerRuntimeEndpoint: unix://{socket}
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+cgroupRoot: {cgroup}
+enforceNodeAllocatable: []
+failCgroupV1: false
+failSwapOn: false
+oomScoreAdj: 0
+makeIPTablesUtilChains: false
+evictionHard: {{}}
+imageGCHighThresholdPercent: 100
+nodeStatusUpdateFrequency: 2s
+nodeStatusReportFrequency: 4s
+nodeLeaseDurationSeconds: 12
+syncFrequency: 2s
+configMapAndSecretChangeDetectionStrategy: Watch
+maxPods: 110
+kubeAPIQPS: 200
+kubeAPIBurst: 400
+"
+    )
+}

@@ -1,0 +1,91 @@
+//! Pods of a cluster: manifests, and what the API server says of them.
+
+use serde_json::{Value, json};
+
+use super::{KubernetesCluster, POD_IMAGE};
+
+/// A pod, as the API server has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its node; empty before it is scheduled.
+    pub node: String,
+    /// Its address; empty before it has one.
+    pub address: String,
+    /// True if all of its containers are ready and it isn't being deleted.
+    pub is_ready: bool,
+    /// True if it has the node's network.
+    pub on_host: bool,
+}
+
+impl KubernetesCluster {
+    /// All pods, sorted by namespace and name.
+    ///
+    /// # Panics
+    ///
+    /// If the API server doesn't answer.
+    #[track_caller]
+    pub fn pods(&self) -> Vec<Pod> {
+        let listed = self.sh("kubectl get pods --all-namespaces -o json");
+        let listed: Value = serde_json::from_str(&listed).unwrap();
+        let mut pods: Vec<Pod> = listed["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(read)
+            .collect();
+        pods.sort();
+        pods
+    }
+
+    /// A pod, by namespace and name.
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<Pod> {
+        let is_it = |pod: &Pod| pod.namespace == namespace && pod.name == name;
+        self.pods().into_iter().find(is_it)
+    }
+
+    /// Waits until this many pods of the namespace are ready, and no other one of it is there.
+    #[track_caller]
+    pub fn wait_for_pods(&self, namespace: &str, number: usize) {
+        self.wait_for(&format!("{number} pods of {namespace}"), || {
+            let pods = self.pods();
+            let of_it = pods.iter().filter(|it| it.namespace == namespace);
+            let ready = of_it.clone().filter(|it| it.is_ready).count();
+            ready == number && of_it.count() == number
+        });
+    }
+}
+
+/// The manifest of a pod of [`POD_IMAGE`].
+pub fn pod(namespace: &str, name: &str, node: Option<&str>) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "nodeName": node,
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 2,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "main", "image": POD_IMAGE, "imagePullPolicy": "Never"}],
+        },
+    })
+}
+
+fn read(pod: &Value) -> Pod {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let conditions = pod["status"]["conditions"].as_array();
+    let is_true = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+    let ready = conditions.is_some_and(|all| all.iter().any(is_true));
+    Pod {
+        namespace: text(&pod["metadata"]["namespace"]),
+        name: text(&pod["metadata"]["name"]),
+        node: text(&pod["spec"]["nodeName"]),
+        address: text(&pod["status"]["podIP"]),
+        is_ready: ready && pod["metadata"]["deletionTimestamp"].is_null(),
+        on_host: pod["spec"]["hostNetwork"] == true,
+    }
+}
