@@ -240,8 +240,8 @@ pub(crate) struct BlocksArguments {
 pub(crate) enum EtcdCommand {
     /// Define pools in etcd, out of a catalogue.
     ///
-    /// Either all pools of the file are valid and overlap with no other, or nothing is
-    /// written.
+    /// Either all pools of the file are valid, overlap with no other, and take nothing away
+    /// from addresses and blocks that are held, or nothing is written.
     Import(ImportArguments),
 }
 
@@ -251,7 +251,7 @@ pub(crate) struct ImportArguments {
     pub(crate) cluster: ClusterArguments,
     /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin.
     pub(crate) file: PathBuf,
-    /// Replace definitions that are there. Addresses that are reserved stay so.
+    /// Replace definitions that are there, unless addresses or blocks that are held need them.
     #[arg(long)]
     pub(crate) replace: bool,
 }

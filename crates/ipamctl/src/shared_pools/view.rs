@@ -32,8 +32,6 @@ pub(crate) struct DefinedPool {
     pub(crate) definition: Definition,
     /// The definition as etcd has it.
     pub(crate) value: Vec<u8>,
-    /// The revision at which it was written.
-    pub(crate) mod_revision: i64,
 }
 
 /// The addresses of one pool.
@@ -163,7 +161,6 @@ impl EtcdCluster {
                             name,
                             definition,
                             value: it.value,
-                            mod_revision: it.mod_revision,
                         });
                     }
                     Err(reason) => problems.push(Problem {

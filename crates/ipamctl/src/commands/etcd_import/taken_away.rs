@@ -1,0 +1,347 @@
+//! Changed definitions: what they take away from addresses and blocks that are held.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use cluster::{Definition, Holder};
+use cni::NetworkName;
+use ipam::{Disjoint, Interval, Range};
+
+use crate::shared_pools::{ClaimedBlock, Member};
+
+/// A definition that is written.
+#[derive(Clone, Copy)]
+pub(super) struct Change<'a> {
+    pub(super) name: &'a NetworkName,
+    /// The definition that etcd has.
+    pub(super) old: Option<&'a Definition>,
+    pub(super) new: &'a Definition,
+}
+
+/// The definitions that are written, by pool and by address.
+struct Changes<'a> {
+    by_pool: BTreeMap<&'a NetworkName, Change<'a>>,
+    all: &'a [Change<'a>],
+    /// Owners are indexes of `all`.
+    ranges: Disjoint,
+    /// New gateways.
+    gateways: BTreeMap<IpAddr, Change<'a>>,
+}
+
+/// The reasons why these definitions can't be written: one for each address and each block
+/// that is held and loses its range, its gateway or its block size, or that another pool would
+/// give.
+pub(super) fn taken_away(
+    changes: &[Change<'_>],
+    addresses: &[Member],
+    blocks: &[ClaimedBlock],
+) -> Vec<String> {
+    let changes = Changes::new(changes);
+    let of_addresses = addresses.iter().filter_map(|it| changes.address(it));
+    let of_blocks = blocks.iter().filter_map(|it| changes.block(it));
+    of_addresses.chain(of_blocks).collect()
+}
+
+impl<'a> Changes<'a> {
+    fn new(all: &'a [Change<'a>]) -> Self {
+        let mut ranges = Disjoint::default();
+        let mut gateways = BTreeMap::new();
+        for (i, change) in all.iter().enumerate() {
+            // They don't overlap: that was verified before.
+            let _ = ranges.add(&change.new.pool.ranges, i);
+            let old = change.old.map(|it| it.pool.ranges.ranges());
+            let had = |ip| old.is_some_and(|it| it.iter().any(|range| range.gateway() == ip));
+            let new = change.new.pool.ranges.ranges().iter().map(Range::gateway);
+            gateways.extend(new.filter(|ip| !had(*ip)).map(|ip| (ip, *change)));
+        }
+        Self {
+            by_pool: all.iter().map(|it| (it.name, *it)).collect(),
+            all,
+            ranges,
+            gateways,
+        }
+    }
+
+    /// What a held address loses.
+    fn address(&self, held: &Member) -> Option<String> {
+        let Member { pool, ip, holder } = held;
+        let holder = match holder {
+            Some(it) => describe(it),
+            None => "content that isn't ours".to_owned(),
+        };
+        let of = format!("{ip} of pool {pool}, which {holder} holds,");
+        if let Some(change) = self.by_pool.get(pool)
+            && let Some(old) = change.old
+        {
+            if old.block.is_none() && change.new.block.is_some() {
+                return Some(format!("{of} would be in a block: pool {pool} gets block"));
+            }
+            if let Some(range) = old.pool.ranges.range_of(*ip) {
+                match change.new.pool.ranges.range_of(*ip) {
+                    None => {
+                        return Some(format!("{of} would be in no range of pool {pool}"));
+                    }
+                    Some(new) if link(new) != link(range) => {
+                        return Some(format!(
+                            "{of} would lose {}, and get {}",
+                            link_text(range),
+                            link_text(new)
+                        ));
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        if let Some(change) = self.gateways.get(ip) {
+            return Some(format!("{of} would be a gateway of pool {}", change.name));
+        }
+        let other = &self.all[self.ranges.owner(*ip)?];
+        let had = |it: &Definition| it.pool.ranges.contains(*ip);
+        (other.name != pool && !other.old.is_some_and(had))
+            .then(|| format!("{of} would be given by pool {}", other.name))
+    }
+
+    /// What a held block loses.
+    fn block(&self, held: &ClaimedBlock) -> Option<String> {
+        let ClaimedBlock { pool, block, .. } = held;
+        let of = format!(
+            "block {block} of pool {pool}, which node {} holds,",
+            held.node()
+        );
+        let interval = Interval::from(*block);
+        let Some(change) = self.by_pool.get(pool) else {
+            let mut others = self.all.iter();
+            let other = others.find(|it| {
+                let ranges = it.new.pool.ranges.ranges();
+                ranges.iter().any(|it| it.addresses().overlaps(interval))
+            });
+            // Pools that stay as they are overlap with none that is written, but nobody may
+            // define this one any more.
+            return other.map(|it| format!("{of} would be given by pool {}", it.name));
+        };
+        let old = change.old?;
+        if old.block != change.new.block {
+            let size = |it: Option<u8>| it.map_or("no block".to_owned(), |it| format!("/{it}"));
+            return Some(format!(
+                "{of} would lose its size: {} instead of {}",
+                size(change.new.block),
+                size(old.block)
+            ));
+        }
+        // The node gives addresses of it without asking etcd.
+        let parts = |definition: &'a Definition| {
+            let ranges = definition.pool.ranges.ranges().iter();
+            ranges.filter_map(move |it| Some((it, it.addresses().intersection(interval)?)))
+        };
+        let is_kept = parts(old).all(|(range, part)| {
+            let same = |(it, new): (&Range, Interval)| {
+                link(it) == link(range)
+                    && contains(new, part)
+                    && keeps_given(range.given(), it.given(), part)
+            };
+            parts(change.new).any(same)
+        });
+        (!is_kept).then(|| format!("{of} would lose addresses, or its gateway"))
+    }
+}
+
+/// The subnet and the gateway of a range.
+fn link(range: &Range) -> (ipam::IpNet, IpAddr) {
+    (range.subnet(), range.gateway())
+}
+
+fn link_text(range: &Range) -> String {
+    format!("subnet {} with gateway {}", range.subnet(), range.gateway())
+}
+
+fn contains(outer: Interval, inner: Interval) -> bool {
+    outer.contains(inner.first()) && outer.contains(inner.last())
+}
+
+/// True if each address of a part that was given is still given.
+fn keeps_given(old: &[Interval], new: &[Interval], part: Interval) -> bool {
+    let mut given = old.iter().filter_map(|it| it.intersection(part));
+    given.all(|old| new.iter().any(|new| contains(*new, old)))
+}
+
+fn describe(holder: &Holder) -> String {
+    let Holder {
+        node,
+        network,
+        container_id,
+        ifname,
+        ..
+    } = holder;
+    format!("{container_id} {ifname} of network {network} on node {node}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cluster::BlockOwner;
+
+    fn definition(json: &str) -> Definition {
+        Definition::parse("pool", json.as_bytes()).unwrap()
+    }
+
+    fn address(pool: &str, ip: &str) -> Member {
+        Member {
+            pool: pool.parse().unwrap(),
+            ip: ip.parse().unwrap(),
+            holder: Some(Holder {
+                node: "n1".into(),
+                network: "net".into(),
+                container_id: "c1".into(),
+                ifname: "eth0".into(),
+                since: String::new(),
+            }),
+        }
+    }
+
+    fn block(pool: &str, block: &str) -> ClaimedBlock {
+        ClaimedBlock {
+            pool: pool.parse().unwrap(),
+            block: block.parse().unwrap(),
+            owner: Some(BlockOwner::new("n7")),
+            mod_revision: 1,
+        }
+    }
+
+    /// The refusals of a pool that is changed, and of a second one that is new.
+    fn refusals(
+        old: &str,
+        new: &str,
+        second: &str,
+        addresses: &[Member],
+        blocks: &[ClaimedBlock],
+    ) -> String {
+        let [old, new, second] = [old, new, second].map(definition);
+        let names = ["lan", "dmz"].map(|it| it.parse().unwrap());
+        let changes = [
+            Change {
+                name: &names[0],
+                old: Some(&old),
+                new: &new,
+            },
+            Change {
+                name: &names[1],
+                old: None,
+                new: &second,
+            },
+        ];
+        taken_away(&changes, addresses, blocks).join("\n")
+    }
+
+    const OLD: &str = r#"{"subnet":"10.0.0.0/24"}"#;
+    const APART: &str = r#"{"subnet":"10.9.0.0/24"}"#;
+
+    #[test]
+    fn a_held_address_keeps_its_range_and_its_gateway() {
+        let held = [address("lan", "10.0.0.200")];
+        for (new, second, why) in [
+            (OLD, APART, ""),
+            (
+                r#"{"subnet":"10.0.0.0/24","rangeStart":"10.0.0.100"}"#,
+                APART,
+                "",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.200"]}"#,
+                APART,
+                "",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","rangeEnd":"10.0.0.127"}"#,
+                APART,
+                "10.0.0.200 of pool lan, which c1 eth0 of network net on node n1 holds, would be in no range",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/25"}"#,
+                r#"{"subnet":"10.0.0.128/25"}"#,
+                "in no range of pool lan",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","gateway":"10.0.0.2"}"#,
+                APART,
+                "would lose subnet 10.0.0.0/24 with gateway 10.0.0.1",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/23"}"#,
+                APART,
+                "would lose subnet 10.0.0.0/24",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26}"#,
+                APART,
+                "pool lan gets block",
+            ),
+            (
+                OLD,
+                r#"{"subnet":"10.9.0.0/24","gateway":"10.0.0.200"}"#,
+                "would be a gateway of pool dmz",
+            ),
+        ] {
+            let said = refusals(OLD, new, second, &held, &[]);
+            assert_eq!(said.is_empty(), why.is_empty(), "{new}: {said}");
+            assert!(said.contains(why), "{new}: {said}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_a_pool_that_nobody_defines_is_given_by_no_other() {
+        let held = [address("old", "10.9.0.7")];
+        let said = refusals(OLD, OLD, APART, &held, &[]);
+        assert!(said.ends_with("would be given by pool dmz"), "{said}");
+        let held = [block("old", "10.9.0.0/26")];
+        let said = refusals(OLD, OLD, APART, &[], &held);
+        assert!(said.ends_with("would be given by pool dmz"), "{said}");
+    }
+
+    #[test]
+    fn a_held_address_becomes_no_gateway() {
+        let old = r#"{"ranges":[{"subnet":"10.0.0.0/24","rangeEnd":"10.0.0.9"}]}"#;
+        let new = r#"{"ranges":[{"subnet":"10.0.0.0/24","rangeEnd":"10.0.0.9"},
+            {"subnet":"10.0.0.0/24","rangeStart":"10.0.0.20","gateway":"10.0.0.5"}]}"#;
+        let said = refusals(old, new, APART, &[address("lan", "10.0.0.5")], &[]);
+        assert!(said.ends_with("would be a gateway of pool lan"), "{said}");
+    }
+
+    #[test]
+    fn a_held_block_keeps_its_size_and_all_that_it_gives() {
+        let old = r#"{"subnet":"10.0.0.0/24","block":26}"#;
+        let held = [block("lan", "10.0.0.64/26")];
+        for (new, why) in [
+            (old, ""),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26,"rangeStart":"10.0.0.64"}"#,
+                "",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26,"exclude":["10.0.0.63"]}"#,
+                "",
+            ),
+            (r#"{"subnet":"10.0.0.0/24"}"#, "no block instead of /26"),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":27}"#,
+                "/27 instead of /26",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26,"exclude":["10.0.0.64"]}"#,
+                "block 10.0.0.64/26 of pool lan, which node n7 holds, would lose addresses",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26,"rangeEnd":"10.0.0.126"}"#,
+                "lose addresses",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/24","block":26,"gateway":"10.0.0.9"}"#,
+                "its gateway",
+            ),
+            (r#"{"subnet":"10.0.0.128/25","block":26}"#, "lose addresses"),
+        ] {
+            let said = refusals(old, new, APART, &[], &held);
+            assert_eq!(said.is_empty(), why.is_empty(), "{new}: {said}");
+            assert!(said.contains(why), "{new}: {said}");
+        }
+    }
+}
