@@ -4,11 +4,14 @@ mod check;
 mod check_lists;
 mod collection;
 mod explain;
+mod faults;
 mod listing;
 mod manual;
 mod release;
+mod remedies;
 mod under_fire;
 mod units;
+mod unknown;
 
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};
@@ -49,7 +52,7 @@ fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
 const THERE: &str = "/proc/self/ns/net";
 
 /// A namespace that isn't.
-const GONE: &str = "/run/netns/ipamctl-test-gone";
+const GONE: &str = "/run/ipamctl-test-gone";
 
 /// The exit status.
 fn status(output: &Output) -> Option<i32> {

@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+
+use crate::target::{Exact, Target};
 
 /// Shows who holds which address on this node, finds leaks and releases them, and checks
 /// conflists.
@@ -59,6 +61,56 @@ pub(crate) struct Places {
     pub(crate) state_dir: PathBuf,
     #[command(flatten)]
     pub(crate) docker: DockerPlaces,
+}
+
+impl Places {
+    /// The options of the command line, where they aren't the defaults. Folders are absolute:
+    /// a command that is printed may be run elsewhere.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let default = Defaults::parse_from([""]).places;
+        let mut words = Vec::new();
+        let mut add = |option: &str, path: &Path, is_default: bool| {
+            if !is_default {
+                let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                words.extend([option.to_owned(), path.display().to_string()]);
+            }
+        };
+        let is_default = self.conf_dir == default.conf_dir;
+        let folders = self.conf_dir.iter();
+        folders.for_each(|it| add("--conf-dir", it, is_default));
+        for (option, path, of_default) in [
+            ("--data-dir", &self.data_dir, &default.data_dir),
+            ("--state-dir", &self.state_dir, &default.state_dir),
+            (
+                "--docker-state-dir",
+                &self.docker.docker_state_dir,
+                &default.docker.docker_state_dir,
+            ),
+            (
+                "--docker-socket",
+                &self.docker.docker_socket,
+                &default.docker.docker_socket,
+            ),
+            (
+                "--docker-plugin",
+                &self.docker.docker_plugin,
+                &default.docker.docker_plugin,
+            ),
+        ] {
+            add(option, path, path == of_default);
+        }
+        if let Some(path) = &self.cni_path {
+            words.extend(["--cni-path".to_owned(), path.clone()]);
+        }
+        words
+    }
+}
+
+/// The command line's defaults.
+#[derive(Debug, Parser)]
+struct Defaults {
+    #[command(flatten)]
+    places: Places,
 }
 
 /// Folder and sockets of Docker and of `docker-ipam-delegated`.
@@ -209,11 +261,45 @@ pub(crate) struct GcArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArguments {
     /// Container ID (whole, or a unique beginning), or address; or network and address.
-    #[arg(required = true, num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
+    #[arg(required_unless_present_any = ["container", "address"], num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
     pub(crate) target: Vec<String>,
+    /// The container with this ID, which has to be whole.
+    #[arg(long, value_name = "ID", conflicts_with = "target")]
+    pub(crate) container: Option<String>,
+    /// The holder of this address.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "target")]
+    pub(crate) address: Option<IpAddr>,
+    /// With --container or --address: on this network alone.
+    #[arg(long, value_name = "NAME", conflicts_with = "target")]
+    pub(crate) network: Option<String>,
+    /// With --container or --address: this interface alone.
+    #[arg(long, value_name = "NAME", conflicts_with = "target")]
+    pub(crate) ifname: Option<String>,
     /// Remove the reservation's file alone, under the directory's lock; no plugin runs.
     #[arg(long)]
     pub(crate) file_only: bool,
+    /// The longest that locks and plugins are waited for.
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
+    pub(crate) timeout: Duration,
+}
+
+impl ReleaseArguments {
+    /// What is to be released.
+    ///
+    /// # Errors
+    ///
+    /// As [`Target::read`].
+    pub(crate) fn target(&self) -> Result<Target, String> {
+        if !self.target.is_empty() {
+            return Target::read(&self.target);
+        }
+        Ok(Target::Exact(Exact {
+            container: self.container.clone(),
+            ip: self.address,
+            network: self.network.clone(),
+            ifname: self.ifname.clone(),
+        }))
+    }
 }
 
 /// A cluster of etcd.
@@ -299,39 +385,6 @@ fn fact(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What a person names an attachment by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// The beginning of a container ID, or the whole of it.
-    Container(String),
-    /// An address, and the network or pool that it is of, if that was said.
-    Address(IpAddr, Option<String>),
-}
-
-impl Target {
-    /// Reads one or two words.
-    ///
-    /// # Errors
-    ///
-    /// The reason, if a word is empty, or the second of two is no address.
-    pub(crate) fn read(words: &[String]) -> Result<Self, String> {
-        match words {
-            [network, address] => match address.parse() {
-                Ok(ip) => Ok(Self::Address(ip, Some(network.clone()))),
-                Err(_) => Err(format!(
-                    "{address:?} is no address; name ID, ADDRESS, or NETWORK ADDRESS"
-                )),
-            },
-            [word, ..] if word.is_empty() => Err("the ID is empty".to_owned()),
-            [word, ..] => Ok(match word.parse() {
-                Ok(ip) => Self::Address(ip, None),
-                Err(_) => Self::Container(word.clone()),
-            }),
-            [] => Err("nothing is named".to_owned()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -340,20 +393,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn an_attachment_is_named_in_three_ways() {
-        let read = |words: &[&str]| {
-            Target::read(&words.iter().map(|&it| it.to_owned()).collect::<Vec<_>>())
-        };
-        let ip: IpAddr = "10.0.0.2".parse().unwrap();
-        assert_eq!(read(&["8f3e"]), Ok(Target::Container("8f3e".into())));
-        assert_eq!(read(&["10.0.0.2"]), Ok(Target::Address(ip, None)));
-        assert_eq!(
-            read(&["mynet", "10.0.0.2"]),
-            Ok(Target::Address(ip, Some("mynet".into())))
-        );
-        assert!(read(&["mynet", "8f3e"]).unwrap_err().contains("8f3e"));
     }
 }

@@ -7,18 +7,15 @@ use std::time::SystemTime;
 use chain::tools::AttachmentRecord;
 use cni::Attachment;
 
-use crate::arguments::Target;
 use crate::container_id::is_made_by_a_program;
 use crate::docker;
 use crate::holding::Holding;
 use crate::inventory::NetworkRecord;
 use crate::names::Names;
+use crate::target::{Exact, Target};
 
-/// The interface of a reservation that names none. An old host-local reserved addresses to
-/// containers as a whole, and DEL of any interface releases them.
-const ANY_INTERFACE: &str = "eth0";
-
-/// An attachment: a container's interface on a network.
+/// An attachment: a container's interface on a network; or one address of a container as a
+/// whole, which an old host-local has reserved without an interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached<'a> {
     pub(crate) network: &'a str,
@@ -31,12 +28,20 @@ pub(crate) struct Attached<'a> {
 
 /// The attachments that hold something, in the order of network and container.
 pub(crate) fn attached<'a>(holdings: Vec<Holding<'a>>) -> Vec<Attached<'a>> {
-    let mut all: BTreeMap<(&str, &str, Option<&str>), Attached<'a>> = BTreeMap::new();
+    let mut all: BTreeMap<_, Attached<'a>> = BTreeMap::new();
     for holding in holdings {
         let (Some(network), Some(container)) = (holding.network, holding.container) else {
             continue;
         };
-        let key = (network, container, holding.ifname);
+        // Without an interface, nothing says what an address belongs to.
+        let single = holding.ifname.is_none().then_some(holding.ip);
+        let directory = holding.directory.map(|it| it.path.as_path());
+        let key = (
+            network,
+            container,
+            holding.ifname,
+            single.map(|ip| (ip, directory)),
+        );
         let it = all.entry(key).or_insert_with(|| Attached {
             network,
             container,
@@ -54,9 +59,10 @@ impl Attached<'_> {
     ///
     /// # Errors
     ///
-    /// The reason, if the file names what can't be a container or an interface.
+    /// The reason, if the file names no interface, or what can't be a container or an
+    /// interface.
     pub(crate) fn attachment(&self) -> Result<Attachment, String> {
-        let ifname = self.ifname.unwrap_or(ANY_INTERFACE);
+        let ifname = self.ifname.ok_or("its reservation names no interface")?;
         Ok(Attachment {
             container_id: self
                 .container
@@ -71,6 +77,12 @@ impl Attached<'_> {
     /// Its addresses.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.holdings.iter().filter_map(|it| it.ip)
+    }
+
+    /// True if its addresses are kept in etcd.
+    pub(crate) fn is_shared(&self) -> bool {
+        let mut directories = self.holdings.iter().filter_map(|it| it.directory);
+        directories.any(|it| it.shared_by.is_some())
     }
 
     /// The addresses in one text; `-` if there are none.
@@ -93,12 +105,13 @@ impl Attached<'_> {
     }
 
     /// The last time at which something happened to it: its ADD, its DEL, a reservation.
+    /// `None` if one of these times can't be read.
     pub(crate) fn last_change(&self) -> Option<SystemTime> {
-        let reservations = self.holdings.iter().filter_map(|it| it.since);
-        let record = self.record.map(|it| &it.listed);
-        let calls = self.content().map(AttachmentRecord::since);
-        let changed = record.and_then(|it| it.changed);
-        reservations.chain(calls).chain(changed).max()
+        let reservations = self.holdings.iter().map(|it| it.since);
+        let record = self.record.map(|it| it.listed.changed);
+        let calls = self.content().map(|it| Some(it.since()));
+        let times: Option<Vec<SystemTime>> = reservations.chain(record).chain(calls).collect();
+        times?.into_iter().max()
     }
 
     /// The names of its container.
@@ -110,7 +123,11 @@ impl Attached<'_> {
     /// What people call it: `8f3e… eth0 on mynet`.
     pub(crate) fn describe(&self) -> String {
         let ifname = self.ifname.unwrap_or("(any interface)");
-        format!("{} {ifname} on {}", self.container, self.network)
+        let address = match self.ifname {
+            Some(_) => String::new(),
+            None => format!(" ({})", self.addresses_text()),
+        };
+        format!("{} {ifname} on {}{address}", self.container, self.network)
     }
 }
 
@@ -125,7 +142,11 @@ pub(crate) fn named<'a>(
 ) -> Result<Vec<&'a Attached<'a>>, String> {
     match target {
         Target::Container(id) => of_container(all, id),
-        Target::Address(ip, network) => of_address(all, *ip, network.as_deref()),
+        Target::Address(ip, network) => of_address(all, *ip, |it| {
+            network.as_deref().is_none_or(|name| it.is_of(name))
+        }),
+        Target::Either(word, ip) => of_either(all, word, *ip),
+        Target::Exact(exact) => of_exact(all, exact),
     }
 }
 
@@ -150,6 +171,47 @@ pub(crate) fn named_to_release<'a>(
         }
     }
     Ok(found)
+}
+
+/// Those that every given name is of.
+fn of_exact<'a>(all: &'a [Attached<'a>], exact: &Exact) -> Result<Vec<&'a Attached<'a>>, String> {
+    let is_network = |name: &str| exact.network.as_deref().is_none_or(|it| it == name);
+    let is_named = |it: &&Attached<'_>| {
+        let container = exact.container.as_deref();
+        let ifname = exact.ifname.as_deref();
+        container.is_none_or(|id| id == it.container)
+            && is_network(it.network)
+            && ifname.is_none_or(|name| it.ifname == Some(name))
+    };
+    let mut found: Vec<&Attached<'_>> = all.iter().filter(is_named).collect();
+    if let Some(ip) = exact.ip {
+        found.retain(|it| it.addresses().any(|its| its == ip));
+        if found.len() > 1 {
+            return Err(several(ip, &found));
+        }
+    }
+    if found.is_empty() {
+        return Err(format!("nothing is held by {exact}"));
+    }
+    Ok(found)
+}
+
+/// A word that is an address, and may be a container's ID as well.
+fn of_either<'a>(
+    all: &'a [Attached<'a>],
+    word: &str,
+    ip: IpAddr,
+) -> Result<Vec<&'a Attached<'a>>, String> {
+    let of_container: Vec<&Attached<'_>> = all.iter().filter(|it| it.container == word).collect();
+    let holders = of_address(all, ip, |_| true);
+    let is_held = all.iter().any(|it| it.addresses().any(|its| its == ip));
+    match (of_container.is_empty(), is_held) {
+        (false, true) => Err(format!(
+            "{word} is a container's ID, and an address that is held: say --container or --address"
+        )),
+        (false, false) => Ok(of_container),
+        (true, _) => holders,
+    }
 }
 
 fn of_container<'a>(all: &'a [Attached<'a>], id: &str) -> Result<Vec<&'a Attached<'a>>, String> {
@@ -180,29 +242,27 @@ fn of_container<'a>(all: &'a [Attached<'a>], id: &str) -> Result<Vec<&'a Attache
 fn of_address<'a>(
     all: &'a [Attached<'a>],
     ip: IpAddr,
-    network: Option<&str>,
+    is_wanted: impl Fn(&Holding<'_>) -> bool,
 ) -> Result<Vec<&'a Attached<'a>>, String> {
-    let holds = |it: &Attached<'_>| {
-        it.holdings
-            .iter()
-            .any(|holding| holding.ip == Some(ip) && network.is_none_or(|name| holding.is_of(name)))
+    let holds = |it: &&Attached<'_>| {
+        let mut holdings = it.holdings.iter();
+        holdings.any(|holding| holding.ip == Some(ip) && is_wanted(holding))
     };
-    let found: Vec<&Attached<'_>> = all.iter().filter(|it| holds(it)).collect();
+    let found: Vec<&Attached<'_>> = all.iter().filter(holds).collect();
     match found[..] {
-        [] => Err(match network {
-            Some(network) => format!("nobody holds {ip} on {network}"),
-            None => format!("nobody holds {ip}"),
-        }),
+        [] => Err(format!("nobody is known to hold {ip}")),
         [_] => Ok(found),
-        _ => {
-            let who: Vec<String> = found.iter().map(|it| it.describe()).collect();
-            Err(format!(
-                "{ip} is held {} times: {}; name NETWORK ADDRESS",
-                found.len(),
-                who.join("; ")
-            ))
-        }
+        _ => Err(several(ip, &found)),
     }
+}
+
+fn several(ip: IpAddr, found: &[&Attached<'_>]) -> String {
+    let who: Vec<String> = found.iter().map(|it| it.describe()).collect();
+    format!(
+        "{ip} is held {} times: {}; name NETWORK ADDRESS, or --container, --network and --ifname",
+        found.len(),
+        who.join("; ")
+    )
 }
 
 #[cfg(test)]
@@ -246,7 +306,60 @@ mod tests {
         assert_eq!(find(&["fd00::2"]).unwrap(), ["8f3e01 eth0 on a"]);
         assert!(find(&["10.0.0.2"]).unwrap_err().contains("NETWORK ADDRESS"));
         assert_eq!(find(&["b", "10.0.0.2"]).unwrap(), ["8f3e02 eth0 on b"]);
-        assert!(find(&["10.0.0.9"]).unwrap_err().contains("nobody holds"));
+        assert!(
+            find(&["10.0.0.9"])
+                .unwrap_err()
+                .contains("nobody is known to hold")
+        );
+    }
+
+    #[test]
+    fn a_word_that_is_an_address_and_a_containers_id_is_refused() {
+        let all = attached(vec![
+            holding("a", "10.0.0.3", "10.0.0.2"),
+            holding("a", "web", "10.0.0.3"),
+            holding("a", "10.0.0.9", "10.0.0.4"),
+        ]);
+        let find = |word: &str| {
+            let found = named_to_release(&all, &Target::read(&[word.to_owned()])?)?;
+            Ok::<_, String>(found[0].container.to_owned())
+        };
+        assert!(find("10.0.0.3").unwrap_err().contains("--container"));
+        assert_eq!(find("10.0.0.2").as_deref(), Ok("10.0.0.3"));
+        assert_eq!(find("10.0.0.9").as_deref(), Ok("10.0.0.9"));
+        let exact = |container: Option<&str>, ip: Option<&str>| {
+            let target = Target::Exact(Exact {
+                container: container.map(str::to_owned),
+                ip: ip.map(|it| it.parse().unwrap()),
+                ..Exact::default()
+            });
+            Ok::<_, String>(named(&all, &target)?[0].container.to_owned())
+        };
+        assert_eq!(exact(Some("10.0.0.3"), None).as_deref(), Ok("10.0.0.3"));
+        assert_eq!(exact(None, Some("10.0.0.3")).as_deref(), Ok("web"));
+        assert!(
+            exact(Some("we"), None)
+                .unwrap_err()
+                .contains("container we")
+        );
+    }
+
+    #[test]
+    fn an_address_without_an_interface_is_an_attachment_by_itself() {
+        let without = |ip: &str| Holding {
+            ifname: None,
+            ..holding("a", "c1", ip)
+        };
+        let all = attached(vec![
+            without("10.0.0.2"),
+            without("10.0.0.3"),
+            holding("a", "c1", "10.0.0.4"),
+        ]);
+        assert_eq!(all.len(), 3);
+        let words = ["10.0.0.3".to_owned()];
+        let found = named_to_release(&all, &Target::read(&words).unwrap()).unwrap();
+        assert_eq!(found[0].addresses_text(), "10.0.0.3");
+        assert!(found[0].attachment().is_err());
     }
 
     #[test]

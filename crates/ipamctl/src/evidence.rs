@@ -1,20 +1,15 @@
 //! Evidence that nobody will release an attachment.
 
-use std::io::{self, ErrorKind};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use cni::{Environment, boot_id, is_namespace};
+use cni::Environment;
 
 use crate::attached::Attached;
 use crate::container_id::is_of_a_build;
 use crate::docker::Standing;
 use crate::holding::HoldingState;
+use crate::netns::{Boot, Namespace};
 use crate::valid::Valid;
-
-/// Folders of network namespaces. Nothing else is looked at: a file system of somebody
-/// else's may not answer.
-const NAMESPACES: [&str; 3] = ["/run/", "/var/run/", "/proc/"];
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +28,8 @@ pub(crate) enum Evidence {
     Forgotten,
     /// Docker can't be asked, for this reason.
     DockerUnknown(String),
+    /// Whether its namespace is there can't be said, for this reason.
+    NetnsUnknown(String),
     /// There is no record, and so no namespace to look at.
     Unknown,
 }
@@ -47,7 +44,7 @@ impl Evidence {
             Self::Pending(_) => "pending",
             Self::NotDockers => "not-dockers",
             Self::Forgotten => "forgotten",
-            Self::DockerUnknown(_) | Self::Unknown => "unknown",
+            Self::DockerUnknown(_) | Self::NetnsUnknown(_) | Self::Unknown => "unknown",
         }
     }
 
@@ -60,15 +57,22 @@ impl Evidence {
             Self::Pending(state) => format!("{} has not ended", state.as_str()),
             Self::NotDockers => "no container of Docker's has it".to_owned(),
             Self::Forgotten => "docker-ipam-delegated does not remember it".to_owned(),
-            Self::DockerUnknown(reason) => format!("unknown: {reason}"),
+            Self::DockerUnknown(reason) | Self::NetnsUnknown(reason) => {
+                format!("unknown: {reason}")
+            }
             Self::Unknown => "unknown: no record, no netns to look at".to_owned(),
         }
     }
 
     /// True if it says that the attachment is leaked.
     pub(crate) fn is_proof(&self) -> bool {
-        !matches!(self, Self::Unknown | Self::DockerUnknown(_))
+        self.key() != "unknown"
     }
+}
+
+/// True if there is a piece of evidence that says that the attachment is leaked.
+pub(crate) fn is_proven(evidence: &[Evidence]) -> bool {
+    evidence.iter().any(Evidence::is_proof)
 }
 
 /// What attachments are compared with.
@@ -79,7 +83,7 @@ pub(crate) struct Evidences<'a> {
     pub(crate) now: SystemTime,
     /// The time that ages are compared at.
     as_of: SystemTime,
-    boot: Option<String>,
+    boot: Boot,
 }
 
 impl<'a> Evidences<'a> {
@@ -95,7 +99,7 @@ impl<'a> Evidences<'a> {
             now,
             // A container that began after the list was made isn't in it.
             as_of: valid.map_or(now, |it| now.min(it.made())),
-            boot: boot_id(environment),
+            boot: Boot::read(environment),
         }
     }
 
@@ -116,19 +120,35 @@ impl<'a> Evidences<'a> {
             let state = HoldingState::of_record(&attached.record.expect("it has content").listed);
             // A valid container may have been started again, with another namespace.
             if is_listed != Some(true) {
-                if content.boot.is_some() && self.boot.is_some() && content.boot != self.boot {
-                    found.push(Evidence::BeforeBoot);
-                } else if is_gone(&content.netns) {
-                    found.push(Evidence::NetnsGone(content.netns.clone()));
+                match Namespace::of(content, &self.boot) {
+                    Namespace::There => {}
+                    Namespace::Missing => {
+                        found.push(Evidence::NetnsGone(content.netns.clone()));
+                    }
+                    Namespace::BeforeBoot => found.push(Evidence::BeforeBoot),
+                    Namespace::Unknown(reason) => found.push(Evidence::NetnsUnknown(reason)),
                 }
             }
             if state != HoldingState::Added && self.is_old(content.since()) {
                 found.push(Evidence::Pending(state));
             }
+        } else if let Some(Err(reason)) = attached.record.map(|it| &it.listed.content)
+            && is_listed != Some(true)
+        {
+            found.push(Evidence::NetnsUnknown(format!("its record: {reason}")));
         } else if found.is_empty() && is_listed.is_none() {
             found.push(Evidence::Unknown);
         }
         found
+    }
+
+    /// The network namespace of an attachment; `None` without a record.
+    pub(crate) fn namespace(&self, attached: &Attached<'_>) -> Option<Namespace> {
+        let content = attached.record?.listed.content.as_ref();
+        Some(match content {
+            Ok(content) => Namespace::of(content, &self.boot),
+            Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
+        })
     }
 
     /// The evidence against an attachment that was made for Docker: Docker alone knows. Its
@@ -153,42 +173,5 @@ impl<'a> Evidences<'a> {
     pub(crate) fn is_old(&self, time: SystemTime) -> bool {
         let age = self.as_of.duration_since(time);
         age.is_ok_and(|age| age >= self.older_than)
-    }
-}
-
-/// True if there is no network namespace at this path any more.
-pub(crate) fn is_gone(path: &str) -> bool {
-    // A file that is no namespace here may be one in the runtime's mount namespace.
-    let is_missing =
-        |it: io::Error| matches!(it.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
-    look(path).is_some_and(|looked| looked.is_err_and(is_missing))
-}
-
-/// True if there is a network namespace at this path.
-pub(crate) fn is_there(path: &str) -> bool {
-    look(path).is_some_and(|looked| looked.unwrap_or_default())
-}
-
-/// True if there is a namespace at this path; `None` if the path is not looked at.
-fn look(path: &str) -> Option<io::Result<bool>> {
-    let is_looked_at = NAMESPACES.iter().any(|folder| path.starts_with(folder));
-    is_looked_at.then(|| is_namespace(Path::new(path)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_namespace_is_gone_if_its_file_is() {
-        assert!(is_gone("/run/netns/ipamctl-test-none"));
-        // It may be one for the runtime.
-        assert!(!is_gone("/proc/self/status") && !is_there("/proc/self/status"));
-        assert!(is_there("/proc/self/ns/net"));
-        assert!(is_gone("/proc/self/status/x"));
-        assert!(!is_gone("/proc/self/ns/net"));
-        assert!(!is_gone(""));
-        // Not looked at.
-        assert!(!is_gone("/nowhere/netns"));
     }
 }

@@ -74,12 +74,17 @@ pub(crate) struct Inventory {
     pub(crate) docker: Docker,
     /// Files and folders that can't be read.
     pub(crate) problems: Vec<Problem>,
+    /// Number of conflists, and files of Docker's memory, that can't be used.
+    unread_conflists: usize,
 }
 
 impl Inventory {
     /// Reads it.
     pub(crate) fn read(node: &Node, extent: Extent) -> Self {
-        let mut it = Self::default();
+        let mut it = Self {
+            unread_conflists: node.problems.len(),
+            ..Self::default()
+        };
         for network in &node.networks {
             it.pools.add_configured(network, &node.environment);
         }
@@ -221,6 +226,15 @@ impl Inventory {
         }
     }
 
+    /// True if everything could be read, conflists included.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.unread() == 0
+    }
+
+    fn unread(&self) -> usize {
+        self.problems.len() + self.unread_conflists + self.pools.problems.len()
+    }
+
     /// The status of a command that has shown what could be read.
     ///
     /// # Errors
@@ -228,11 +242,32 @@ impl Inventory {
     /// If something could not be read: what was shown isn't everything.
     pub(crate) fn verdict(&self, status: Status) -> anyhow::Result<Status> {
         anyhow::ensure!(
-            self.problems.is_empty(),
+            self.is_whole(),
             "this is not everything: {} files or folders could not be read",
-            self.problems.len()
+            self.unread()
         );
         Ok(status)
+    }
+
+    /// The reason why an attachment of this network may have a record that isn't among
+    /// [`Self::records`]; `None` if all folders that may have it were read.
+    pub(crate) fn may_have_a_record(&self, node: &Node, network: &str) -> Option<String> {
+        let reason = |it: &Problem| {
+            let path = it.path.display();
+            format!("it may have a record: {path}: {}", it.reason)
+        };
+        let of_records = node.state_dirs();
+        let mut problems = self.problems.iter();
+        let unread = problems.find(|it| {
+            let folders = of_records.iter();
+            folders
+                .flat_map(|folder| [folder.clone(), folder.join(network)])
+                .any(|folder| folder == it.path)
+        });
+        // Its conflist, which may name another folder, may be one of those that can't be read.
+        let unknown = node.problems.first();
+        let conflist = unknown.filter(|_| node.network(network).is_none());
+        unread.or(conflist).map(reason)
     }
 
     /// True if the directory exists, and its reservations could not be read.

@@ -137,6 +137,11 @@ impl Node {
             .collect()
     }
 
+    /// The options of the command line that lead to this node, where they aren't the defaults.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.places.words()
+    }
+
     /// Prints what can't be used, on stderr.
     pub(crate) fn warn(&self) {
         for Problem { path, reason } in &self.problems {

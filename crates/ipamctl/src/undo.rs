@@ -1,5 +1,7 @@
 //! Release of an attachment through its chain, in this process, as ipam-delegated does it.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,15 +11,22 @@ use cni::{Environment, NetworkConfig, Object};
 use docker_ipam_delegated::client::delete_endpoint;
 use docker_ipam_delegated::tools::LINKED;
 use reservations::State;
+use reservations::tools::ListedAddress;
 
 use crate::attached::Attached;
+use crate::deadline::Deadline;
+use crate::file_release;
+use crate::inventory::Directory;
+use crate::network::ETCD_ALLOCATOR;
 use crate::node::Node;
+use crate::remedy;
 
 /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
 /// Docker's is undone by `docker-ipam-delegated`.
 ///
 /// `refuse` gets the record while the attachment is locked, and may return a reason to
-/// leave it alone.
+/// leave it alone. A reservation without an interface is released by its file: DEL of any
+/// interface could release another address of the container.
 ///
 /// # Errors
 ///
@@ -27,6 +36,7 @@ pub(crate) fn undo(
     node: &Node,
     attached: &Attached<'_>,
     when_busy: WhenBusy,
+    deadline: &Deadline,
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
 ) -> Result<Released> {
     // Its interface is to go, too.
@@ -35,15 +45,24 @@ pub(crate) fn undo(
         delete_endpoint(plugin, &endpoint.network, &endpoint.endpoint)?;
         return Ok(Released::Done);
     }
+    if attached.ifname.is_none() {
+        if let Some(reason) = refuse(None) {
+            return Ok(Released::Refused(reason));
+        }
+        for holding in &attached.holdings {
+            file_release::remove(node, holding, deadline)?;
+        }
+        return Ok(Released::Done);
+    }
     let attachment = attached.attachment().map_err(anyhow::Error::msg)?;
-    let config = config(node, attached)?;
+    let config = bounded(&config(node, attached)?, attached, deadline)?;
     let environment = environment(node);
     let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
     // As the daemon runs them, which needs no executables of them.
     if attached.docker().is_some() {
         plugins = plugins.and_linked(LINKED);
     }
-    let chain = Chain::for_del(&config, &environment, plugins)?;
+    let chain = Chain::for_del(&config, &environment, plugins)?.cancelled_by(Some(deadline));
     let released = chain
         .release(&attachment, when_busy, refuse)
         .map_err(|error| {
@@ -51,30 +70,33 @@ pub(crate) fn undo(
             if attached.record.is_some() {
                 return error;
             }
-            error.context("without a record; --file-only removes the reservations alone")
+            error.context("without a record")
         })?;
     if released == Released::Done {
-        must_be_gone(attached)?;
+        must_be_gone(node, attached)?;
     }
     Ok(released)
 }
 
 /// Verifies that the chain has released what it was to release: today's conflist may lead
 /// to another directory.
-fn must_be_gone(it: &Attached<'_>) -> Result<()> {
+fn must_be_gone(node: &Node, it: &Attached<'_>) -> Result<()> {
     let placed = it
         .holdings
         .iter()
         .filter_map(|it| Some((it.directory?, it.ip?)));
     for (directory, ip) in placed {
         let path = directory.path.join(ip.to_string());
-        let left = reservations::tools::address(&directory.path, ip);
-        let left = left.with_context(|| path.display().to_string())?;
+        let left = match &directory.shared_by {
+            None => reservations::tools::address(&directory.path, ip)
+                .with_context(|| path.display().to_string())?,
+            Some(_) => shared_address(node, directory, ip)?,
+        };
         let is_its = |state: &State| matches!(state, State::Reserved(holder) if holder.container_id == it.container);
         ensure!(
             !left.is_some_and(|left| is_its(&left.state)),
             "{}: DEL has succeeded, and {} is still there: the chain does not keep its \
-             addresses in this directory; --file-only removes the file",
+             addresses there",
             it.describe(),
             path.display()
         );
@@ -82,31 +104,85 @@ fn must_be_gone(it: &Attached<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The configuration of the network today; without one, that of the ADD. Its `stateDir` is
-/// the folder in which the record was found.
+/// An address of this node, as etcd has it.
+fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<ListedAddress>> {
+    let name = directory.name.as_str();
+    let mut clusters = node.clusters.iter();
+    let cluster = clusters
+        .find(|it| it.directory(name) == directory.path)
+        .with_context(|| format!("no conflist leads to {}", directory.path.display()))?;
+    let used = BTreeSet::from([directory.name.clone()]);
+    let view = cluster.view(&mut cluster.client()?, used, true)?;
+    let pool = view.pools.into_iter().find(|it| it.name == directory.name);
+    let listed = pool.into_iter().flat_map(|it| it.listed);
+    Ok(listed.into_iter().find(|it| it.ip == ip))
+}
+
+/// The configuration of the network today; without one, that of the ADD; without a record, of
+/// an address in etcd, that of another network of the same cluster. Its `stateDir` is the
+/// folder in which the record was found.
 fn config(node: &Node, attached: &Attached<'_>) -> Result<NetworkConfig> {
     let network = node.network(attached.network);
     let today = network.map(|it| it.config.clone());
     let recorded = attached.content().and_then(AttachmentRecord::config);
-    let Some(config) = today.or(recorded) else {
+    let shared = || of_cluster(node, attached);
+    let Some(config) = today.or(recorded).map_or_else(shared, |it| Ok(Some(it)))? else {
         bail!(
-            "{}: no conflist has this network, and there is no record; \
-             --file-only removes the reservations alone",
-            attached.describe()
+            "{}: no conflist has this network, and there is no record; its reservation alone is \
+             removed by: {}",
+            attached.describe(),
+            remedy::release(node, attached)
         );
     };
     let file = attached.record.map(|it| it.listed.file.as_path());
     let of_record = file.and_then(Path::parent).and_then(Path::parent);
     match of_record.or(network.map(|it| it.state_dir.as_path())) {
         None => Ok(config),
-        Some(state_dir) => Ok(with_state_dir(&config, state_dir)?),
+        Some(state_dir) => Ok(with_keys(&config, |ipam| ipam.set("stateDir", state_dir))?),
     }
 }
 
-fn with_state_dir(config: &NetworkConfig, state_dir: &Path) -> Result<NetworkConfig, cni::Error> {
+/// The configuration that leads to the cluster of an address in etcd, for the network that holds
+/// it; `None` if the address is elsewhere.
+fn of_cluster(node: &Node, attached: &Attached<'_>) -> Result<Option<NetworkConfig>> {
+    let directories = attached.holdings.iter().filter_map(|it| it.directory);
+    let mut networks = directories.filter_map(|it| it.shared_by.as_ref()?.first());
+    let Some(network) = networks.find_map(|name| node.network(name.as_str())) else {
+        return Ok(None);
+    };
+    let config = with_keys(&network.config, |ipam| {
+        ipam.set("delegates", &[ETCD_ALLOCATOR]);
+    })?;
+    let mut object: Object = cni::read("configuration", &config.to_raw())?;
+    object.set("name", attached.network);
+    let bytes = serde_json::to_vec(&object).expect("an object is JSON");
+    Ok(Some(NetworkConfig::parse(bytes)?))
+}
+
+/// The configuration with a limit for each delegate, so that the release ends. What Docker's
+/// daemon has given is released by linked plugins, which heed the deadline themselves.
+fn bounded(
+    config: &NetworkConfig,
+    attached: &Attached<'_>,
+    deadline: &Deadline,
+) -> Result<NetworkConfig, cni::Error> {
+    if attached.docker().is_some() || config.ipam()?.get("delegateTimeout").is_some() {
+        return Ok(config.clone());
+    }
+    let seconds = deadline.left().as_secs().max(1);
+    with_keys(config, |ipam| {
+        ipam.set("delegateTimeout", &format!("{seconds}s"));
+    })
+}
+
+/// The configuration with other keys of `ipam`.
+fn with_keys(
+    config: &NetworkConfig,
+    change: impl FnOnce(&mut Object),
+) -> Result<NetworkConfig, cni::Error> {
     let mut object: Object = cni::read("configuration", &config.to_raw())?;
     let mut ipam = config.ipam()?;
-    ipam.set("stateDir", state_dir);
+    change(&mut ipam);
     object.set("ipam", &ipam);
     NetworkConfig::parse(serde_json::to_vec(&object).expect("an object is JSON"))
 }

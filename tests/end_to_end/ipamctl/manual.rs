@@ -30,7 +30,7 @@ const CONTAINERS: [(&str, &str, &str, u64); 3] = [
     (
         "d47a90f3e5c1b28617f6e5d4c3b2a190817263544536271809fafbfcfdfeff00",
         "db-0",
-        "/run/netns/cni-5d21",
+        "/run/cni-5d21",
         50,
     ),
 ];
@@ -128,7 +128,11 @@ fn output(sandbox: &Sandbox, command: &str) -> String {
     let words: Vec<&str> = words.split(' ').collect();
     let valid: Vec<&str> = CONTAINERS[..2].iter().map(|it| it.0).collect();
     let ran = sandbox.ipamctl(&words).stdin(valid.join("\n")).run();
-    places.iter().fold(ran.stdout, |text, (real, written)| {
+    // A command that is printed has the options of this node, which the manual's has not.
+    let options = sandbox.ipamctl_line().into_iter().skip(1);
+    let options: String = options.map(|it| format!("{} ", it.display())).collect();
+    let printed = ran.stdout.replace(&options, "");
+    places.iter().fold(printed, |text, (real, written)| {
         text.replace(real.to_str().unwrap(), written)
     })
 }

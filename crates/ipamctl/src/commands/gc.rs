@@ -16,11 +16,13 @@ use crate::age::rounded;
 use crate::arguments::GcArguments;
 use crate::attached::{Attached, attached};
 use crate::commands::Status;
-use crate::commands::leaks::is_locked;
 use crate::container_id::is_of_a_build;
+use crate::deadline::{Deadline, LONGEST};
 use crate::docker::Standing;
-use crate::evidence::{Evidences, is_there};
+use crate::evidence::Evidences;
 use crate::inventory::{Extent, Inventory};
+use crate::lock::Lock;
+use crate::netns::Namespace;
 use crate::node::Node;
 use crate::output::{Output, warn};
 use crate::undo::undo;
@@ -81,7 +83,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
             let bar = bar.get_or_insert_with(|| progress(stale.len()));
             bar.set_position(done as u64);
         }
-        let row = collect(node, it, &evidences, arguments);
+        let row = collect((node, &inventory), it, &evidences, arguments);
         if !output.json && written.is_ok() {
             let print = || output.lines([row.text()]);
             // A reader that has gone keeps nobody's address reserved.
@@ -105,7 +107,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
         rows.len()
     );
     written?;
-    Ok(Status::Fine)
+    inventory.verdict(Status::Fine)
 }
 
 /// The containers that a list can have: Docker's attachments have IDs of the daemon's.
@@ -136,7 +138,7 @@ fn progress(attachments: usize) -> ProgressBar {
 }
 
 fn collect(
-    node: &Node,
+    (node, inventory): (&Node, &Inventory),
     it: &Attached<'_>,
     evidences: &Evidences<'_>,
     arguments: &GcArguments,
@@ -152,10 +154,15 @@ fn collect(
     if let Some(reason) = too_young(it, evidences) {
         return row("kept", Some(reason));
     }
-    if is_locked(it) {
-        return row("kept", Some("a call works on it".to_owned()));
+    if let Some(reason) = Lock::of(it).reason() {
+        return row("kept", Some(reason));
     }
-    if let Some(reason) = in_use(it).filter(|_| !arguments.even_in_use) {
+    if let Some(reason) = in_use(it, evidences).filter(|_| !arguments.even_in_use) {
+        return row("kept", Some(reason));
+    }
+    if it.record.is_none()
+        && let Some(reason) = inventory.may_have_a_record(node, it.network)
+    {
         return row("kept", Some(reason));
     }
     if arguments.dry_run {
@@ -168,27 +175,36 @@ fn collect(
         }
         _ => changed_since(it, evidences),
     };
-    match undo(node, it, WhenBusy::Refuse, refuse) {
+    let undone = Deadline::after(LONGEST)
+        .map_err(anyhow::Error::from)
+        .and_then(|deadline| undo(node, it, WhenBusy::Refuse, &deadline, refuse));
+    match undone {
         Ok(Released::Done) => row("released", None),
         Ok(Released::Refused(reason)) => row("kept", Some(reason)),
         Err(error) => row("failed", Some(format!("{error:#}"))),
     }
 }
 
-/// The reason to leave an attachment alone that something uses which no list has: the step
+/// The reason to leave an attachment alone that something may use which no list has: the step
 /// of a build, for example.
-fn in_use(it: &Attached<'_>) -> Option<String> {
+fn in_use(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String> {
     // Docker has been asked. The namespace is the host's, or one of the daemon's.
     if it.docker().is_some() {
         return None;
     }
-    let netns = it.content().map(|content| content.netns.as_str());
-    if let Some(netns) = netns.filter(|it| is_there(it)) {
-        return Some(format!("its network namespace {netns} is there"));
+    match evidences.namespace(it) {
+        Some(Namespace::There) => {
+            let netns = it.content().map_or("", |content| &content.netns);
+            Some(format!("its network namespace {netns} is there"))
+        }
+        Some(Namespace::Unknown(reason)) => Some(format!(
+            "whether its network namespace is there is unknown: {reason}"
+        )),
+        Some(Namespace::Missing | Namespace::BeforeBoot) => None,
+        // host-local leaves no record that names one.
+        None => is_of_a_build(it.container)
+            .then(|| "it may be a step of a build that is running".to_owned()),
     }
-    // host-local leaves no record that names one.
-    let is_unknown = it.content().is_none() && is_of_a_build(it.container);
-    is_unknown.then(|| "it may be a step of a build that is running".to_owned())
 }
 
 /// The reason to leave a young attachment alone: no list may have it yet.
@@ -209,14 +225,18 @@ fn changed_since(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String>
         .iter()
         .filter_map(|it| Some((it.directory?, it.ip?)));
     for (directory, ip) in placed {
-        let now = reservations::tools::address(&directory.path, ip)
-            .ok()
-            .flatten();
-        if now
-            .and_then(|it| it.since)
-            .is_some_and(|it| !evidences.is_old(it))
-        {
-            return Some(format!("{ip} was reserved again meanwhile"));
+        if directory.shared_by.is_some() {
+            continue;
+        }
+        let now = match reservations::tools::address(&directory.path, ip) {
+            Ok(None) => continue,
+            Ok(Some(now)) => now.since,
+            Err(error) => return Some(format!("{ip} can't be read: {error}")),
+        };
+        match now {
+            Some(since) if evidences.is_old(since) => {}
+            Some(_) => return Some(format!("{ip} was reserved again meanwhile")),
+            None => return Some(format!("the age of {ip} can't be read")),
         }
     }
     None

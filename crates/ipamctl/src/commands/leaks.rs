@@ -12,11 +12,12 @@ use crate::attached::{Attached, attached};
 use crate::commands::Status;
 use crate::commands::gc::listable;
 use crate::commands::ls::short;
-use crate::container_id::is_made_by_a_program;
-use crate::evidence::{Evidence, Evidences};
+use crate::evidence::{Evidence, Evidences, is_proven};
 use crate::inventory::{Extent, Inventory};
+use crate::lock::Lock;
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
+use crate::remedy;
 use crate::table::{Align, Table};
 use crate::valid::Valid;
 
@@ -33,8 +34,10 @@ struct Row {
     since: Option<String>,
     evidence: Vec<&'static str>,
     evidence_text: Vec<String>,
-    /// True if a call works on the attachment now.
-    locked: bool,
+    /// True if a process holds the attachment's lock; `null` if that is unknown.
+    locked: Option<bool>,
+    /// These processes.
+    locked_by: Vec<String>,
     release: String,
 }
 
@@ -62,18 +65,19 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     if output.json {
         let rows: Vec<Row> = found
             .iter()
-            .map(|(it, evidence)| row(it, evidence, &all))
+            .map(|(it, evidence)| row(it, evidence, node))
             .collect();
         Output::json(&rows)?;
     } else if found.is_empty() {
-        let unless = if inventory.problems.is_empty() {
+        let unless = if inventory.is_whole() {
             ""
         } else {
             " in what could be read"
         };
         output.lines([format!("No leak is known{unless}.")])?;
     } else {
-        output.table(&table(&found, &all, &evidences))?;
+        output.table(&table(&found, &evidences))?;
+        output.lines(remedies(&found, node))?;
         let unknown = found.len() - proven;
         if unknown > 0 && valid.is_none() {
             warn(&format!(
@@ -89,11 +93,8 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     })
 }
 
-fn is_proven(evidence: &[Evidence]) -> bool {
-    evidence.iter().any(Evidence::is_proof)
-}
-
-fn row(it: &Attached<'_>, evidence: &[Evidence], all: &[Attached<'_>]) -> Row {
+fn row(it: &Attached<'_>, evidence: &[Evidence], node: &Node) -> Row {
+    let lock = Lock::of(it);
     Row {
         network: it.network.to_owned(),
         container: it.container.to_owned(),
@@ -103,41 +104,46 @@ fn row(it: &Attached<'_>, evidence: &[Evidence], all: &[Attached<'_>]) -> Row {
         since: it.last_change().map(rfc3339),
         evidence: evidence.iter().map(Evidence::key).collect(),
         evidence_text: evidence.iter().map(Evidence::text).collect(),
-        locked: is_locked(it),
-        release: release(it, all),
+        locked: lock.is_held(),
+        locked_by: match lock {
+            Lock::Held(holders) => holders,
+            Lock::Free | Lock::Unknown(_) => Vec::new(),
+        },
+        release: remedy::release(node, it),
     }
 }
 
-/// True if a call works on the attachment now.
-pub(crate) fn is_locked(it: &Attached<'_>) -> bool {
-    let file = it.record.map(|record| &record.listed.file);
-    file.is_some_and(|file| chain::tools::is_locked(file).unwrap_or(false))
+/// What releases the leaks, a line each: whole, so that it can be copied.
+fn remedies(found: &[(&Attached<'_>, Vec<Evidence>)], node: &Node) -> Vec<String> {
+    let (mut commands, mut of_docker, mut of_others) = (Vec::new(), false, false);
+    for (it, evidence) in found {
+        if is_proven(evidence) {
+            commands.push(format!("  {}", remedy::release(node, it)));
+        } else if it.docker().is_some() {
+            of_docker = true;
+        } else {
+            of_others = true;
+        }
+    }
+    let mut lines = Vec::new();
+    if !commands.is_empty() {
+        lines.extend([String::new(), "To release them:".to_owned()]);
+        lines.extend(commands);
+    }
+    if of_others || of_docker {
+        lines.push(String::new());
+    }
+    if of_others {
+        lines
+            .push("Unknown ones, if their containers are gone: ipamctl gc --valid FILE".to_owned());
+    }
+    if of_docker {
+        lines.push("Unknown ones, if Docker doesn't have them: ipamctl gc --docker".to_owned());
+    }
+    lines
 }
 
-/// The command that releases it, and nothing else.
-fn release(it: &Attached<'_>, all: &[Attached<'_>]) -> String {
-    let is_elsewhere = all
-        .iter()
-        .any(|other| other.container == it.container && other.network != it.network);
-    if let Some(ip) = it.addresses().next().filter(|_| is_elsewhere) {
-        return format!("ipamctl release {} {ip}", it.network);
-    }
-    let is_unique = |beginning: &str| {
-        let mut others = all.iter().filter(|other| other.container != it.container);
-        !others.any(|other| other.container.starts_with(beginning))
-    };
-    let beginning = short(it.container);
-    if is_made_by_a_program(it.container) && is_unique(beginning) {
-        return format!("ipamctl release {beginning}");
-    }
-    format!("ipamctl release {}", it.container)
-}
-
-fn table(
-    found: &[(&Attached<'_>, Vec<Evidence>)],
-    all: &[Attached<'_>],
-    evidences: &Evidences<'_>,
-) -> Table {
+fn table(found: &[(&Attached<'_>, Vec<Evidence>)], evidences: &Evidences<'_>) -> Table {
     let mut table = Table::new(&[
         ("ADDRESS", Align::Left),
         ("NETWORK", Align::Left),
@@ -145,24 +151,19 @@ fn table(
         ("AGE", Align::Left),
         ("NAME", Align::Left),
         ("EVIDENCE", Align::Left),
-        ("RELEASED BY", Align::Left),
     ]);
     for (it, evidence) in found {
         let age = it
             .last_change()
             .and_then(|time| evidences.now.duration_since(time).ok());
-        let texts: Vec<String> = evidence.iter().map(Evidence::text).collect();
-        let is_proven = is_proven(evidence);
-        let by = match (is_proven, is_locked(it)) {
-            (_, true) => "nothing yet: a call is running".to_owned(),
-            (true, false) => release(it, all),
-            (false, false) if it.docker().is_some() => {
-                "ipamctl gc --docker, if Docker doesn't have it".to_owned()
-            }
-            (false, false) => "ipamctl gc --valid, if its container is gone".to_owned(),
-        };
+        let mut texts: Vec<String> = evidence.iter().map(Evidence::text).collect();
+        texts.extend(Lock::of(it).reason());
         table.row(
-            Some(if is_proven { Style::Yellow } else { Style::Dim }),
+            Some(if is_proven(evidence) {
+                Style::Yellow
+            } else {
+                Style::Dim
+            }),
             [
                 it.addresses_text(),
                 it.network.to_owned(),
@@ -170,7 +171,6 @@ fn table(
                 age.map_or_else(|| "?".to_owned(), rounded),
                 it.names().short(),
                 texts.join("; "),
-                by,
             ],
         );
     }

@@ -4,16 +4,18 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::{Released, WhenBusy};
-use reservations::{DataDir, Settings, State};
 use serde::Serialize;
 
-use crate::arguments::{ReleaseArguments, Target};
+use crate::arguments::ReleaseArguments;
 use crate::attached::{Attached, attached, named_to_release};
 use crate::commands::Status;
+use crate::deadline::Deadline;
+use crate::file_release::{path, remove};
 use crate::holding::Holding;
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
 use crate::output::Output;
+use crate::target::Target;
 use crate::undo::undo;
 
 /// What was released. The keys are documented, and don't change their meaning.
@@ -30,13 +32,14 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> Result<Status> {
-    let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
+    let target = arguments.target().map_err(anyhow::Error::msg)?;
+    let deadline = Deadline::after(arguments.timeout)?;
     let inventory = Inventory::read(node, Extent::All);
     inventory.warn();
     let released = if arguments.file_only {
-        files(node, &inventory, &target)?
+        files(node, &inventory, &target, &deadline)?
     } else {
-        attachments(node, &inventory, &target)?
+        attachments(node, &inventory, &target, &deadline)?
     };
     // What was released is said, whatever failed beside it.
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
@@ -55,11 +58,16 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     Ok(Status::Fine)
 }
 
-fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Result<Row>>> {
+fn attachments(
+    node: &Node,
+    inventory: &Inventory,
+    target: &Target,
+    deadline: &Deadline,
+) -> Result<Vec<Result<Row>>> {
     let all = attached(inventory.holdings());
     let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
     let release = |it: &Attached<'_>| {
-        match undo(node, it, WhenBusy::Wait, |_| None).with_context(|| it.describe())? {
+        match undo(node, it, WhenBusy::Wait, deadline, |_| None).with_context(|| it.describe())? {
             Released::Done => {}
             Released::Refused(reason) => bail!("{}: {reason}", it.describe()),
         }
@@ -68,10 +76,10 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
             container: Some(it.container.to_owned()),
             ifname: it.ifname.map(str::to_owned),
             addresses: it.addresses().collect(),
-            by: if it.content().is_some() {
-                "record"
-            } else {
-                "conflist"
+            by: match (it.ifname, it.content()) {
+                (None, _) => "file",
+                (Some(_), Some(_)) => "record",
+                (Some(_), None) => "conflist",
             },
         })
     };
@@ -79,98 +87,59 @@ fn attachments(node: &Node, inventory: &Inventory, target: &Target) -> Result<Ve
 }
 
 /// Removes the files of the reservations that the target names.
-fn files(node: &Node, inventory: &Inventory, target: &Target) -> Result<Vec<Result<Row>>> {
+fn files(
+    node: &Node,
+    inventory: &Inventory,
+    target: &Target,
+    deadline: &Deadline,
+) -> Result<Vec<Result<Row>>> {
     let holdings = inventory.holdings();
-    let placed: Vec<&Holding<'_>> = match target {
-        // Nobody may be known to hold it: a file that can't be read.
-        Target::Address(ip, network) => holdings
-            .iter()
-            .filter(|it| it.ip == Some(*ip) && it.directory.is_some())
-            .filter(|it| network.as_ref().is_none_or(|name| it.is_of(name)))
-            .collect(),
-        Target::Container(_) => {
-            let all = attached(holdings.clone());
+    let all = attached(holdings.clone());
+    let placed: Vec<&Holding<'_>> = match unknown_holder(&holdings, target) {
+        Some(it) => vec![it],
+        None => {
             let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
-            let container = found[0].container;
-            holdings
-                .iter()
-                .filter(|it| it.container == Some(container) && it.directory.is_some())
-                .collect()
+            let ip = target
+                .ip()
+                .filter(|ip| found.iter().any(|it| holds(it, *ip)));
+            let placed = found.into_iter().flat_map(|it| &it.holdings);
+            let placed = placed.filter(|it| ip.is_none_or(|ip| it.ip == Some(ip)));
+            placed.filter(|it| it.directory.is_some()).collect()
         }
     };
-    match (&placed[..], target) {
-        ([], _) => bail!("there is no file of such a reservation"),
-        ([_, _, ..], Target::Address(ip, _)) => {
-            let paths: Vec<String> = placed.iter().map(|it| path(it)).collect();
-            bail!("{ip} is in {}; name NETWORK ADDRESS", paths.join(" and "));
-        }
-        _ => {}
+    ensure!(!placed.is_empty(), "there is no file of such a reservation");
+    if let (Some(ip), [_, _, ..]) = (target.ip(), &placed[..]) {
+        let paths: Vec<String> = placed.iter().map(|it| path(it)).collect();
+        bail!("{ip} is in {}; name NETWORK ADDRESS", paths.join(" and "));
     }
-    Ok(placed.into_iter().map(|it| remove(node, it)).collect())
+    let remove = |it: &Holding<'_>| {
+        remove(node, it, deadline)?;
+        Ok(Row {
+            network: it.network.map(str::to_owned),
+            container: it.container.map(str::to_owned),
+            ifname: it.ifname.map(str::to_owned),
+            addresses: it.ip.into_iter().collect(),
+            by: "file",
+        })
+    };
+    Ok(placed.into_iter().map(remove).collect())
 }
 
-fn path(it: &Holding<'_>) -> String {
-    let directory = it.directory.map(|it| it.path.display().to_string());
-    let ip = it.ip.map(|ip| ip.to_string());
-    format!(
-        "{}/{}",
-        directory.unwrap_or_default(),
-        ip.unwrap_or_default()
-    )
+fn holds(it: &Attached<'_>, ip: IpAddr) -> bool {
+    it.addresses().any(|its| its == ip)
 }
 
-/// Removes the file of a reservation, while its directory is locked.
-fn remove(node: &Node, it: &Holding<'_>) -> Result<Row> {
-    let (Some(directory), Some(ip)) = (it.directory, it.ip) else {
-        bail!("it has no file");
-    };
-    ensure!(
-        directory.shared_by.is_none(),
-        "{} is in etcd, and no file: release it without --file-only",
-        path(it)
-    );
-    let data_dir = directory
-        .path
-        .parent()
-        .context("the directory has no parent")?;
-    // The index of the allocator, so that it stays up to date.
-    let same = node
-        .networks
-        .iter()
-        .find(|it| it.folders.data_dir == data_dir);
-    let cache_dir = match same {
-        Some(network) => network.folders.cache_dir.clone(),
-        None => ipam_da_host_local::Folders::read(&cni::Object::new())?.cache_dir,
-    };
-    let settings = Settings {
-        data_dir: data_dir.to_owned(),
-        cache_dir,
-        network: directory.name.clone(),
-        reclaim_before: None,
-        cancellation: None,
-    };
-    let data_dir = DataDir::new(settings);
-    let mut store = data_dir
-        .open(&directory.name)?
-        .with_context(|| format!("{} is gone", directory.path.display()))?;
-    let state = store
-        .state(ip)?
-        .with_context(|| format!("{} is gone", path(it)))?;
-    if let (State::Reserved(now), Some(container)) = (&state, it.container) {
-        ensure!(
-            now.container_id == container,
-            "{} was given to {now} meanwhile",
-            path(it)
-        );
-    }
-    store.release(ip, state)?;
-    Ok(Row {
-        network: it.network.map(str::to_owned),
-        container: it.container.map(str::to_owned),
-        ifname: it.ifname.map(str::to_owned),
-        addresses: vec![ip],
-        by: "file",
-    })
+/// The file of an address whose holder is unknown, if the target names an address, and nobody
+/// is known to hold it.
+fn unknown_holder<'a>(holdings: &'a [Holding<'a>], target: &Target) -> Option<&'a Holding<'a>> {
+    let ip = target.ip()?;
+    let mut files = holdings.iter().filter(|it| {
+        it.ip == Some(ip)
+            && it.directory.is_some()
+            && target.network().is_none_or(|name| it.is_of(name))
+    });
+    let found = files.next()?;
+    (found.container.is_none() && files.next().is_none()).then_some(found)
 }
 
 impl Row {

@@ -10,17 +10,18 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::age::{ago, rfc3339};
-use crate::arguments::{ShowArguments, Target};
+use crate::arguments::ShowArguments;
 use crate::attached::{Attached, attached, named};
 use crate::commands::Status;
-use crate::evidence::is_gone;
 use crate::holding::HoldingState;
 use crate::inventory::{Extent, Inventory};
+use crate::netns::{Boot, Namespace};
 use crate::network::CHAIN;
 use crate::node::Node;
 use crate::one_address;
 use crate::output::{Output, Style};
 use crate::pools::of_answer;
+use crate::target::Target;
 
 /// An attachment. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
@@ -35,7 +36,10 @@ struct Shown<'a> {
     state: &'static str,
     since: Option<String>,
     netns: Option<&'a str>,
+    /// `null` if it is unknown.
     netns_gone: Option<bool>,
+    /// The reason why it is unknown.
+    netns_unknown: Option<String>,
     addresses: Vec<ShownAddress>,
     record: Option<String>,
     record_problem: Option<&'a str>,
@@ -67,7 +71,7 @@ pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Res
     let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
     let quick = match &target {
         Target::Address(ip, _) => one_address::inventory_of(node, *ip),
-        Target::Container(_) => None,
+        _ => None,
     };
     let inventory = quick.unwrap_or_else(|| Inventory::read(node, Extent::All));
     inventory.warn();
@@ -76,7 +80,7 @@ pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Res
     if output.json {
         let shown: Vec<Shown<'_>> = found.iter().map(|it| shown(it, node)).collect();
         Output::json(&shown)?;
-        return Ok(Status::Fine);
+        return inventory.verdict(Status::Fine);
     }
     for (i, it) in found.iter().enumerate() {
         if i > 0 {
@@ -84,7 +88,7 @@ pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Res
         }
         output.lines(text(it, &shown(it, node), node, output))?;
     }
-    Ok(Status::Fine)
+    inventory.verdict(Status::Fine)
 }
 
 fn shown<'a>(it: &'a Attached<'a>, node: &Node) -> Shown<'a> {
@@ -93,6 +97,7 @@ fn shown<'a>(it: &'a Attached<'a>, node: &Node) -> Shown<'a> {
     let netns = content
         .map(|it| it.netns.as_str())
         .filter(|it| !it.is_empty());
+    let namespace = content.map(|it| Namespace::of(it, &Boot::read(&node.environment)));
     let mut given = None;
     let delegates = content.into_iter().flat_map(|it| &it.delegates);
     Shown {
@@ -108,7 +113,15 @@ fn shown<'a>(it: &'a Attached<'a>, node: &Node) -> Shown<'a> {
             .as_str(),
         since: since(it).map(rfc3339),
         netns,
-        netns_gone: netns.map(is_gone),
+        netns_gone: match namespace {
+            Some(Namespace::There) => Some(false),
+            Some(Namespace::Missing | Namespace::BeforeBoot) => Some(true),
+            Some(Namespace::Unknown(_)) | None => None,
+        },
+        netns_unknown: match namespace {
+            Some(Namespace::Unknown(reason)) => Some(reason),
+            _ => None,
+        },
         addresses: it
             .holdings
             .iter()
@@ -175,10 +188,10 @@ fn text(it: &Attached<'_>, shown: &Shown<'_>, node: &Node, output: Output) -> Ve
         ),
     );
     if let Some(netns) = shown.netns {
-        let gone = if shown.netns_gone == Some(true) {
-            " (gone)"
-        } else {
-            ""
+        let gone = match (shown.netns_gone, &shown.netns_unknown) {
+            (Some(true), _) => " (gone)".to_owned(),
+            (_, Some(reason)) => format!(" (unknown: {reason})"),
+            _ => String::new(),
         };
         line("netns", &format!("{netns}{gone}"));
     }

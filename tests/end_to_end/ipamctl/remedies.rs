@@ -1,0 +1,186 @@
+//! Commands that `ipamctl` prints: each releases what it was printed for, and nothing else.
+
+use std::fs;
+use std::process::Command;
+
+use harness::Sandbox;
+use serde_json::json;
+
+use super::{GONE, THERE, add, id, json_of, network, status};
+
+/// Writes a reservation without a record.
+fn reserve(sandbox: &Sandbox, network: &str, ip: &str, content: &str) {
+    let folder = sandbox.data_dir().join(network);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join(ip), content).unwrap();
+}
+
+/// All reservations, as `network/address`.
+fn reserved(sandbox: &Sandbox) -> Vec<String> {
+    let networks = ["old", "testnet"].into_iter();
+    let all = networks.flat_map(|network| {
+        let ips = sandbox.reserved(network).into_iter();
+        ips.map(move |ip| format!("{network}/{ip}"))
+    });
+    all.collect()
+}
+
+/// Runs a line in a shell that finds `ipamctl`.
+fn in_shell(sandbox: &Sandbox, line: &str) -> String {
+    let bin = sandbox.root().join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let _ = std::os::unix::fs::symlink(sandbox.ipamctl(&[]).executable(), bin.join("ipamctl"));
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-c", line]).env("PATH", path).output().unwrap();
+    format!("{output:?}")
+}
+
+#[test]
+fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    add(&sandbox, &config, &id("a2"), THERE);
+    // An ID that is an address: of the next one.
+    add(&sandbox, &config, "10.77.0.5", GONE);
+    add(&sandbox, &config, "living", THERE);
+    add(&sandbox, &config, "web-1", GONE);
+    add(&sandbox, &config, "web-10", THERE);
+    // Of a container as a whole, beside a living interface of it.
+    reserve(&sandbox, "testnet", "10.77.0.50", "living");
+    reserve(&sandbox, "testnet", "10.77.0.51", "living");
+    // Of a network that no conflist has, and of what no plugin accepts as a name.
+    reserve(&sandbox, "old", "10.1.0.2", "c1\r\neth0");
+    reserve(&sandbox, "old", "10.1.0.3", "c1\r\neth1");
+    reserve(
+        &sandbox,
+        "testnet",
+        "10.77.0.52",
+        "it's $(not) a name\r\neth0",
+    );
+    let rows = json_of(&sandbox, &["leaks"]);
+    let rows = rows.as_array().unwrap();
+    assert_eq!(rows.len(), 8, "{rows:?}");
+    for row in rows {
+        let mut expected = reserved(&sandbox);
+        let network = row["network"].as_str().unwrap();
+        for ip in row["addresses"].as_array().unwrap() {
+            let its = format!("{network}/{}", ip.as_str().unwrap());
+            expected.retain(|it| *it != its);
+        }
+        let command = row["release"].as_str().unwrap();
+        let output = in_shell(&sandbox, command);
+        assert_eq!(reserved(&sandbox), expected, "{command}: {output}");
+    }
+    let living = [
+        "testnet/10.77.0.3",
+        "testnet/10.77.0.5",
+        "testnet/10.77.0.7",
+    ];
+    assert_eq!(reserved(&sandbox), living);
+    assert_eq!(sandbox.records("testnet").len(), 3);
+}
+
+#[test]
+fn the_commands_of_the_table_are_whole_whatever_the_terminals_width() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    let output = sandbox.ipamctl(&["leaks"]).env("COLUMNS", "60").run();
+    let line = output.stdout.lines().find(|it| it.contains("ipamctl"));
+    in_shell(&sandbox, line.unwrap());
+    assert_eq!(reserved(&sandbox), [""; 0], "{output:?}");
+}
+
+#[test]
+fn an_address_without_an_interface_is_released_alone() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, "c1", THERE);
+    for words in [
+        &["10.77.0.50"][..],
+        &["testnet", "10.77.0.50"],
+        &["--address", "10.77.0.50"],
+        &["--file-only", "10.77.0.50"],
+    ] {
+        reserve(&sandbox, "testnet", "10.77.0.50", "c1");
+        let output = sandbox.ipamctl(&[&["release"], words].concat()).run();
+        assert_eq!(status(&output), Some(0), "{output:?}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"], "{output:?}");
+        assert_eq!(sandbox.records("testnet").len(), 1);
+    }
+    // gc, too.
+    reserve(&sandbox, "testnet", "10.77.0.50", "c1");
+    let words = ["gc", "--older-than", "0s", "--none-valid", "--valid", "-"];
+    let output = sandbox.ipamctl(&words).run();
+    assert!(
+        output.stdout.contains("(10.77.0.50): released"),
+        "{output:?}"
+    );
+    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"], "{output:?}");
+}
+
+#[test]
+fn a_word_with_two_meanings_releases_nothing() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, "10.77.0.3", THERE);
+    add(&sandbox, &config, "other", THERE);
+    let refused = sandbox.ipamctl(&["release", "10.77.0.3"]).run();
+    assert_eq!(status(&refused), Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("--container"), "{refused:?}");
+    assert_eq!(sandbox.reserved("testnet").len(), 2);
+    let words = [
+        "release",
+        "--container",
+        "10.77.0.3",
+        "--network",
+        "testnet",
+    ];
+    let output = sandbox.ipamctl(&words).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.3"]);
+    let words = ["release", "--address", "10.77.0.3"];
+    let output = sandbox.ipamctl(&words).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+    assert_eq!(sandbox.reserved("testnet"), [""; 0]);
+}
+
+#[test]
+fn a_release_doesnt_wait_longer_than_it_is_told_for_the_lock_of_a_directory() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    let lock = fs::File::open(sandbox.data_dir().join("testnet/lock")).unwrap();
+    lock.lock().unwrap();
+    for words in [&["10.77.0.2"][..], &["--file-only", "10.77.0.2"]] {
+        let words = [&["release", "--timeout", "1s"], words].concat();
+        let output = sandbox.ipamctl(&words).run();
+        assert_eq!(status(&output), Some(2), "{output:?}");
+        assert!(
+            output.stderr.contains("1s") || output.stderr.contains("1 s"),
+            "{output:?}"
+        );
+    }
+    assert_eq!(sandbox.reserved("testnet").len(), 1);
+    drop(lock);
+    let output = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
+    assert_eq!(status(&output), Some(0), "{output:?}");
+}
+
+#[test]
+fn an_address_of_a_renamed_network_is_released_by_the_command_that_is_printed() {
+    let sandbox = Sandbox::default();
+    let config = network(&sandbox);
+    add(&sandbox, &config, &id("a1"), GONE);
+    fs::remove_dir_all(sandbox.state_dir()).unwrap();
+    let mut renamed = config.clone();
+    renamed["name"] = json!("new");
+    sandbox.write_conflist("10-testnet.conflist", &renamed);
+    let refused = sandbox.ipamctl(&["release", "10.77.0.2"]).run();
+    assert_eq!(status(&refused), Some(2), "{refused:?}");
+    let (_, command) = refused.stderr.split_once("removed by: ").unwrap();
+    let output = in_shell(&sandbox, command);
+    assert_eq!(sandbox.reserved("testnet"), [""; 0], "{command}: {output}");
+}
