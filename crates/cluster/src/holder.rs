@@ -1,4 +1,4 @@
-//! Values: who holds an address, who owns a block, which disk has a node's name.
+//! Values: who holds an address, who owns a block.
 
 use cni::Attachment;
 use serde::de::DeserializeOwned;
@@ -20,6 +20,10 @@ pub struct Holder {
     pub ifname: String,
     /// The node's time of the ADD.
     pub since: String,
+    /// The call that reserved it: the chain's call, or a random text. `None` in a value that
+    /// an earlier release wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
 }
 
 /// The value of a block's key.
@@ -31,24 +35,16 @@ pub struct BlockOwner {
     pub since: String,
 }
 
-/// The value of a node's token.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NodeToken {
-    /// The token, which also stands on the node's disk.
-    pub token: String,
-    /// The node's time of its first claim.
-    pub since: String,
-}
-
 impl Holder {
-    /// The holder of an ADD that starts now.
-    pub fn new(node: &str, network: &str, attachment: &Attachment) -> Self {
+    /// The holder of an ADD that starts now, for this call of the chain.
+    pub fn new(node: &str, network: &str, attachment: &Attachment, call: Option<String>) -> Self {
         Self {
             node: node.to_owned(),
             network: network.to_owned(),
             container_id: attachment.container_id.to_string(),
             ifname: attachment.ifname.to_string(),
             since: Since::now().as_str().to_owned(),
+            call: Some(call.unwrap_or_else(|| format!("{:032x}", fastrand::u128(..)))),
         }
     }
 
@@ -104,18 +100,6 @@ impl BlockOwner {
     }
 }
 
-impl NodeToken {
-    /// Reads a value; `None` for foreign content.
-    pub fn parse(value: &[u8]) -> Option<Self> {
-        parse(value)
-    }
-
-    /// The value.
-    pub fn to_value(&self) -> Vec<u8> {
-        to_value(self)
-    }
-}
-
 fn parse<T: DeserializeOwned>(value: &[u8]) -> Option<T> {
     serde_json::from_slice(value).ok()
 }
@@ -134,7 +118,7 @@ mod tests {
             container_id: "c1".parse().unwrap(),
             ifname: "eth0".parse().unwrap(),
         };
-        let holder = Holder::new("n1", "net", &attachment);
+        let holder = Holder::new("n1", "net", &attachment, None);
         let value = String::from_utf8(holder.to_value()).unwrap();
         let start = r#"{"node":"n1","network":"net","containerID":"c1","ifname":"eth0","since":"2"#;
         assert!(value.starts_with(start), "{value}");
@@ -155,7 +139,7 @@ mod tests {
             container_id: "c1".parse().unwrap(),
             ifname: "eth0".parse().unwrap(),
         };
-        let [first, second] = [(); 2].map(|()| Holder::new("n1", "net", &attachment));
+        let [first, second] = [(); 2].map(|()| Holder::new("n1", "net", &attachment, None));
         assert_ne!(first, second);
     }
 }

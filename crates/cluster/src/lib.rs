@@ -6,14 +6,16 @@ mod holder;
 mod keys;
 mod node;
 mod random;
+mod registration;
 mod since;
 
 pub use blocks::{block_of, blocks, ranges_in, some_blocks};
 pub use definition::{Definition, DefinitionError};
-pub use holder::{BlockOwner, Holder, NodeToken};
+pub use holder::{BlockOwner, Holder};
 pub use keys::{HeldKey, Keys};
 pub use node::node_name;
 pub use random::random_address;
+pub use registration::{BootFile, Machine, Registration};
 pub use since::Since;
 
 use cni::{Error, Object};

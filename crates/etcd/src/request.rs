@@ -160,6 +160,12 @@ impl Compare {
         it
     }
 
+    /// A condition that never holds, to learn whether etcd would take a transaction.
+    pub fn never(key: impl Into<Vec<u8>>) -> Self {
+        // No revision is as large.
+        Self::mod_revision(key, i64::MAX)
+    }
+
     fn equal(key: impl Into<Vec<u8>>, target: i32, compared: Compared) -> Self {
         Self(CompareRequest {
             result: 0,

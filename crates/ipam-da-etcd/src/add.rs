@@ -4,21 +4,21 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use cluster::{Cluster, Holder};
-use cluster_client::{Asked, DiskToken, Values};
-use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
+use cluster_client::{Asked, Identity, Values};
+use cni::{Attachment, CHAIN_CALL, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
 
 use crate::choice::Choice;
 use crate::known_definitions::KnownDefinitions;
 use crate::last_given::LastGiven;
-use crate::{release, sticky, view};
+use crate::{sticky, view};
 
 /// Share of `etcd.timeout` that is kept for undoing an ADD that may have been made.
 const FOR_UNDOING: f64 = 0.3;
 
-/// Most pools of one ADD: each takes a comparison and two operations of a transaction.
-const MOST_POOLS: usize = 32;
+/// Most pools of one ADD: each takes four comparisons of a transaction, and etcd takes 128.
+const MOST_POOLS: usize = 30;
 
 /// Transactions after which an ADD gives up: each has lost an address to somebody else, so
 /// addresses are being given all the same.
@@ -35,20 +35,10 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let ipam = config.ipam()?;
     let cluster = Cluster::read(&ipam)?;
     let completion = Completion::read(config, &ipam)?;
-    let mut token = DiskToken::open(&cluster)?;
     let mut client = cluster_client::client(&cluster, call)?;
     client.keep_in_reserve(FOR_UNDOING);
-    let network = config.name();
-    token.register(&mut client, &cluster.node)?;
-    let add = Add {
-        token: RefCell::new(token),
-        holder: Holder::new(&cluster.node, network.as_str(), attachment),
-        last_given: LastGiven::open(&cluster),
-        attachment,
-        network,
-        cluster: &cluster,
-        reached_etcd: Cell::new(false),
-    };
+    let identity = Identity::of(&cluster, call, &mut client)?;
+    let add = Add::new(&cluster, call, identity, attachment);
     let given = Asked::read(config).and_then(|asked| add.give_of(&mut client, &asked));
     match given {
         Ok(ips) => Ok(completion.with_ips(ips)),
@@ -58,26 +48,55 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
 }
 
 /// An ADD of one attachment.
-struct Add<'a> {
-    cluster: &'a Cluster,
+pub(crate) struct Add<'a> {
+    pub(crate) cluster: &'a Cluster,
     network: &'a NetworkName,
-    attachment: &'a Attachment,
-    token: RefCell<DiskToken>,
+    pub(crate) attachment: &'a Attachment,
+    pub(crate) identity: RefCell<Identity<'a>>,
     /// The value that is written for it, and for no other ADD.
-    holder: Holder,
+    pub(crate) holder: Holder,
     last_given: LastGiven,
-    reached_etcd: Cell<bool>,
+    pub(crate) reached_etcd: Cell<bool>,
+}
+
+/// What the first look has shown.
+pub(crate) struct Seen {
+    /// For each pool an address of it that the attachment holds in the same place of etcd,
+    /// outside of the pool's ranges.
+    held: Vec<Option<IpAddr>>,
+    /// The conditions that no definition has changed since.
+    are_unchanged: Vec<Compare>,
 }
 
 /// What was done with definitions that may be old.
-enum Known<T> {
+pub(crate) enum Known<T> {
     /// They are etcd's.
     Same(T),
     /// Nothing was done: etcd has other ones, which are these.
     Redefined(Values),
 }
 
-impl Add<'_> {
+impl<'a> Add<'a> {
+    /// An ADD of this call, which hasn't begun.
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        call: &'a Call<'a>,
+        identity: Identity<'a>,
+        attachment: &'a Attachment,
+    ) -> Self {
+        let network = call.config.name();
+        let of_chain = Some(call.environment.text(CHAIN_CALL)).filter(|it| !it.is_empty());
+        Self {
+            identity: RefCell::new(identity),
+            holder: Holder::new(&cluster.node, network.as_str(), attachment, of_chain),
+            last_given: LastGiven::open(cluster),
+            attachment,
+            network,
+            cluster,
+            reached_etcd: Cell::new(false),
+        }
+    }
+
     /// Gives an address of each pool that is asked for. The definitions that an earlier ADD
     /// has read save a request, if they are still etcd's.
     fn give_of(&self, client: &mut Client<'_>, asked: &Asked) -> Result<Vec<IpConfig>, Error> {
@@ -114,26 +133,9 @@ impl Add<'_> {
         pools: &[Pool],
         known: (&Asked, &Values),
     ) -> Result<Known<Vec<IpConfig>>, Error> {
-        if pools.is_empty() {
-            return Err(Error::config(
-                "prevResult.pools is missing or empty: a selector must stand before this allocator",
-            ));
-        }
-        if pools.len() > MOST_POOLS {
-            return Err(Error::config(format!(
-                "prevResult.pools has {} pools; an ADD takes at most {MOST_POOLS}",
-                pools.len()
-            )));
-        }
-        let mut choices: Vec<Choice<'_>> = pools
-            .iter()
-            .enumerate()
-            .map(|(index, pool)| {
-                Choice::new(self.network, index, pool, &self.last_given, pools.len())
-            })
-            .collect();
-        let held = match self.look(client, &mut choices, known)? {
-            Known::Same(held) => held,
+        let mut choices = self.choices(pools)?;
+        let seen = match self.look(client, &mut choices, known)? {
+            Known::Same(seen) => seen,
             Known::Redefined(values) => return Ok(Known::Redefined(values)),
         };
         let value = self.holder.to_value();
@@ -141,7 +143,7 @@ impl Add<'_> {
             for choice in &mut choices {
                 choice.ask(client, &self.cluster.keys)?;
             }
-            let txn = self.transaction(&choices, &held, &value);
+            let txn = self.transaction(&choices, &seen, &value);
             let answer = match client.txn(&txn) {
                 Ok(answer) => answer,
                 Err(error) => return Err(self.undo(client, error, &value)),
@@ -153,13 +155,19 @@ impl Add<'_> {
                 return Ok(Known::Same(self.finish(client, &choices)));
             }
             let mut ranges = answer.ranges();
-            self.verify_token(client, ranges.next())?;
+            let mut is_explained = !self.is_registered(client, ranges.next())?;
             let now_held = self.held_in(ranges.next(), &choices);
-            if now_held.iter().any(Option::is_some) && now_held != held {
+            if now_held.iter().any(Option::is_some) && now_held != seen.held {
                 return Err(self.already(&now_held, &choices));
             }
             for choice in &mut choices {
                 choice.note(&mut ranges, pools.len())?;
+                is_explained |= choice.asked.is_none();
+            }
+            if !is_explained {
+                // What is left is a definition that was changed meanwhile.
+                let (asked, _) = known;
+                return Ok(Known::Redefined(asked.fetch(client, &self.cluster.keys)?));
             }
         }
         Err(Error::new(
@@ -171,38 +179,53 @@ impl Add<'_> {
         ))
     }
 
-    /// Refuses if etcd has another token for the node. If it has none, because a person has
-    /// released what the node held, the node makes itself known again.
-    fn verify_token(
+    /// The pools of an ADD, and which of their addresses to look at.
+    pub(crate) fn choices<'p>(&self, pools: &'p [Pool]) -> Result<Vec<Choice<'p>>, Error>
+    where
+        'a: 'p,
+    {
+        if pools.is_empty() {
+            return Err(Error::config(
+                "prevResult.pools is missing or empty: a selector must stand before this allocator",
+            ));
+        }
+        if pools.len() > MOST_POOLS {
+            return Err(Error::config(format!(
+                "prevResult.pools has {} pools; an ADD takes at most {MOST_POOLS}",
+                pools.len()
+            )));
+        }
+        let choice =
+            |(index, pool)| Choice::new(self.network, index, pool, &self.last_given, pools.len());
+        Ok(pools.iter().enumerate().map(choice).collect())
+    }
+
+    /// True if etcd still has this machine's registration; false if there is a new one, with
+    /// which the transaction has to be tried again.
+    pub(crate) fn is_registered(
         &self,
         client: &mut Client<'_>,
         answer: Option<&RangeAnswer>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let found = answer.and_then(|it| it.kvs.first());
-        let node = &self.cluster.node;
-        let mut token = self.token.borrow_mut();
-        match found {
-            Some(found) => Ok(token.verify(Some(&found.value), node)?),
-            None => token.register_again(client, node),
-        }
+        let found = found.map(|it| it.value.as_slice());
+        self.identity.borrow_mut().verify(client, found)
     }
 
     /// The start of the keys of what the attachment holds.
-    fn held_prefix(&self) -> String {
+    pub(crate) fn held_prefix(&self) -> String {
         let Cluster { keys, node, .. } = self.cluster;
         keys.attachment(node, self.network.as_str(), self.attachment)
     }
 
     /// Reads what the attachment holds, the sticky keys, and which candidates are free.
-    /// Returns for each pool an address of it that the attachment holds in the same place
-    /// of etcd, outside of the pool's ranges; or etcd's definitions, if they aren't the known
-    /// ones.
-    fn look(
+    /// Returns etcd's definitions, if they aren't the known ones.
+    pub(crate) fn look(
         &self,
         client: &mut Client<'_>,
         choices: &mut [Choice<'_>],
         (asked, known): (&Asked, &Values),
-    ) -> Result<Known<Vec<Option<IpAddr>>>, Error> {
+    ) -> Result<Known<Seen>, Error> {
         let keys = &self.cluster.keys;
         let mut reads = vec![Range::prefix(self.held_prefix()).keys_only()];
         reads.extend(asked.reads(keys));
@@ -213,7 +236,8 @@ impl Add<'_> {
         self.reached_etcd.set(true);
         let mut ranges = answer.ranges();
         let held = ranges.next();
-        let values = asked.values(ranges.by_ref());
+        let definitions: Vec<&RangeAnswer> = ranges.by_ref().take(known.len()).collect();
+        let values = asked.values(definitions.iter().copied());
         if values != *known {
             return Ok(Known::Redefined(values));
         }
@@ -227,7 +251,14 @@ impl Add<'_> {
         for choice in choices {
             choice.note_first(&mut ranges);
         }
-        Ok(Known::Same(held))
+        let found = definitions.iter().filter_map(|it| it.kvs.first());
+        let are_unchanged = found
+            .map(|it| Compare::mod_revision(it.key.as_slice(), it.mod_revision))
+            .collect();
+        Ok(Known::Same(Seen {
+            held,
+            are_unchanged,
+        }))
     }
 
     /// For each pool an address that the attachment holds under its name: one of its ranges,
@@ -247,18 +278,20 @@ impl Add<'_> {
         choices.iter().map(of_choice).collect()
     }
 
-    /// The transaction: nobody has these addresses, and the attachment has none of these
-    /// pools.
-    fn transaction(&self, choices: &[Choice<'_>], held: &[Option<IpAddr>], value: &[u8]) -> Txn {
+    /// The transaction: this machine has the node's name, the definitions are those that were
+    /// read, nobody has these addresses, and the attachment has none of these pools.
+    pub(crate) fn transaction(&self, choices: &[Choice<'_>], seen: &Seen, value: &[u8]) -> Txn {
         let Cluster { keys, node, .. } = self.cluster;
         let network = self.network.as_str();
         let mut txn = Txn::default();
-        txn.when.push(self.token.borrow().is_ours());
+        let identity = self.identity.borrow();
+        txn.when.push(identity.is_current());
+        txn.when.extend(seen.are_unchanged.iter().cloned());
         // In the order in which the answers are read.
-        txn.otherwise.push(Op::get(self.token.borrow().read()));
+        txn.otherwise.push(Op::get(identity.read()));
         let held_keys = Range::prefix(self.held_prefix()).keys_only();
         txn.otherwise.push(Op::get(held_keys));
-        for (choice, held) in choices.iter().zip(held) {
+        for (choice, held) in choices.iter().zip(&seen.held) {
             let Some(ip) = choice.asked else {
                 continue;
             };
@@ -310,79 +343,6 @@ impl Add<'_> {
             }
         }
         ips
-    }
-
-    /// Takes back what a transaction whose answer was lost may have reserved.
-    fn undo(&self, client: &mut Client<'_>, error: etcd::Error, value: &[u8]) -> Error {
-        if !error.may_have_changed() {
-            return error.into();
-        }
-        client.keep_in_reserve(0.0);
-        client.ignore_cancellation();
-        let undone = release::entries(
-            client,
-            &self.cluster.keys,
-            &self.cluster.node,
-            &self.held_prefix(),
-        )
-        .map(|mut entries| {
-            entries.retain(|it| it.value == value);
-            entries
-        })
-        .and_then(|entries| {
-            release::release(client, &self.cluster.keys, &self.cluster.node, &entries)
-        });
-        let error = Error::from(error);
-        match undone {
-            Ok(_) => error,
-            Err(why) => error.with_details(format!(
-                "not undone: {}; an address may stay reserved until DEL or GC",
-                why.msg
-            )),
-        }
-    }
-
-    /// The refusal that the attachment has an address of a pool already.
-    fn already(&self, held: &[Option<IpAddr>], choices: &[Choice<'_>]) -> Error {
-        let mut both = held.iter().zip(choices);
-        let found = both.find_map(|(ip, choice)| Some(((*ip)?, choice.describe())));
-        let (ip, pool) = found.map_or(
-            ("an address".to_owned(), "a pool".to_owned()),
-            |(ip, pool)| (ip.to_string(), pool),
-        );
-        Error::new(
-            code::ALREADY_ALLOCATED,
-            format!(
-                "{} has {ip} of {pool} already; a second ADD without a DEL is refused",
-                self.attachment
-            ),
-        )
-    }
-
-    /// The failure; 110, if the attachment holds an address on the network all the same.
-    fn refuse_if_held(&self, client: &mut Client<'_>, error: Error) -> Error {
-        // Asking an etcd that can't be reached would only take time.
-        let answers = self.reached_etcd.get() || error.code == code::INVALID_CONFIG;
-        if !answers || !error.details.is_empty() {
-            return error;
-        }
-        client.keep_in_reserve(0.0);
-        client.ignore_cancellation();
-        let Cluster { keys, node, .. } = self.cluster;
-        let held = client.range(&Range::prefix(self.held_prefix()).keys_only().limit(1));
-        let held = held
-            .ok()
-            .and_then(|it| keys.parse_held(node, &it.kvs.first()?.key));
-        match held {
-            Some(held) => Error::new(
-                code::ALREADY_ALLOCATED,
-                format!(
-                    "{} has {} of {} already; {}",
-                    self.attachment, held.ip, held.pool, error.msg
-                ),
-            ),
-            None => error,
-        }
     }
 }
 

@@ -4,6 +4,7 @@ mod add;
 mod candidates;
 mod check;
 mod choice;
+mod failure;
 mod known_definitions;
 mod last_given;
 mod release;

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use cluster::{Cluster, HeldKey, Holder, Keys};
-use cluster_client::{DiskToken, TokenError, former_names};
-use cni::{Attachment, Call, Error};
+use cluster_client::Identity;
+use cni::{Attachment, Call, Error, ROLLBACK, code};
 use etcd::{Client, Compare, KeyValue, Op, Range, Txn};
 
 /// Entries in a page.
@@ -12,6 +12,10 @@ const PAGE: u32 = 1000;
 
 /// Entries that one transaction releases: each takes two comparisons.
 const AT_ONCE: usize = 60;
+
+/// Tries after which a release gives up: before each, the node was forgotten and has
+/// registered again.
+const MOST_TRIES: u32 = 5;
 
 /// What a node holds: the key below `nodes`.
 #[derive(Clone, Debug)]
@@ -24,72 +28,94 @@ pub struct Entry {
     mod_revision: i64,
 }
 
-/// Releases the attachment's addresses, whatever pools they are of. A selector isn't needed.
+/// The right to release what a node holds: what etcd must have as the node's registration.
+#[derive(Clone, Debug)]
+pub enum Right {
+    /// Exactly this machine's registration of this boot.
+    Registered(Compare),
+    /// None: a person has released the name.
+    Forgotten,
+}
+
+/// What a release has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// So many addresses are released.
+    Released(usize),
+    /// Nothing more is released: etcd has this as the node's registration.
+    NotOurs(Option<Vec<u8>>),
+}
+
+/// Releases the attachment's addresses, whatever pools they are of. A selector isn't needed. If
+/// only an ADD is undone, an address of an earlier one, which may be in use, stays.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let mut client = cluster_client::client(&cluster, call)?;
-    for named in by_own_names(&mut client, &cluster)? {
-        let Cluster { keys, node, .. } = &named;
-        let prefix = keys.attachment(node, config.name().as_str(), attachment);
-        let entries = entries(&mut client, keys, node, &prefix)?;
-        let released = release(&mut client, keys, node, &entries)?;
-        tracing::debug!(released, requests = client.requests(), "released");
-    }
-    Ok(())
+    let Cluster { keys, node, .. } = &cluster;
+    let prefix = keys.attachment(node, config.name().as_str(), attachment);
+    let undone = call.environment.text(ROLLBACK);
+    let is_undone = |entry: &Entry| {
+        let made_by = Holder::parse(&entry.value).and_then(|it| it.call);
+        undone.is_empty() || made_by.as_ref() == Some(&undone)
+    };
+    release_below(&mut client, &cluster, call, &prefix, is_undone)
 }
 
 /// Releases what this node holds on this network for attachments that aren't valid any more.
-/// Refused if the node's name is another node's: its attachments would be taken for stale.
+/// Refused if the node's name is another machine's: its attachments would be taken for stale.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
     let mut client = cluster_client::client(&cluster, call)?;
-    verify_name(&mut client, &cluster)??;
-    for named in by_own_names(&mut client, &cluster)? {
-        let Cluster { keys, node, .. } = &named;
-        let prefix = keys.network(node, config.name().as_str());
-        let mut stale = entries(&mut client, keys, node, &prefix)?;
-        stale.retain(|it| !valid.contains(&it.held.attachment));
-        let released = release(&mut client, keys, node, &stale)?;
-        tracing::debug!(released, node, "released in all");
+    let Cluster { keys, node, .. } = &cluster;
+    let prefix = keys.network(node, config.name().as_str());
+    let is_stale = |entry: &Entry| !valid.contains(&entry.held.attachment);
+    release_below(&mut client, &cluster, call, &prefix, is_stale)
+}
+
+/// Releases the entries below a prefix that are chosen. A node that holds none of them needs no
+/// registration.
+fn release_below(
+    client: &mut Client<'_>,
+    cluster: &Cluster,
+    call: &Call<'_>,
+    prefix: &str,
+    is_chosen: impl Fn(&Entry) -> bool,
+) -> Result<(), Error> {
+    let Cluster { keys, node, .. } = cluster;
+    let mut found = entries(client, keys, node, prefix)?;
+    found.retain(&is_chosen);
+    if found.is_empty() {
+        return Ok(());
     }
+    let mut identity = Identity::of(cluster, call, client)?;
+    let released = release_as(client, &mut identity, cluster, &found)?;
+    tracing::debug!(released, requests = client.requests(), "released");
     Ok(())
 }
 
-/// The cluster as this node, and as each node that it was before it was renamed. A former name
-/// that is another node's by now is left out.
-fn by_own_names(client: &mut Client<'_>, cluster: &Cluster) -> Result<Vec<Cluster>, Error> {
-    let mut all = vec![cluster.clone()];
-    for node in former_names(cluster) {
-        let named = Cluster {
-            node,
-            ..cluster.clone()
-        };
-        match verify_name(client, &named)? {
-            Ok(()) => all.push(named),
-            Err(_) => {
-                let node = named.node;
-                tracing::warn!(
-                    node,
-                    "this node's former name is another node's now: what it holds stays"
-                );
-            }
-        }
-    }
-    Ok(all)
-}
-
-/// Refuses a name that etcd has as another node's.
-fn verify_name(
+/// Releases these entries as this node; returns the number of addresses.
+pub(crate) fn release_as(
     client: &mut Client<'_>,
+    identity: &mut Identity<'_>,
     cluster: &Cluster,
-) -> Result<Result<(), TokenError>, Error> {
-    let token = DiskToken::open(cluster)?;
-    let answer = client.range(&token.read())?;
-    let found = answer.kvs.first().map(|it| it.value.as_slice());
-    Ok(token.verify(found, &cluster.node))
+    entries: &[Entry],
+) -> Result<usize, Error> {
+    let Cluster { keys, node, .. } = cluster;
+    for _ in 0..MOST_TRIES {
+        let right = Right::Registered(identity.is_current());
+        match release(client, keys, node, entries, &right)? {
+            Outcome::Released(number) => return Ok(number),
+            // What was released until then isn't there any more, and isn't released again.
+            Outcome::NotOurs(found) => identity.verify(client, found.as_deref())?,
+        };
+    }
+    Err(Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("the registration of node {node} changes all the time"),
+    ))
 }
 
 /// The entries below a prefix of the node's keys. Foreign keys are logged and left alone.
@@ -130,8 +156,8 @@ pub fn entries(
     Ok(entries)
 }
 
-/// Releases these entries, each with its address, if that is still its own; returns the
-/// number of addresses.
+/// Releases these entries, each with its address, if that is still its own, as long as the
+/// right lasts.
 ///
 /// Each is compared with what was read, so that a release that reaches etcd late, or twice,
 /// never removes what a later ADD has reserved.
@@ -144,10 +170,11 @@ pub fn release(
     keys: &Keys,
     node: &str,
     entries: &[Entry],
-) -> Result<usize, Error> {
+    right: &Right,
+) -> Result<Outcome, Error> {
     let mut released = 0;
     for batch in entries.chunks(AT_ONCE) {
-        let mut txn = Txn::default();
+        let mut txn = right.begin(keys, node);
         for entry in batch {
             entry.add_to(keys, &mut txn);
         }
@@ -157,10 +184,27 @@ pub fn release(
         }
         // One of them has changed, or the transaction was applied and its answer lost.
         for entry in batch {
-            released += usize::from(release_one(client, keys, node, entry)?);
+            match release_one(client, keys, node, entry, right)? {
+                Outcome::Released(number) => released += number,
+                not_ours => return Ok(not_ours),
+            }
         }
     }
-    Ok(released)
+    Ok(Outcome::Released(released))
+}
+
+impl Right {
+    /// A transaction on the condition that this right lasts.
+    fn begin(&self, keys: &Keys, node: &str) -> Txn {
+        let condition = match self {
+            Self::Registered(condition) => condition.clone(),
+            Self::Forgotten => Compare::is_missing(keys.token(node)),
+        };
+        Txn {
+            when: vec![condition],
+            ..Txn::default()
+        }
+    }
 }
 
 impl Entry {
@@ -179,15 +223,16 @@ impl Entry {
     }
 }
 
-/// Releases one entry; false if its address was not its own.
+/// Releases one entry; none, if its address was not its own.
 fn release_one(
     client: &mut Client<'_>,
     keys: &Keys,
     node: &str,
     entry: &Entry,
-) -> Result<bool, Error> {
+    right: &Right,
+) -> Result<Outcome, Error> {
     let address = entry.address(keys);
-    let mut txn = Txn::default();
+    let mut txn = right.begin(keys, node);
     entry.add_to(keys, &mut txn);
     txn.otherwise = vec![
         Op::get(Range::key(entry.key.as_slice())),
@@ -195,25 +240,34 @@ fn release_one(
     ];
     let answer = client.txn(&txn)?;
     if answer.succeeded {
-        return Ok(true);
+        return Ok(Outcome::Released(1));
     }
     let mut found = answer.ranges().map(|it| it.kvs.first());
     let (held, now) = (found.next().flatten(), found.next().flatten());
     if held.is_none_or(|it| it.mod_revision != entry.mod_revision) {
         // It is released, or a later ADD's.
-        return Ok(false);
+        return Ok(Outcome::Released(0));
     }
-    if let Some(now) = now {
-        let holder = Holder::describe(&now.value);
-        tracing::warn!(key = address, node, "the address is {holder}, and stays so");
+    let mut txn = right.begin(keys, node);
+    if now.is_none_or(|it| it.value != entry.value) {
+        // Its address is another's, and stays so; the entry alone is of no use.
+        let key = entry.key.as_slice();
+        txn.when
+            .push(Compare::mod_revision(key, entry.mod_revision));
+        txn.then.push(Op::delete(key));
+        if let Some(now) = now {
+            let holder = Holder::describe(&now.value);
+            tracing::warn!(key = address, node, "the address is {holder}, and stays so");
+        }
+    } else {
+        entry.add_to(keys, &mut txn);
     }
-    client.txn(&Txn {
-        when: vec![Compare::mod_revision(
-            entry.key.as_slice(),
-            entry.mod_revision,
-        )],
-        then: vec![Op::delete(entry.key.as_slice())],
-        otherwise: Vec::new(),
-    })?;
-    Ok(false)
+    txn.otherwise = vec![Op::get(Range::key(keys.token(node)))];
+    let is_own = txn.then.len() > 1;
+    let answer = client.txn(&txn)?;
+    if answer.succeeded {
+        return Ok(Outcome::Released(usize::from(is_own)));
+    }
+    let token = answer.ranges().next().and_then(|it| it.kvs.first());
+    Ok(Outcome::NotOurs(token.map(|it| it.value.clone())))
 }

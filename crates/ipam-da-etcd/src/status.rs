@@ -1,75 +1,105 @@
-//! STATUS: verifies that every pool has an address left, and that etcd lets this node write.
+//! STATUS: does what an ADD does, up to the point of reserving.
 
 use cluster::Cluster;
-use cni::{Call, Error, code};
+use cluster_client::{Asked, Identity};
+use cni::{Attachment, Call, Error, code};
 use etcd::{Client, Compare, Op, Range, Txn};
-use ipam::Pool;
+use ipam::Completion;
 
-use crate::view;
+use crate::add::{Add, Known};
 
-/// Fails with code 50 if an ADD would find a pool without a free address, or etcd not ready
-/// to take one. All such pools are named.
+/// Looks after which STATUS gives up: before each, a definition has changed.
+const MOST_LOOKS: u32 = 10;
+
+/// Fails with code 50 if an ADD would be refused: the pools that have no address left, all by
+/// name, or whatever else is the matter.
+///
+/// Requested addresses and sticky keys are a container's, so they are left out.
 pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
+    as_an_add(call).map_err(|error| match error.code {
+        code::UNAVAILABLE => error,
+        _ => Error::new(code::UNAVAILABLE, error.msg).with_details(error.details),
+    })
+}
+
+fn as_an_add(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
-    let cluster = Cluster::read(&config.ipam()?)?;
-    let unavailable = |error: Error| Error::new(code::UNAVAILABLE, error.msg);
+    let ipam = config.ipam()?;
+    let cluster = Cluster::read(&ipam)?;
+    Completion::read(config, &ipam)?;
     let mut client = cluster_client::client(&cluster, call)?;
-    can_write(&mut client, &cluster).map_err(|error| unavailable(error.into()))?;
-    let pools = cluster_client::pools(&mut client, &cluster.keys, config).map_err(unavailable)?;
-    let mut problems = Vec::new();
-    for (index, pool) in pools.iter().enumerate() {
-        let name = pool.directory(config.name()).as_str();
-        match has_room(&mut client, &cluster, name, pool) {
-            Ok(true) => {}
-            Ok(false) => problems.push(format!(
-                "{} has no address left: all {} are reserved",
-                match &pool.name {
-                    Some(name) => format!("pool {name} ({})", pool.ranges),
-                    None => format!("pool {index} of network {name} ({})", pool.ranges),
-                },
-                pool.ranges.capacity()
-            )),
-            Err(error) => problems.push(error.msg),
-        }
-    }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::new(code::UNAVAILABLE, problems.join("; ")))
-    }
-}
-
-/// A transaction that never writes, and that etcd refuses all the same if this node has no
-/// right to write, or if there is no space for it.
-fn can_write(client: &mut Client<'_>, cluster: &Cluster) -> Result<(), etcd::Error> {
-    let Cluster { keys, node, .. } = cluster;
-    let starts = [keys.addresses("status"), keys.node(node)];
-    client.txn(&Txn {
-        // A key can't be missing and have been changed.
-        when: vec![
-            Compare::is_missing(starts[0].as_str()),
-            Compare::mod_revision(starts[0].as_str(), i64::MAX),
-        ],
-        then: starts.map(|key| Op::put(key, "")).to_vec(),
-        otherwise: vec![Op::get(Range::key(keys.pool("status")).count_only())],
-    })?;
-    Ok(())
-}
-
-fn has_room(
-    client: &mut Client<'_>,
-    cluster: &Cluster,
-    name: &str,
-    pool: &Pool,
-) -> Result<bool, Error> {
+    let identity = Identity::of(&cluster, call, &mut client)?;
+    let nobody = Attachment {
+        container_id: "status".parse().expect("a container ID"),
+        ifname: "status".parse().expect("an interface's name"),
+    };
+    let add = Add::new(&cluster, call, identity, &nobody);
+    let asked = Asked::read(config)?;
     let keys = &cluster.keys;
-    // Requested and excluded addresses count, too: fewer keys than addresses leave room.
-    let count = client
-        .range(&Range::prefix(keys.addresses(name)).count_only())?
-        .count;
-    if u128::from(count) < pool.ranges.capacity() {
-        return Ok(true);
+    let mut values = asked.fetch(&mut client, keys)?;
+    for _ in 0..MOST_LOOKS {
+        let mut pools = asked.pools(keys, &values)?;
+        if pools.is_empty() && cluster_client::has_selector(&ipam, "ipam-da-etcd")? {
+            // The pools depend on the container.
+            return could_reserve_in_any(&mut client, &add);
+        }
+        for pool in &mut pools {
+            (pool.requested, pool.sticky) = (None, None);
+        }
+        let mut choices = add.choices(&pools)?;
+        let seen = match add.look(&mut client, &mut choices, (&asked, &values))? {
+            Known::Same(seen) => seen,
+            Known::Redefined(now) => {
+                values = now;
+                continue;
+            }
+        };
+        let mut full = Vec::new();
+        for choice in &mut choices {
+            match choice.ask(&mut client, keys) {
+                Err(error) if error.code == code::TRY_AGAIN_LATER => full.push(error.msg),
+                other => other?,
+            }
+        }
+        if !full.is_empty() {
+            return Err(Error::new(code::UNAVAILABLE, full.join("; ")));
+        }
+        let mut txn = add.transaction(&choices, &seen, &add.holder.to_value());
+        txn.when.push(Compare::never(keys.token(&cluster.node)));
+        let answer = client.txn(&txn)?;
+        let mut ranges = answer.ranges();
+        if !add.is_registered(&mut client, ranges.next())? {
+            continue;
+        }
+        ranges.next();
+        for choice in &mut choices {
+            choice.note(&mut ranges, pools.len())?;
+        }
+        return Ok(());
     }
-    let free = view::search(client, keys, name, pool)?;
-    Ok(free.all().next().is_some())
+    Err(Error::new(
+        code::UNAVAILABLE,
+        "the definitions of the pools change all the time",
+    ))
+}
+
+/// Verifies that etcd lets this node read definitions, and write below its name.
+fn could_reserve_in_any(client: &mut Client<'_>, add: &Add<'_>) -> Result<(), Error> {
+    let Cluster { keys, node, .. } = add.cluster;
+    let (condition, read) = {
+        let identity = add.identity.borrow();
+        (identity.is_current(), identity.read())
+    };
+    let answer = client.txn(&Txn {
+        when: vec![condition, Compare::never(keys.token(node))],
+        then: [keys.addresses("status"), keys.node(node)]
+            .map(|key| Op::put(key, ""))
+            .to_vec(),
+        otherwise: vec![
+            Op::get(read),
+            Op::get(Range::key(keys.pool("status")).count_only()),
+        ],
+    })?;
+    add.is_registered(client, answer.ranges().next())?;
+    Ok(())
 }

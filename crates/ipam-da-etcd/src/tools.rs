@@ -1,3 +1,3 @@
 //! What a node holds, for tools: to read it, and to release it.
 
-pub use crate::release::{Entry, entries, release};
+pub use crate::release::{Entry, Outcome, Right, entries, release};

@@ -16,39 +16,49 @@ pub(crate) fn add(call: &Call<'_>) -> Result<IpamResult, Error> {
     let node = Node::of(call)?;
     let pools = asked(&call.config)?;
     if pools.is_empty() {
-        return Err(Error::config(
-            "prevResult.pools is missing or empty: a selector that names pools must stand before this one",
-        ));
+        return Err(no_pools());
     }
     let entries = pools.iter().map(|pool| entry(&node, pool, call));
     let entries: Vec<Object> = entries.collect::<Result<_, _>>()?;
     with_pools(call, &entries)
 }
 
+/// The refusal of a chain without a selector.
+pub(crate) fn no_pools() -> Error {
+    Error::config(
+        "prevResult.pools is missing or empty: a selector that names pools must stand before this one",
+    )
+}
+
 /// The entry of one pool.
 fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
     match node.held(pool)? {
         Held::Enough(entry) => return Ok(entry),
-        Held::Low { local, definition } => {
+        Held::Low {
+            local: local_before,
+            definition,
+        } => {
             // Failures don't matter yet, and another process may be at it.
-            let claimed = node
-                .files
-                .alone(Duration::ZERO, || claim(node, pool, call, true));
-            if let Err(error) = claimed {
-                tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
-            }
-            let local = node
-                .files
-                .read(&node.cluster, &pool.name)?
-                .unwrap_or(*local);
-            return Ok(pool.with_blocks(&definition, local.used()));
+            let claimed = node.files.alone(Duration::ZERO, || claim(pool, call, true));
+            let Err(error) = claimed else {
+                let local = node.files.read(&node.cluster, &pool.name)?;
+                return Ok(pool.with_blocks(&definition, local.unwrap_or(*local_before).used()));
+            };
+            let node = Node::of(call)?;
+            let local = node.files.read(&node.cluster, &pool.name)?;
+            return match local.filter(|it| node.is_verified(it)) {
+                Some(local) => {
+                    tracing::warn!(pool = pool.name, %error, "no further block; going on while there is room");
+                    Ok(pool.with_blocks(&definition, local.used()))
+                }
+                // Another machine has the node's name, and may use its blocks.
+                None => Err(error),
+            };
         }
         Held::TooLittle => {}
     }
     let at_most = node.cluster.settings.timeout * 2;
-    let claimed = node
-        .files
-        .alone(at_most, || claim(node, pool, call, false))?;
+    let claimed = node.files.alone(at_most, || claim(pool, call, false))?;
     claimed.ok_or_else(|| {
         Error::new(
             code::TRY_AGAIN_LATER,
@@ -62,7 +72,9 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
 
 /// Compares the node's blocks with etcd's if that has to be, and claims one if it is still
 /// needed. No other process of the node does so meanwhile.
-fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Object, Error> {
+fn claim(pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Object, Error> {
+    // Another process may have registered the node while this one waited.
+    let node = &Node::of(call)?;
     let Node { cluster, files, .. } = node;
     let mut local = files.read(cluster, &pool.name)?;
     // Another process may have claimed a block while this one waited.
@@ -80,7 +92,7 @@ fn claim(node: &Node, pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Obje
     }
     let claimed = Client::new(&hasty.settings, call.cancellation)
         .map_err(Error::from)
-        .and_then(|client| Claims::new(&hasty, client))
+        .and_then(|client| Claims::new(&hasty, call, client))
         .and_then(|mut claims| renew(node, pool, &mut claims, &mut local));
     match (claimed, local) {
         (Ok(entry), _) => Ok(entry),
@@ -121,13 +133,8 @@ fn renew(
         )
     });
     local.definition = definition.object().clone();
-    if !node.is_verified(local) || local.claiming.is_some() {
-        let mut verified = local.clone();
-        claims.verify(&mut verified, &pool.name)?;
-        verified.set_verified(&node.cluster.settings, node.boot.as_ref());
-        node.files.write(&verified)?;
-        *local = verified;
-    }
+    // Also after etcd was restored: a block that it has lost would be claimed as a new one.
+    claims.verify(&node.files, local, &pool.name, &definition)?;
     local.failed = None;
     match node.need(pool, local, &definition)? {
         Need::Nothing => {}

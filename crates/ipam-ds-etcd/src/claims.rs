@@ -1,19 +1,19 @@
-//! Blocks in etcd: claims them, compares them, gives them back.
+//! Blocks in etcd: claims them, and gives them back.
 
 use std::collections::BTreeSet;
 
 use cluster::{BlockOwner, Cluster, Definition, blocks, some_blocks};
-use cluster_client::DiskToken;
-use cni::{Error, code};
-use etcd::{Client, Compare, Op, Range, Txn};
+use cluster_client::Identity;
+use cni::{Call, Error, code};
+use etcd::{Client, Compare, Op, Range, Txn, TxnAnswer};
 use ipam::IpNet;
 use node_blocks::{Block, Files, Local};
 
 /// Blocks that one request looks at.
-const AT_ONCE: usize = 60;
+pub(crate) const AT_ONCE: usize = 60;
 
 /// Blocks in a page of a whole pool.
-const PAGE: u32 = 2000;
+pub(crate) const PAGE: u32 = 2000;
 
 /// Most blocks of a pool that are all looked at; of a larger one, some at random.
 const MOST_BLOCKS: usize = 1 << 16;
@@ -24,27 +24,34 @@ const MOST_TRIES: u32 = 50;
 /// This node in etcd.
 pub(crate) struct Claims<'a> {
     pub(crate) client: Client<'a>,
-    cluster: &'a Cluster,
-    token: DiskToken,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) identity: Identity<'a>,
     /// The last change of the definition that was read last.
     defined_at: i64,
 }
 
 impl<'a> Claims<'a> {
-    /// Makes the node known to etcd, if it isn't yet.
+    /// Registers the node, if it isn't registered in this boot yet.
     ///
     /// # Errors
     ///
-    /// Those of etcd; code 7 if the node's name is another node's.
-    pub(crate) fn new(cluster: &'a Cluster, mut client: Client<'a>) -> Result<Self, Error> {
-        let mut token = DiskToken::open(cluster)?;
-        token.register(&mut client, &cluster.node)?;
+    /// Those of etcd; code 7 if the node's name is another machine's.
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        call: &Call<'a>,
+        mut client: Client<'a>,
+    ) -> Result<Self, Error> {
         Ok(Self {
+            identity: Identity::of(cluster, call, &mut client)?,
             client,
             cluster,
-            token,
             defined_at: 0,
         })
+    }
+
+    /// The incarnation in which blocks are claimed and compared.
+    pub(crate) fn incarnation(&self) -> &str {
+        self.identity.incarnation()
     }
 
     /// Reads a pool's definition.
@@ -69,51 +76,14 @@ impl<'a> Claims<'a> {
         Ok(definition)
     }
 
-    /// Compares the node's blocks with etcd's. A block that isn't the node's any more is
-    /// dropped from the list; one whose claim had no answer is added, if etcd has given it.
+    /// Verifies that the node may read the pools' definitions.
     ///
     /// # Errors
     ///
-    /// Those of etcd; code 7 if the node's name is another node's.
-    pub(crate) fn verify(&mut self, local: &mut Local, pool: &str) -> Result<(), Error> {
-        let keys = &self.cluster.keys;
-        let mut all: Vec<Block> = local.blocks.drain(..).collect();
-        let known = all.len();
-        all.extend(local.claiming.take());
-        let mut kept = Vec::with_capacity(all.len());
-        let mut is_known = true;
-        for chunk in all.chunks(AT_ONCE) {
-            let reads = chunk.iter().map(|it| Range::key(keys.block(pool, it.cidr)));
-            let answer = self
-                .client
-                .txn(&Txn::read(reads.chain([self.token.read()])))?;
-            let values = answer.ranges().map(|it| it.kvs.first());
-            for (block, value) in chunk.iter().zip(values) {
-                if value.is_some_and(|it| it.value == block.owner.to_value()) {
-                    kept.push(block.clone());
-                } else if all.iter().position(|it| it == block) < Some(known) {
-                    let Block { cidr, .. } = block;
-                    tracing::error!(%cidr, pool, "this block is not the node's any more, and isn't used");
-                }
-            }
-            let token = answer.ranges().last().and_then(|it| it.kvs.first());
-            self.token
-                .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
-            is_known &= token.is_some();
-        }
-        if kept.is_empty() && known > 0 && !local.is_of(&self.cluster.settings) {
-            return Err(Error::config(format!(
-                "ipam.etcd.endpoints: this etcd knows none of the {known} blocks of pool {pool} that this node has of the one at {}: give each cluster an etcd.stateDir of its own",
-                local.endpoints.join(", ")
-            )));
-        }
-        if !is_known {
-            // A person has released what the node held, and it is back.
-            self.token
-                .register_again(&mut self.client, &self.cluster.node)?;
-        }
-        local.blocks = kept;
-        local.one_length_since = None;
+    /// Those of etcd.
+    pub(crate) fn can_read_pools(&mut self) -> Result<(), Error> {
+        let pools = Range::prefix(self.cluster.keys.pools());
+        self.client.range(&pools.limit(1).keys_only())?;
         Ok(())
     }
 
@@ -160,7 +130,7 @@ impl<'a> Claims<'a> {
             // Noted first: if this process is killed, the next one finds out.
             local.claiming = Some(Block::new(cidr, owner));
             files.write(local)?;
-            let other = self.try_claim(local, pool, cidr)?;
+            let other = self.try_claim(local, pool)?;
             files.write(local)?;
             match (other, wanted) {
                 (None, _) => return Ok(()),
@@ -181,56 +151,85 @@ impl<'a> Claims<'a> {
         ))
     }
 
-    /// Claims this block; returns its owner, for people, if it is another's.
-    fn try_claim(
+    /// Claims the block that the node's file has as being claimed; returns its owner, for
+    /// people, if it is another's.
+    pub(crate) fn try_claim(
         &mut self,
         local: &mut Local,
         pool: &str,
-        cidr: IpNet,
     ) -> Result<Option<String>, Error> {
         let Some(claiming) = local.claiming.clone() else {
             return Ok(None);
         };
-        let keys = &self.cluster.keys;
-        let key = keys.block(pool, cidr);
-        let definition = keys.pool(pool);
-        let addresses = keys.addresses(pool);
-        let value = claiming.owner.to_value();
-        // With another definition, the block might overlap with one of another length.
-        let txn = Txn {
-            when: vec![
-                self.token.is_ours(),
-                Compare::is_missing(key.as_str()),
-                Compare::mod_revision(definition.as_str(), self.defined_at),
-                Compare::none_starts_with(addresses.as_str()),
-            ],
-            then: vec![Op::put(key.as_str(), value.as_slice())],
-            otherwise: vec![
-                Op::get(self.token.read()),
-                Op::get(Range::key(key.as_str())),
-                Op::get(Range::key(definition.as_str()).keys_only()),
-                Op::get(Range::prefix(addresses).keys_only().limit(1)),
-            ],
-        };
+        let txn = self.transaction(pool, &claiming);
         // If no answer comes, the note stays, and `verify` finds out.
         let answer = self.client.txn(&txn)?;
-        let mut found = answer.ranges().map(|it| it.kvs.first());
-        let (token, now) = (found.next().flatten(), found.next().flatten());
-        if answer.succeeded || now.is_some_and(|it| it.value == value) {
+        local.claiming = None;
+        let now = answer.ranges().nth(1).and_then(|it| it.kvs.first());
+        if answer.succeeded || now.is_some_and(|it| it.value == claiming.owner.to_value()) {
+            let cidr = claiming.cidr;
             tracing::debug!(%cidr, pool, "claimed a block");
-            local.claiming = None;
+            local.blocks.retain(|it| it.cidr != cidr);
             local.blocks.push(claiming);
             return Ok(None);
         }
-        let (defined, address) = (found.next().flatten(), found.next().flatten());
-        local.claiming = None;
-        self.token
-            .verify(token.map(|it| it.value.as_slice()), &self.cluster.node)?;
-        if token.is_none() {
-            self.token
-                .register_again(&mut self.client, &self.cluster.node)?;
-            // etcd has forgotten the node, and perhaps given its blocks to others.
-            self.verify(local, pool)?;
+        self.reason(pool, &answer).map(Some)
+    }
+
+    /// Verifies that etcd would let this node claim a block, up to the point of claiming.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::claim`].
+    pub(crate) fn could_claim(&mut self, pool: &str, cidr: IpNet) -> Result<(), Error> {
+        let block = Block::new(cidr, BlockOwner::new(&self.cluster.node));
+        let mut txn = self.transaction(pool, &block);
+        txn.when
+            .push(Compare::never(self.cluster.keys.block(pool, cidr)));
+        let answer = self.client.txn(&txn)?;
+        self.reason(pool, &answer).map(|_| ())
+    }
+
+    /// The transaction that claims a block: this machine has the node's name, nobody has the
+    /// block, and the definition is the one that was read.
+    fn transaction(&self, pool: &str, block: &Block) -> Txn {
+        let keys = &self.cluster.keys;
+        let key = keys.block(pool, block.cidr);
+        let definition = keys.pool(pool);
+        let addresses = keys.addresses(pool);
+        Txn {
+            when: vec![
+                self.identity.is_current(),
+                Compare::is_missing(key.as_str()),
+                // With another definition, the block might overlap with one of another length.
+                Compare::mod_revision(definition.as_str(), self.defined_at),
+                Compare::none_starts_with(addresses.as_str()),
+            ],
+            then: vec![Op::put(key.as_str(), block.owner.to_value())],
+            otherwise: vec![
+                Op::get(self.identity.read()),
+                Op::get(Range::key(key)),
+                Op::get(Range::key(definition).keys_only()),
+                Op::get(Range::prefix(addresses).keys_only().limit(1)),
+            ],
+        }
+    }
+
+    /// The reason why a block was not claimed: its owner, for people, or an error.
+    fn reason(&mut self, pool: &str, answer: &TxnAnswer) -> Result<String, Error> {
+        let definition = self.cluster.keys.pool(pool);
+        let mut found = answer.ranges().map(|it| it.kvs.first());
+        let mut next = || found.next().flatten();
+        let (registered, now, defined, address) = (next(), next(), next(), next());
+        let registered = registered.map(|it| it.value.as_slice());
+        if !self.identity.verify(&mut self.client, registered)? {
+            return Err(Error::new(
+                code::TRY_AGAIN_LATER,
+                format!(
+                    "etcd did not know node {} any more; it has registered again",
+                    self.cluster.node
+                ),
+            ));
         }
         if let Some(address) = address {
             let address = String::from_utf8_lossy(&address.key);
@@ -244,40 +243,38 @@ impl<'a> Claims<'a> {
                 format!("{definition} was changed just now"),
             ));
         }
-        Ok(Some(
+        Ok(
             match now.map(|it| (BlockOwner::parse(&it.value), &it.value)) {
                 Some((Some(owner), _)) => format!("node {}'s", owner.node),
                 Some((None, value)) => {
                     let value = String::from_utf8_lossy(value);
                     format!("held by content that isn't ours: {}", cni::Excerpt(&value))
                 }
-                None => "free, but etcd did not know the node any more; the next ADD claims it"
-                    .to_owned(),
+                None => "free by now; the next ADD claims it".to_owned(),
             },
-        ))
+        )
     }
 
-    /// Verifies that a node can claim a block.
+    /// Verifies that the node could claim a block now.
     ///
     /// # Errors
     ///
-    /// Those of etcd; code 11 if no block is free.
+    /// Those of [`Self::claim`].
     pub(crate) fn has_free_block(
         &mut self,
         pool: &str,
         definition: &Definition,
     ) -> Result<(), Error> {
-        let free = self.free_blocks(pool, definition, &[])?;
-        if free.is_empty() {
-            return Err(no_block(pool, definition));
+        match self.free_blocks(pool, definition, &[])?.first() {
+            Some(free) => self.could_claim(pool, *free),
+            None => Err(no_block(pool, definition)),
         }
-        Ok(())
     }
 
     /// The blocks of another length than this, which were claimed before the definition was
     /// changed. Once there is none, there will be none until the next change: each claim
     /// compares the definition. So the pool's blocks are read once for each.
-    fn of_other_lengths(
+    pub(crate) fn of_other_lengths(
         &mut self,
         local: &mut Local,
         pool: &str,
@@ -335,32 +332,6 @@ impl<'a> Claims<'a> {
         Ok(free.collect())
     }
 
-    /// The blocks that etcd has as this node's and that the node's file doesn't list.
-    ///
-    /// # Errors
-    ///
-    /// Those of etcd.
-    pub(crate) fn unlisted(&mut self, local: &Local, pool: &str) -> Result<Vec<Block>, Error> {
-        let keys = &self.cluster.keys;
-        let node = &self.cluster.node;
-        let mut unlisted = Vec::new();
-        self.client
-            .pages::<Error>(&keys.blocks(pool), PAGE, false, |_, page| {
-                for kv in page {
-                    let block = keys.parse_block(pool, &kv.key);
-                    if let (Some(cidr), Some(owner)) = (block, BlockOwner::parse(&kv.value))
-                        && owner.node == *node
-                        && owner.to_value() == kv.value
-                        && local.blocks.iter().all(|it| it.cidr != cidr)
-                    {
-                        unlisted.push(Block::new(cidr, owner));
-                    }
-                }
-                Ok(())
-            })?;
-        Ok(unlisted)
-    }
-
     /// Gives a block back. One that isn't the node's any more is no error.
     ///
     /// # Errors
@@ -370,7 +341,7 @@ impl<'a> Claims<'a> {
         let key = self.cluster.keys.block(pool, block.cidr);
         self.client.txn(&Txn {
             when: vec![
-                self.token.is_ours(),
+                self.identity.is_current(),
                 Compare::value(key.as_str(), block.owner.to_value()),
             ],
             then: vec![Op::delete(key)],
@@ -380,7 +351,7 @@ impl<'a> Claims<'a> {
     }
 }
 
-fn overlap(a: IpNet, b: IpNet) -> bool {
+pub(crate) fn overlap(a: IpNet, b: IpNet) -> bool {
     a.contains(&b) || b.contains(&a)
 }
 

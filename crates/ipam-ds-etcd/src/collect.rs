@@ -1,4 +1,4 @@
-//! GC and STATUS: compares the node's blocks with etcd's, and gives back empty ones.
+//! GC: compares the node's blocks with etcd's, and gives back empty ones.
 
 use std::time::Duration;
 
@@ -52,11 +52,10 @@ fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result
     };
     let name = &pool.name;
     let client = cluster_client::client(&node.cluster, call)?;
-    let mut claims = Claims::new(&node.cluster, client)?;
+    let mut claims = Claims::new(&node.cluster, call, client)?;
     let definition = claims.definition(name)?;
     local.definition = definition.object().clone();
-    claims.verify(&mut local, name)?;
-    local.set_verified(&node.cluster.settings, node.boot.as_ref());
+    claims.verify(&node.files, &mut local, name, &definition)?;
     for block in claims.unlisted(&local, name)? {
         tracing::warn!(block = %block.cidr, pool = name, "etcd has this block as the node's; it is used from now on");
         local.blocks.push(block);
@@ -134,47 +133,4 @@ fn mark(
         }
     }
     Ok(gone)
-}
-
-/// Fails with code 50 if an ADD would find no room on this node and no block in etcd.
-pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
-    let unavailable = |error: Error| Error::new(code::UNAVAILABLE, error.msg);
-    let node = Node::of(call)?;
-    let pools = asked(&call.config)?;
-    if pools.is_empty() {
-        let mut claims = cluster_client::client(&node.cluster, call)
-            .and_then(|it| Claims::new(&node.cluster, it))
-            .map_err(unavailable)?;
-        let reads = etcd::Range::prefix(node.cluster.keys.pools())
-            .limit(1)
-            .keys_only();
-        claims
-            .client
-            .range(&reads)
-            .map_err(|error| unavailable(error.into()))?;
-        return Ok(());
-    }
-    let mut problems = Vec::new();
-    for pool in pools {
-        if let Err(error) = has_room(&node, &pool, call) {
-            problems.push(error.msg);
-        }
-    }
-    match problems.is_empty() {
-        true => Ok(()),
-        false => Err(Error::new(code::UNAVAILABLE, problems.join("; "))),
-    }
-}
-
-fn has_room(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<(), Error> {
-    let local = node.files.read(&node.cluster, &pool.name)?;
-    if let Some(local) = local.as_ref().filter(|it| node.is_verified(it)) {
-        let definition = node.definition(local, &pool.name)?;
-        if pool.free(&definition, local, node.files.data_dir())? > 0 {
-            return Ok(());
-        }
-    }
-    let mut claims = Claims::new(&node.cluster, cluster_client::client(&node.cluster, call)?)?;
-    let definition = claims.definition(&pool.name)?;
-    claims.has_free_block(&pool.name, &definition)
 }

@@ -3,6 +3,8 @@
 mod add;
 mod claims;
 mod collect;
+mod status;
+mod verify;
 
 use cni::{About, Attachment, Call, Error, Plugin, Reply};
 use node_blocks::with_pools;
@@ -41,7 +43,7 @@ impl Plugin for IpamDsEtcd {
     /// Prints an empty list of pools: the node's blocks may be full, and a further one free in
     /// etcd; and the allocator behind doesn't know the names that stand in `prevResult`.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        collect::status(call)?;
+        status::status(call)?;
         with_pools(call, &[]).map(Reply::Result)
     }
 }

@@ -180,6 +180,11 @@ pub(crate) enum Command {
     ///
     /// It shows what it will release, and asks.
     NodeForget(NodeForgetArguments),
+    /// Give this machine its node's name, which another machine has in etcd.
+    ///
+    /// It shows that machine, and asks. Run it on the machine that keeps the name, when the
+    /// other one is off or has another name.
+    NodeRegister(NodeRegisterArguments),
     /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.
     Metrics,
 }
@@ -354,6 +359,15 @@ pub(crate) struct NodeForgetArguments {
     /// Show what would be released, and release nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeRegisterArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Don't ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ pub(crate) mod ls;
 pub(crate) mod map;
 pub(crate) mod metrics;
 pub(crate) mod node_forget;
+mod node_register;
 pub(crate) mod pools;
 pub(crate) mod release;
 pub(crate) mod show;
@@ -68,6 +69,9 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
             etcd_import::run(arguments, &node(), output)
         }
         Command::NodeForget(arguments) => node_forget::run(arguments, &node(), output),
+        Command::NodeRegister(arguments) => {
+            node_register::run(arguments, &node(), environment, output)
+        }
         Command::Metrics => metrics::run(&node(), output),
     }
 }

@@ -36,7 +36,7 @@ pub struct Local {
     /// A block that is being claimed: etcd may have given it to this node.
     #[serde(default)]
     pub claiming: Option<Block>,
-    /// The boot in which the blocks were compared with etcd's.
+    /// The incarnation of the node in which the blocks were compared with etcd's.
     #[serde(default)]
     pub verified_in: Option<String>,
     /// The last change of the definition since which no block in etcd has another length.
@@ -222,9 +222,9 @@ impl Local {
         urls.any(|url| self.endpoints.iter().any(|it| it == url))
     }
 
-    /// Notes that the blocks were compared in this boot.
-    pub fn set_verified(&mut self, settings: &Settings, boot: Option<&String>) {
-        self.verified_in = boot.cloned();
+    /// Notes that the blocks were compared in this incarnation.
+    pub fn set_verified(&mut self, settings: &Settings, incarnation: &str) {
+        self.verified_in = Some(incarnation.to_owned());
         let urls = settings.endpoints.iter().map(Endpoint::url);
         self.endpoints = urls.map(str::to_owned).collect();
     }

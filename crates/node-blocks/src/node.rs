@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use cluster::{Cluster, Definition, block_of};
+use cluster::{BootFile, Cluster, Definition, block_of};
 use cni::{Call, Error, Object, boot_id};
 use ipam::IpNet;
 use ipam_da_host_local::Folders;
@@ -25,6 +25,8 @@ pub struct Node {
     pub files: Files,
     /// The boot; `None` if it isn't known.
     pub boot: Option<String>,
+    /// The incarnation of the node's registration in this boot; `None` before the first one.
+    pub incarnation: Option<String>,
 }
 
 /// What the node's file has for an ADD.
@@ -63,9 +65,11 @@ impl Node {
     pub fn of(call: &Call<'_>) -> Result<Self, Error> {
         let ipam = call.config.ipam()?;
         let cluster = Cluster::read(&ipam)?;
+        let registration = BootFile::open(&cluster)?.read(call.environment)?;
         Ok(Self {
             files: Files::open(&cluster, Folders::read(&ipam)?.data_dir)?,
             boot: boot_id(call.environment),
+            incarnation: registration.map(|it| it.incarnation),
             cluster,
         })
     }
@@ -81,10 +85,12 @@ impl Node {
             .map_err(|why| Error::config(why.to_string()))
     }
 
-    /// True if the blocks were compared with this etcd's since the last boot: before that, the
-    /// disk may be an old one.
+    /// True if the blocks were compared with this etcd's since the node registered in this
+    /// boot: before that, the disk may be an old one, or a copy.
     pub fn is_verified(&self, local: &Local) -> bool {
-        self.boot.is_some() && local.verified_in == self.boot && local.is_of(&self.cluster.settings)
+        self.incarnation.is_some()
+            && local.verified_in == self.incarnation
+            && local.is_of(&self.cluster.settings)
     }
 
     /// What the node has of a pool, without asking etcd.

@@ -115,8 +115,9 @@ fn with_umask_0_the_files_are_roots_alone() {
             seen += 1;
         }
     }
-    // The session, a place in a rotation, the token, the folder of the blocks and a file.
-    assert_eq!(seen, 5);
+    // The session, the registration, a place in a rotation, the token, the folder of the blocks
+    // and a file.
+    assert_eq!(seen, 6);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod blocks;
 mod blocks_in_one_file;
 mod clock;
 mod files;
+mod identity;
 mod import;
 mod injected;
 mod ipamctl;

@@ -160,46 +160,6 @@ fn two_clusters_need_a_folder_of_the_nodes_state_each() {
 }
 
 #[test]
-fn a_node_that_was_renamed_releases_what_it_held_before() {
-    needs!(ETCD, ETCDCTL);
-    let it = cluster("");
-    let config = it.config("n1", &ADDRESSES, &named());
-    for container in ["a", "b", "c"] {
-        it.add(container, &config).result();
-    }
-    let mut renamed = config.clone();
-    renamed["ipam"]["node"] = json!("n2");
-    it.del("a", &renamed).nothing();
-    assert_eq!(it.held().len(), 2);
-    it.add("d", &renamed).result();
-    // The allocator by itself: the chain would release by its records.
-    renamed["cni.dev/valid-attachments"] = json!([
-        {"containerID": "c", "ifname": "eth0"}, {"containerID": "d", "ifname": "eth0"},
-    ]);
-    it.sandbox
-        .call("ipam-da-etcd", "GC", &renamed)
-        .run()
-        .nothing();
-    let held = it.held().join(" ");
-    assert!(held.starts_with("n1/testnet/c:eth0/blue/"), "{held}");
-    assert!(held.contains(" n2/testnet/d:eth0/blue/"), "{held}");
-    assert_eq!(it.reserved("blue").len(), 2);
-    // A node that has the old name now keeps what it has.
-    it.etcd.ctl(&["del", "/ipam/v1/tokens/n1"]);
-    it.add("e", &it.on_another_disk(&config)).result();
-    renamed["cni.dev/valid-attachments"] = json!([]);
-    it.sandbox
-        .call("ipam-da-etcd", "GC", &renamed)
-        .run()
-        .nothing();
-    let del = it.sandbox.call("ipam-da-etcd", "DEL", &renamed);
-    del.container("e").run().nothing();
-    let held = it.held().join(" ");
-    assert!(held.contains("n1/testnet/e:eth0/blue/"), "{held}");
-    assert!(!held.contains("n2/"), "{held}");
-}
-
-#[test]
 fn a_node_that_was_forgotten_compares_its_blocks_before_it_claims_another() {
     needs!(ETCD, ETCDCTL);
     let it = cluster(r#","block":30"#);

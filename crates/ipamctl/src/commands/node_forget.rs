@@ -8,7 +8,7 @@ use anyhow::{Result, bail, ensure};
 use cluster::Keys;
 use cni::NetworkName;
 use etcd::{Client, Compare, Op, Range, Txn};
-use ipam_da_etcd::tools::{Entry, entries, release};
+use ipam_da_etcd::tools::{Entry, Outcome, Right, entries, release};
 use serde::Serialize;
 
 use crate::arguments::NodeForgetArguments;
@@ -75,30 +75,46 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         output.lines(lines(&row))?;
     }
     if !arguments.dry_run {
-        if !arguments.yes && !is_confirmed(name)? {
+        let text = format!(
+            "If containers of {name} still run, others will get their addresses.\nType the node's name to release all of this: "
+        );
+        if !arguments.yes && !is_confirmed(name, &text)? {
             bail!("nothing is released");
         }
-        let released = release(&mut client, keys, name, &held)?;
+        // First: without it, the node can claim nothing more. A node that runs registers again,
+        // and what it claims then is its own.
+        if let Some(token) = token {
+            let key = keys.token(name);
+            let forgotten = client.txn(&Txn {
+                when: vec![Compare::mod_revision(key.as_str(), token.mod_revision)],
+                then: vec![Op::delete(key.as_str())],
+                otherwise: vec![Op::get(Range::key(key.as_str()))],
+            })?;
+            let is_missing = forgotten.ranges().all(|it| it.kvs.is_empty());
+            ensure!(
+                forgotten.succeeded || is_missing,
+                "{name} has registered again just now: it is not gone, and nothing is released"
+            );
+        }
+        let Outcome::Released(released) =
+            release(&mut client, keys, name, &held, &Right::Forgotten)?
+        else {
+            bail!(
+                "{name} has registered again meanwhile: it is not gone, and nothing more is released"
+            );
+        };
         let mut released_blocks = Vec::new();
         for it in blocks {
-            if release_block(&mut client, keys, &it)? {
+            if release_block(&mut client, keys, name, &it)? {
                 released_blocks.push(it);
             } else {
                 let ClaimedBlock { block, pool, .. } = &it;
                 warn(&format!(
-                    "block {block} of pool {pool} was changed meanwhile; it is left alone"
+                    "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
                 ));
             }
         }
         row.blocks = released_blocks.iter().map(Block::from).collect();
-        // The last: without it, a node that comes back has to ask for its name again.
-        if let Some(token) = token {
-            client.txn(&Txn {
-                when: vec![Compare::mod_revision(keys.token(name), token.mod_revision)],
-                then: vec![Op::delete(keys.token(name))],
-                otherwise: Vec::new(),
-            })?;
-        }
         row.released = true;
         let rest = entries(&mut client, keys, name, &keys.node(name))?.len();
         if rest > 0 {
@@ -124,11 +140,15 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
 fn release_block(
     client: &mut Client<'_>,
     keys: &Keys,
+    node: &str,
     claimed: &ClaimedBlock,
 ) -> Result<bool, etcd::Error> {
     let key = keys.block(claimed.pool.as_str(), claimed.block);
     let answer = client.txn(&Txn {
-        when: vec![Compare::mod_revision(key.as_str(), claimed.mod_revision)],
+        when: vec![
+            Compare::mod_revision(key.as_str(), claimed.mod_revision),
+            Compare::is_missing(keys.token(node)),
+        ],
         then: vec![Op::delete(key.as_str())],
         otherwise: vec![Op::get(Range::key(key.as_str()))],
     })?;
@@ -184,17 +204,14 @@ fn lines(row: &Row) -> Vec<String> {
     lines
 }
 
-/// Asks a person for the node's name.
-fn is_confirmed(node: &str) -> Result<bool> {
+/// Asks a person for the node's name, with this text.
+pub(crate) fn is_confirmed(node: &str, text: &str) -> Result<bool> {
     ensure!(
         io::stdin().is_terminal(),
-        "stdin is no terminal, so nobody can be asked: --yes releases all of this"
+        "stdin is no terminal, so nobody can be asked: --yes does it without"
     );
     let mut stderr = io::stderr();
-    write!(
-        stderr,
-        "If containers of {node} still run, others will get their addresses.\nType the node's name to release all of this: "
-    )?;
+    write!(stderr, "{text}")?;
     stderr.flush()?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

@@ -194,6 +194,7 @@ mod tests {
                 container_id: "c1".into(),
                 ifname: "eth0".into(),
                 since: String::new(),
+                call: None,
             }),
         }
     }

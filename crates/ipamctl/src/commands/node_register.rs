@@ -1,0 +1,47 @@
+//! `ipamctl node-register`: gives this machine its node's name, which another one has in etcd.
+//!
+//! No plugin does this by itself: of two machines with one name, both may have containers.
+
+use anyhow::{Result, bail};
+use cluster::Registration;
+use cni::Environment;
+
+use crate::arguments::NodeRegisterArguments;
+use crate::commands::Status;
+use crate::commands::node_forget::is_confirmed;
+use crate::node::Node;
+use crate::output::Output;
+use crate::shared_pools::EtcdCluster;
+
+pub(crate) fn run(
+    arguments: &NodeRegisterArguments,
+    node: &Node,
+    environment: &Environment,
+    output: Output,
+) -> Result<Status> {
+    let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
+    let name = cluster.cluster.node.as_str();
+    let mut client = cluster.client()?;
+    let found = client.get(cluster.cluster.keys.token(name))?;
+    let machine = found.map_or("no machine".to_owned(), |it| {
+        Registration::describe(&it.value)
+    });
+    if !output.json {
+        output.lines([format!("etcd has {machine} as node {name}")])?;
+    }
+    if !arguments.yes
+        && !is_confirmed(
+            name,
+            "If that is another machine and it runs, it can neither start nor end containers any more.\nType the node's name to give it to this machine: ",
+        )?
+    {
+        bail!("nothing is changed");
+    }
+    cluster_client::take_name(&cluster.cluster, environment, &mut client)?;
+    if output.json {
+        Output::json(&[serde_json::json!({"node": name, "before": machine})])?;
+    } else {
+        output.lines([format!("this machine is node {name} now")])?;
+    }
+    Ok(Status::Fine)
+}
