@@ -54,6 +54,7 @@ mod leftovers;
 mod manual;
 mod merged;
 mod messages;
+mod moved_ranges;
 mod on_a_bridge;
 mod one_file;
 mod one_process;

@@ -1,11 +1,12 @@
-//! Reads the catalogue of a call: out of a cache, if the files of `ipam.poolsDir` are those
-//! that it was made of, and otherwise out of these files.
+//! Reads the catalogue of a call: out of a cache, if the configuration and the files of
+//! `ipam.poolsDir` are those that it was made of, and otherwise out of these.
 //!
 //! An ADD reads the names and the times of the files, and the cache. Only after a change
-//! are the files themselves read, and all of their pools and rules verified. The cache is
-//! never needed: it may be removed at any time.
+//! are the files themselves read, all of their pools and rules verified, and the
+//! directories of reservations looked through. The cache is never needed: it may be removed
+//! at any time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use cni::{Call, Error, Object, StateFolder, boot_id};
@@ -15,6 +16,7 @@ use serde_json::value::RawValue;
 use crate::catalogue::Catalogue;
 use crate::compiled;
 use crate::files::Files;
+use crate::moved_ranges::{OwnDirectory, Reservations};
 use crate::source::Source;
 
 /// Default folder of the cache: in memory, so that a reboot removes it.
@@ -36,24 +38,23 @@ pub(crate) struct Encoded {
 pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error> {
     // Before the files are listed: a file that is older by then has its time for good.
     let now = SystemTime::now();
-    let Some(files) = Files::of(ipam)? else {
-        // Everything has been read already.
-        let bytes = encode(ipam, Vec::new())?;
-        return Ok(Encoded {
-            bytes,
-            is_cached: false,
-        });
-    };
-    let cache = Cache::of(call, ipam)?;
-    if let Some(bytes) = cache.as_ref().and_then(|it| it.load(&files)) {
+    let files = Files::of(ipam)?;
+    let reservations = Reservations::of(ipam, call.config.name())?;
+    let cache = Cache::of(call, ipam, &reservations)?;
+    let load = |cache: &Cache| cache.load(&files, &reservations);
+    if let Some(bytes) = cache.as_ref().and_then(load) {
         return Ok(Encoded {
             bytes,
             is_cached: true,
         });
     }
-    let (files, bytes) = files.encoded(ipam)?;
+    let (files, mut catalogue) = files.catalogue(ipam)?;
+    // Before the directories are looked through.
+    let own = reservations.own_directory(&catalogue)?;
+    reservations.note(&mut catalogue)?;
+    let bytes = compiled::encode(&catalogue)?;
     if let Some(cache) = cache.filter(|_| files.are_settled(now)) {
-        cache.save(&files, &bytes);
+        cache.save(&files, &own, &bytes);
     }
     Ok(Encoded {
         bytes,
@@ -61,39 +62,44 @@ pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error
     })
 }
 
-/// The encoded catalogue of a configuration, without reading or writing a cache.
+/// The encoded catalogue of a call, without reading or writing a cache.
+///
+/// # Errors
+///
+/// As [`catalogue`].
+pub(crate) fn compile(call: &Call<'_>, ipam: &Object) -> Result<Vec<u8>, Error> {
+    let (_, mut catalogue) = Files::of(ipam)?.catalogue(ipam)?;
+    Reservations::of(ipam, call.config.name())?.note(&mut catalogue)?;
+    compiled::encode(&catalogue)
+}
+
+/// The encoded catalogue of a configuration, for tools: no reservation is looked at.
 ///
 /// # Errors
 ///
 /// As [`catalogue`].
 pub(crate) fn uncached(ipam: &Object) -> Result<Vec<u8>, Error> {
-    match Files::of(ipam)? {
-        None => encode(ipam, Vec::new()),
-        Some(files) => Ok(files.encoded(ipam)?.1),
-    }
+    compiled::encode(&Files::of(ipam)?.catalogue(ipam)?.1)
 }
 
 /// Removes the cache of a call's catalogue.
 pub(crate) fn remove(call: &Call<'_>, ipam: &Object) {
-    if let Ok(Some(cache)) = Cache::of(call, ipam) {
+    if let Ok(reservations) = Reservations::of(ipam, call.config.name())
+        && let Ok(Some(cache)) = Cache::of(call, ipam, &reservations)
+    {
         let _ = cache.folder.remove(&cache.name);
     }
 }
 
 impl Files {
-    /// The encoded catalogue, and the files that it was made of: if they change while they
-    /// are read, they are read again.
-    fn encoded(self, ipam: &Object) -> Result<(Self, Vec<u8>), Error> {
-        let (files, sources) = self.read()?;
-        Ok((files, encode(ipam, sources)?))
+    /// The catalogue, and the files that it was made of: if they change while they are
+    /// read, they are read again.
+    fn catalogue(self, ipam: &Object) -> Result<(Self, Catalogue), Error> {
+        let (files, of_files) = self.read()?;
+        let mut sources = vec![Source::of_configuration(ipam)?];
+        sources.extend(of_files);
+        Ok((files, Catalogue::read(&sources)?))
     }
-}
-
-/// The catalogue of the configuration and of these files, encoded.
-fn encode(ipam: &Object, files: Vec<Source>) -> Result<Vec<u8>, Error> {
-    let mut sources = vec![Source::of_configuration(ipam)?];
-    sources.extend(files);
-    compiled::encode(&Catalogue::read(&sources)?)
 }
 
 /// The cache of one network's catalogue.
@@ -101,6 +107,7 @@ struct Cache {
     folder: StateFolder,
     name: String,
     boot: String,
+    data_dir: PathBuf,
     /// The pools and the rules of the configuration, as they are written.
     pools: String,
     rules: String,
@@ -110,6 +117,7 @@ struct Cache {
 struct Key<'a> {
     version: &'a str,
     boot: &'a str,
+    data_dir: &'a Path,
     pools: &'a str,
     rules: &'a str,
     files: &'a Files,
@@ -117,7 +125,11 @@ struct Key<'a> {
 
 impl Cache {
     /// `None` if no cache can be kept.
-    fn of(call: &Call<'_>, ipam: &Object) -> Result<Option<Self>, Error> {
+    fn of(
+        call: &Call<'_>,
+        ipam: &Object,
+        reservations: &Reservations<'_>,
+    ) -> Result<Option<Self>, Error> {
         let path = ipam.absolute_path("ipam", "cacheDir")?;
         let path = path.unwrap_or_else(|| PathBuf::from(CACHE_DIR));
         // A power failure may leave half of a file on a disk.
@@ -136,6 +148,7 @@ impl Cache {
             folder,
             name: format!("catalogue.{}", call.config.name()),
             boot,
+            data_dir: reservations.data_dir.clone(),
             pools: written("pools"),
             rules: written("rules"),
         }))
@@ -146,6 +159,7 @@ impl Cache {
         let key = Key {
             version: env!("CARGO_PKG_VERSION"),
             boot: &self.boot,
+            data_dir: &self.data_dir,
             pools: &self.pools,
             rules: &self.rules,
             files,
@@ -153,19 +167,26 @@ impl Cache {
         postcard::to_stdvec(&key).expect("memory is enough")
     }
 
-    fn load(&self, files: &Files) -> Option<Vec<u8>> {
+    fn load(&self, files: &Files, reservations: &Reservations<'_>) -> Option<Vec<u8>> {
         let mut content = self.folder.read(&self.name).ok()?;
         let key = self.key(files);
         if !content.starts_with(&key) {
             tracing::debug!("the catalogue has changed since it was read last");
             return None;
         }
-        content.drain(..key.len());
+        let (own, bytes) = postcard::take_from_bytes::<OwnDirectory>(&content[key.len()..]).ok()?;
+        if !reservations.is_as_before(&own) {
+            tracing::debug!("the network's own directory has changed since the catalogue was read");
+            return None;
+        }
+        let behind = content.len() - bytes.len();
+        content.drain(..behind);
         Some(content)
     }
 
-    fn save(&self, files: &Files, bytes: &[u8]) {
-        let content = [&self.key(files), bytes].concat();
+    fn save(&self, files: &Files, own: &OwnDirectory, bytes: &[u8]) {
+        let own = postcard::to_stdvec(own).expect("memory is enough");
+        let content = [&self.key(files), &own, bytes].concat();
         // Another process that writes it, and may be stopped, isn't waited for.
         let saved = self
             .folder

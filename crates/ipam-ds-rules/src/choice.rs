@@ -15,6 +15,9 @@ use crate::template::Template;
 pub(crate) struct Choice {
     /// Entries of `pools`.
     pub(crate) pools: Vec<Object>,
+    /// For each of them, the directories of reservations, other than its own, that hold
+    /// addresses of it.
+    pub(crate) held_in: Vec<Vec<String>>,
     /// The pools' routes.
     pub(crate) routes: Vec<Object>,
     /// The pools' DNS.
@@ -62,6 +65,7 @@ pub(crate) fn choose(
             mut entry,
             routes,
             dns,
+            held_in,
             ..
         } = it.pool;
         if let Some((ip, _)) = &it.requested {
@@ -73,6 +77,7 @@ pub(crate) fn choose(
         // For people who read the record; no plugin reads it.
         entry.set("rule", &rule.path());
         choice.pools.push(entry);
+        choice.held_in.push(held_in);
         choice.routes.extend(routes);
         choice.dns.push(dns);
     }

@@ -34,6 +34,7 @@ struct CompiledPool<'a> {
     routes: &'a str,
     dns: &'a str,
     pinned: Vec<IpAddr>,
+    held_in: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub(crate) struct ChosenPool {
     pub(crate) dns: Dns,
     /// The addresses that rules request.
     pub(crate) pinned: Vec<IpAddr>,
+    /// Directories of reservations, other than its own, that hold addresses of it.
+    pub(crate) held_in: Vec<String>,
 }
 
 impl ChosenPool {
@@ -109,6 +112,7 @@ fn encode_pool(pool: &CataloguePool) -> Result<Vec<u8>, Error> {
         routes: &json(&pool.routes),
         dns: &json(&pool.dns.clone().unwrap_or_default()),
         pinned: pool.pinned.iter().copied().collect(),
+        held_in: pool.held_in.clone(),
     }))
 }
 
@@ -156,6 +160,7 @@ impl<'a> Compiled<'a> {
             routes: serde_json::from_str(pool.routes).map_err(damaged)?,
             dns: Dns::read("dns", dns)?,
             pinned: pool.pinned,
+            held_in: pool.held_in,
         }))
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cni::{Error, Object, code};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::source::Source;
 
@@ -35,9 +35,9 @@ struct File {
     version: Version,
 }
 
-/// State of a file: another content has another one.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct Version {
+/// State of a file or a folder: another content has another one.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Version {
     device: u64,
     inode: u64,
     size: u64,
@@ -46,7 +46,7 @@ struct Version {
 }
 
 impl Version {
-    fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -62,14 +62,19 @@ impl Version {
 }
 
 impl Files {
-    /// The files of `ipam.poolsDir`; `None` without that key.
+    /// The files of `ipam.poolsDir`; none without that key.
     ///
     /// # Errors
     ///
     /// Code 7 for a relative path; code 5 for a folder or a file that can't be looked at.
-    pub(crate) fn of(ipam: &Object) -> Result<Option<Self>, Error> {
-        let folder = ipam.absolute_path("ipam", "poolsDir")?;
-        folder.map(Self::list).transpose()
+    pub(crate) fn of(ipam: &Object) -> Result<Self, Error> {
+        match ipam.absolute_path("ipam", "poolsDir")? {
+            Some(folder) => Self::list(folder),
+            None => Ok(Self {
+                folder: PathBuf::new(),
+                files: Vec::new(),
+            }),
+        }
     }
 
     /// Lists the files `*.json`. Names that begin with a dot are an editor's, or those of a
@@ -111,6 +116,9 @@ impl Files {
     /// Code 5 for a file that can't be read, code 7 for its content, code 11 if they don't
     /// stop changing.
     pub(crate) fn read(mut self) -> Result<(Self, Vec<Source>), Error> {
+        if self.files.is_empty() {
+            return Ok((self, Vec::new()));
+        }
         for _ in 0..MOST_ATTEMPTS {
             let sources: Result<Vec<Source>, Error> = self.files.iter().map(File::read).collect();
             let now = Self::list(self.folder.clone())?;

@@ -9,6 +9,7 @@ mod earlier_pools;
 mod facts;
 mod files;
 mod hidden;
+mod moved_ranges;
 mod pool;
 mod rule;
 mod source;
@@ -21,6 +22,7 @@ use choice::Choice;
 use compiled::Compiled;
 pub use condition::Condition;
 pub use facts::Facts;
+use moved_ranges::Reservations;
 
 /// The plugin.
 pub struct IpamDsRules;
@@ -31,7 +33,12 @@ impl Plugin for IpamDsRules {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        let Choice { pools, routes, dns } = choice(call)?;
+        let mut choice = choice(call)?;
+        let reservations = Reservations::of(&call.config.ipam()?, call.config.name())?;
+        reservations.exclude_held(&mut choice)?;
+        let Choice {
+            pools, routes, dns, ..
+        } = choice;
         let mut result = ipam::append_pools(&call.config, pools)?;
         result.routes.extend(routes);
         dns.into_iter().for_each(|dns| result.dns.append(dns));
@@ -114,7 +121,7 @@ fn with_catalogue<T>(
         Err(error) if error.code == code::INTERNAL && encoded.is_cached => {
             tracing::warn!(%error, "removing its cache");
             cache::remove(call, &ipam);
-            let bytes = cache::uncached(&ipam)?;
+            let bytes = cache::compile(call, &ipam)?;
             f(&Compiled::decode(&bytes)?)
         }
         other => other,

@@ -24,6 +24,8 @@ pub(crate) struct CataloguePool {
     pub(crate) dns: Option<Object>,
     /// The addresses that rules request.
     pub(crate) pinned: BTreeSet<IpAddr>,
+    /// Directories of reservations, other than its own, that hold addresses of it.
+    pub(crate) held_in: Vec<String>,
     /// Its entry in `pools`, as far as it is written.
     entry: Object,
 }
@@ -70,6 +72,7 @@ impl CataloguePool {
             routes: ipam::read_routes(&path, written)?,
             dns,
             pinned: BTreeSet::new(),
+            held_in: Vec::new(),
             entry,
             path,
         })
@@ -78,20 +81,27 @@ impl CataloguePool {
     /// Its entry in `pools`, which excludes the pinned addresses.
     pub(crate) fn entry(&self) -> Result<Object, Error> {
         let mut entry = self.entry.clone();
-        if !self.pinned.is_empty() {
-            let mut excluded: Vec<String> = entry.read(&self.path, "exclude")?.unwrap_or_default();
-            let pinned = self.pinned.iter().filter_map(|ip| Interval::new(*ip, *ip));
-            for interval in Interval::merged(pinned.collect()) {
-                excluded.push(if interval.first() == interval.last() {
-                    interval.first().to_string()
-                } else {
-                    interval.to_string()
-                });
-            }
-            entry.set("exclude", &excluded);
-        }
+        exclude(&self.path, &mut entry, &self.pinned)?;
         Ok(entry)
     }
+}
+
+/// Excludes more addresses from an entry of `pools`.
+pub(crate) fn exclude(path: &str, entry: &mut Object, ips: &BTreeSet<IpAddr>) -> Result<(), Error> {
+    if ips.is_empty() {
+        return Ok(());
+    }
+    let mut excluded: Vec<String> = entry.read(path, "exclude")?.unwrap_or_default();
+    let intervals = ips.iter().filter_map(|ip| Interval::new(*ip, *ip));
+    for interval in Interval::merged(intervals.collect()) {
+        excluded.push(if interval.first() == interval.last() {
+            interval.first().to_string()
+        } else {
+            interval.to_string()
+        });
+    }
+    entry.set("exclude", &excluded);
+    Ok(())
 }
 
 #[cfg(test)]

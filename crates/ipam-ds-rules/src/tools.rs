@@ -12,6 +12,7 @@ use crate::template::Template;
 use crate::{cache, choice, hidden};
 
 pub use crate::facts::ANNOTATIONS;
+pub use crate::moved_ranges::{HeldElsewhere, held_elsewhere};
 
 /// A rule that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ pub(crate) mod delegates;
 pub(crate) mod folders;
 pub(crate) mod host;
 pub(crate) mod main_plugin;
+pub(crate) mod moved_ranges;
 pub(crate) mod overlaps;
 pub(crate) mod rules;
 
@@ -155,6 +156,7 @@ pub(crate) fn findings(
             folders::check(network, host, &mut findings);
         }
         overlaps::check(it, &checked, host, &mut findings);
+        moved_ranges::check(it, &checked, host, &mut findings);
         all.extend(findings.all);
     }
     all

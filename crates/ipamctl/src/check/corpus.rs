@@ -18,6 +18,7 @@ fn host() -> Host<'static> {
         has_docker: false,
         plugin: Box::new(|_, _| Plugin::Present),
         folder: Box::new(|_| Folder::default()),
+        held_elsewhere: Box::new(|_, _, _, _| Ok(Vec::new())),
     }
 }
 

@@ -1,13 +1,15 @@
 //! The machine, as far as conflists depend on it: plugins, routes, folders, runtimes.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use chain::{Failure, SearchPath};
-use cni::{DelegateName, Environment, SpecVersion};
-use ipam::Route;
+use cni::{DelegateName, Environment, NetworkName, SpecVersion};
+use ipam::{RangeSet, Route};
+use ipam_ds_rules::tools::HeldElsewhere;
+use reservations::tools::ListedAddress;
 use rustix::fs::{Access, access, statfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -41,6 +43,18 @@ pub(crate) struct Folder {
 /// Looks for a plugin, and asks it for its versions.
 type AskPlugin<'a> = Box<dyn Fn(&str, SpecVersion) -> Plugin + 'a>;
 
+/// Addresses of these pools that other directories below the folder hold: those of the named
+/// pools, and any that these networks hold.
+type HeldAddresses<'a> = Box<
+    dyn Fn(
+            &Path,
+            &[(&str, &RangeSet)],
+            &BTreeSet<NetworkName>,
+            &BTreeSet<&str>,
+        ) -> Result<Vec<HeldElsewhere>, String>
+        + 'a,
+>;
+
 /// A machine.
 pub(crate) struct Host<'a> {
     pub(crate) routes: Vec<Route>,
@@ -48,6 +62,7 @@ pub(crate) struct Host<'a> {
     pub(crate) has_docker: bool,
     pub(crate) plugin: AskPlugin<'a>,
     pub(crate) folder: Box<dyn Fn(&Path) -> Folder + 'a>,
+    pub(crate) held_elsewhere: HeldAddresses<'a>,
 }
 
 impl<'a> Host<'a> {
@@ -83,6 +98,7 @@ impl<'a> Host<'a> {
             has_docker: has("dockerd"),
             plugin: Box::new(ask),
             folder: Box::new(folder),
+            held_elsewhere: Box::new(held_elsewhere),
         }
     }
 }
@@ -102,6 +118,18 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
             Err(reason) => Plugin::Failing(format!("{name}: {reason}")),
         },
     }
+}
+
+fn held_elsewhere(
+    data_dir: &Path,
+    pools: &[(&str, &RangeSet)],
+    names: &BTreeSet<NetworkName>,
+    networks: &BTreeSet<&str>,
+) -> Result<Vec<HeldElsewhere>, String> {
+    let concerns = |directory: &NetworkName, it: &ListedAddress| {
+        names.contains(directory) || it.network.as_deref().is_none_or(|it| networks.contains(it))
+    };
+    ipam_ds_rules::tools::held_elsewhere(data_dir, pools, concerns).map_err(|error| error.msg)
 }
 
 fn folder(path: &Path) -> Folder {

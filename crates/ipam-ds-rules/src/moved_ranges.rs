@@ -1,0 +1,217 @@
+//! Addresses of a pool that another directory of reservations holds: the catalogue has changed,
+//! and what was another pool's is now this one's.
+//!
+//! Each pool has a directory. So an address that was moved to another pool is reserved where
+//! the allocator doesn't look. When a catalogue is compiled, all directories are looked
+//! through, and each pool gets the names of those that hold an address of it. The result is
+//! kept with the compiled catalogue. So an ADD looks into a directory only for a pool that
+//! has such a name, and excludes what is held there. Ranges that have moved can't come back
+//! without another change of the catalogue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use cni::{Error, NetworkName, Object, code};
+use ipam::{Disjoint, Pool, RangeSet};
+use reservations::tools::{self, ListedAddress};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::Catalogue;
+use crate::choice::Choice;
+use crate::files::Version;
+use crate::pool::exclude;
+
+/// Default of `ipam.dataDir`, as the allocator has it.
+const DATA_DIR: &str = "/var/lib/cni/networks";
+
+/// An address of a pool that another directory holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldElsewhere {
+    /// Index of the pool.
+    pub pool: usize,
+    /// The name of the directory.
+    pub directory: NetworkName,
+    /// The address, and who holds it.
+    pub address: ListedAddress,
+}
+
+/// The addresses of these pools, each with the name of its directory, that another directory
+/// below `data_dir` holds, as far as `concerns` the pools.
+///
+/// # Errors
+///
+/// Code 5 for a folder that can't be read.
+pub fn held_elsewhere(
+    data_dir: &Path,
+    pools: &[(&str, &RangeSet)],
+    concerns: impl Fn(&NetworkName, &ListedAddress) -> bool,
+) -> Result<Vec<HeldElsewhere>, Error> {
+    let mut disjoint = Disjoint::default();
+    for (i, (_, ranges)) in pools.iter().enumerate() {
+        // Those of one catalogue don't overlap.
+        let _ = disjoint.add(ranges, i);
+    }
+    let failed = |path: &Path, e: io::Error| Error::io(path.display(), e);
+    let mut found = Vec::new();
+    for directory in tools::directories(data_dir).map_err(|e| failed(data_dir, e))? {
+        let path = data_dir.join(directory.as_str());
+        let ips = match tools::with_a_file(&path) {
+            // Removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            other => other.map_err(|e| failed(&path, e))?,
+        };
+        for ip in ips {
+            let Some(pool) = disjoint.owner(ip) else {
+                continue;
+            };
+            let own = pools[pool].0;
+            if own == directory.as_str() || is_one_directory(&path, &data_dir.join(own)) {
+                continue;
+            }
+            let address = tools::address(&path, ip).map_err(|e| failed(&path, e))?;
+            if let Some(address) = address.filter(|it| concerns(&directory, it)) {
+                found.push(HeldElsewhere {
+                    pool,
+                    directory: directory.clone(),
+                    address,
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// True if a link leads from one of these names to the other.
+fn is_one_directory(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    real(one).is_some_and(|one| real(other) == Some(one))
+}
+
+/// State of the directory that is named after the network.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum OwnDirectory {
+    /// A pool of the catalogue has its name.
+    IsAPool,
+    Missing,
+    Is(Version),
+}
+
+/// Folder and network of an allocator's reservations.
+pub(crate) struct Reservations<'a> {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) network: &'a NetworkName,
+}
+
+impl<'a> Reservations<'a> {
+    pub(crate) fn of(ipam: &Object, network: &'a NetworkName) -> Result<Self, Error> {
+        let data_dir = ipam.absolute_path("ipam", "dataDir")?;
+        Ok(Self {
+            data_dir: data_dir.unwrap_or_else(|| PathBuf::from(DATA_DIR)),
+            network,
+        })
+    }
+
+    /// State of the network's own directory, in which another selector may reserve without
+    /// a change of the catalogue. Not looked at if it is a pool of the catalogue.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 for a directory that can't be looked at.
+    pub(crate) fn own_directory(&self, catalogue: &Catalogue) -> Result<OwnDirectory, Error> {
+        let name = self.network.as_str();
+        if catalogue.pools.iter().any(|it| it.name.as_str() == name) {
+            return Ok(OwnDirectory::IsAPool);
+        }
+        let path = self.data_dir.join(name);
+        match fs::metadata(&path) {
+            Ok(metadata) => Ok(OwnDirectory::Is(Version::of(&metadata))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(OwnDirectory::Missing),
+            Err(error) => Err(Error::io(path.display(), error)),
+        }
+    }
+
+    /// True if the network's own directory is known to be as it was.
+    pub(crate) fn is_as_before(&self, own: &OwnDirectory) -> bool {
+        if matches!(own, OwnDirectory::IsAPool) {
+            return true;
+        }
+        match (own, fs::metadata(self.data_dir.join(self.network.as_str()))) {
+            (OwnDirectory::Missing, Err(error)) => error.kind() == io::ErrorKind::NotFound,
+            (OwnDirectory::Is(before), Ok(metadata)) => Version::of(&metadata) == *before,
+            _ => false,
+        }
+    }
+
+    /// Notes for each pool of a catalogue the directories that hold an address of it.
+    /// Looked at are directories of the catalogue's pools, whatever network holds
+    /// something there, and others as far as this network holds something there, or nobody
+    /// can say who does.
+    ///
+    /// # Errors
+    ///
+    /// As [`held_elsewhere`].
+    pub(crate) fn note(&self, catalogue: &mut Catalogue) -> Result<(), Error> {
+        let names: BTreeSet<&str> = catalogue.pools.iter().map(|it| it.name.as_str()).collect();
+        let concerns = |directory: &NetworkName, it: &ListedAddress| {
+            names.contains(directory.as_str())
+                || it
+                    .network
+                    .as_deref()
+                    .is_none_or(|it| it == self.network.as_str())
+        };
+        let with_ranges = catalogue.pools.iter().enumerate();
+        let with_ranges = with_ranges.filter_map(|(i, it)| Some((i, it, it.ranges.as_ref()?)));
+        let (indices, pools): (Vec<usize>, Vec<(&str, &RangeSet)>) = with_ranges
+            .map(|(i, it, ranges)| (i, (it.name.as_str(), ranges)))
+            .unzip();
+        let mut noted: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+        for it in held_elsewhere(&self.data_dir, &pools, concerns)? {
+            let directories = noted.entry(indices[it.pool]).or_default();
+            directories.insert(it.directory.to_string());
+        }
+        for (pool, directories) in noted {
+            let it = &mut catalogue.pools[pool];
+            tracing::debug!(
+                pool = it.name.as_str(),
+                ?directories,
+                "hold addresses of it"
+            );
+            it.held_in = directories.into_iter().collect();
+        }
+        Ok(())
+    }
+
+    /// Excludes from the chosen pools what other directories hold of them now.
+    ///
+    /// # Errors
+    ///
+    /// Code 111 for a requested address that another directory holds; code 5 for a
+    /// directory that can't be read.
+    pub(crate) fn exclude_held(&self, choice: &mut Choice) -> Result<(), Error> {
+        for (pool, directories) in choice.pools.iter_mut().zip(&choice.held_in) {
+            if directories.is_empty() {
+                continue;
+            }
+            let ranges = Pool::read("pools", pool.clone())?.ranges;
+            let requested: Option<IpAddr> = pool.read("pools", "requested-ip")?;
+            let mut held = BTreeSet::new();
+            for directory in directories {
+                let path = self.data_dir.join(directory);
+                let ips = match tools::with_a_file(&path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    other => other.map_err(|e| Error::io(path.display(), e))?,
+                };
+                if let Some(ip) = requested.filter(|ip| ips.contains(ip)) {
+                    let msg = format!("{ip}, requested, is reserved in {}", path.display());
+                    return Err(Error::new(code::REQUESTED_TAKEN, msg));
+                }
+                held.extend(ips.into_iter().filter(|ip| ranges.contains(*ip)));
+            }
+            exclude("pools", pool, &held)?;
+        }
+        Ok(())
+    }
+}

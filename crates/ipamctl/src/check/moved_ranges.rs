@@ -1,0 +1,87 @@
+//! Addresses of a pool that containers hold in the directory of another one: they would be
+//! given again.
+
+use std::collections::BTreeSet;
+
+use cni::NetworkName;
+use ipam::RangeSet;
+use ipam_ds_rules::tools::HeldElsewhere;
+use reservations::State;
+
+use crate::check::host::Host;
+use crate::check::{Checked, Findings};
+use crate::network::RULES;
+
+/// Most holders that are named in a finding.
+const MOST_NAMED: usize = 5;
+
+pub(crate) fn check(
+    it: &Checked<'_>,
+    all: &[Checked<'_>],
+    host: &Host<'_>,
+    findings: &mut Findings<'_>,
+) {
+    let Some(network) = &it.network else { return };
+    if !network.has_delegate(RULES) || !network.keeps_files() {
+        return;
+    }
+    let data_dir = &network.folders.data_dir;
+    // The command says that only root can tell.
+    if (host.folder)(data_dir).is_roots {
+        return;
+    }
+    let named = |it: &Checked<'_>| -> BTreeSet<NetworkName> {
+        let named = it.pools.iter().filter(|it| it.name().is_some());
+        named.map(|it| it.directory_name().clone()).collect()
+    };
+    let own = named(it);
+    // This network, and those that share a pool with it.
+    let networks: BTreeSet<&str> = all
+        .iter()
+        .filter(|other| other.conflist.name == it.conflist.name || !named(other).is_disjoint(&own))
+        .map(|other| other.conflist.name.as_str())
+        .collect();
+    let pools: Vec<(&str, &RangeSet)> = it
+        .pools
+        .iter()
+        .map(|it| (it.directory_name().as_str(), &it.pool.ranges))
+        .collect();
+    let held = match (host.held_elsewhere)(data_dir, &pools, &own, &networks) {
+        Ok(held) => held,
+        Err(reason) => {
+            findings.error(
+                "ipam.dataDir",
+                format!("what is reserved can't be read: {reason}"),
+                "folders that root can read",
+            );
+            return;
+        }
+    };
+    for (i, (pool, _)) in pools.iter().enumerate() {
+        let held: Vec<&HeldElsewhere> = held.iter().filter(|it| it.pool == i).collect();
+        if held.is_empty() {
+            continue;
+        }
+        let mut holders: Vec<String> = held.iter().take(MOST_NAMED).map(|it| text(it)).collect();
+        if held.len() > MOST_NAMED {
+            holders.push(format!("{} more", held.len() - MOST_NAMED));
+        }
+        findings.error(
+            "ipam.pools",
+            format!(
+                "pool {pool} has addresses that containers hold of another: {}",
+                holders.join(", ")
+            ),
+            "the border where it was until these containers are gone",
+        );
+    }
+}
+
+fn text(it: &HeldElsewhere) -> String {
+    let ip = it.address.ip;
+    let pool = &it.directory;
+    match &it.address.state {
+        State::Reserved(holder) => format!("{ip} of {pool} by {}", holder.container_id),
+        _ => format!("{ip} of {pool}"),
+    }
+}
