@@ -80,7 +80,6 @@ fn each_network_gets_other_addresses_under_its_name() {
             file("10.1.0.4", "b\r\neth0"),
         ]
     );
-    assert!(!shared.blue().join("by-network").exists());
 }
 
 #[test]
@@ -203,72 +202,4 @@ fn host_local_neither_finds_nor_releases_what_another_network_holds() {
     host_local("DEL").nothing();
     host_local("DEL").nothing();
     assert_eq!(shared.files(), [file("10.1.0.2", "c1\r\neth0\r\nred")]);
-}
-
-/// A directory as the version with `by-network` left it.
-fn with_by_network() -> Shared {
-    let shared = Shared::new();
-    for (name, content) in [
-        ("10.1.0.2", "r\r\neth0"),
-        ("by-network/red/10.1.0.2", "r\r\neth0"),
-        ("10.1.0.3", "g\r\neth0"),
-        ("by-network/green/10.1.0.3", "g\r\neth0"),
-        ("10.1.0.4", "b\r\neth0"),
-    ] {
-        shared.write(name, content);
-    }
-    shared
-}
-
-#[test]
-fn a_directory_with_by_network_is_brought_over() {
-    let pools = Shared::pools();
-    for (network, pools) in [
-        ("red", &pools),
-        ("red", &json!(null)),
-        ("blue", &pools),
-        ("green", &json!(null)),
-    ] {
-        let shared = with_by_network();
-        let expected = [
-            ("red", file("10.1.0.2", "r\r\neth0\r\nred")),
-            ("green", file("10.1.0.3", "g\r\neth0\r\ngreen")),
-            ("blue", file("10.1.0.4", "b\r\neth0")),
-        ];
-        shared
-            .call_with("GC", network, "nobody", pools)
-            .run()
-            .nothing();
-        let left: Vec<_> = expected
-            .into_iter()
-            .filter(|(of, _)| *of != network)
-            .map(|(_, file)| file)
-            .collect();
-        assert_eq!(shared.files(), left, "{network}");
-        assert!(!shared.blue().join("by-network").exists());
-    }
-}
-
-#[test]
-fn a_kill_while_a_directory_is_brought_over_costs_nothing() {
-    needs!("/usr/bin/strace");
-    for call in ["linkat", "renameat", "unlink,unlinkat", "rmdir,unlinkat"] {
-        for number in 1..=3 {
-            let shared = with_by_network();
-            let inject = format!("inject={call}:signal=KILL:when={number}");
-            let strace = ["strace", "-f", "-o", "/dev/null", "-e", &inject];
-            let gc = shared.call_with("STATUS", "red", "nobody", &Shared::pools());
-            gc.through(&strace).run();
-            shared.call("GC", "blue", "b").nothing();
-            assert_eq!(
-                shared.files(),
-                [
-                    file("10.1.0.2", "r\r\neth0\r\nred"),
-                    file("10.1.0.3", "g\r\neth0\r\ngreen"),
-                    file("10.1.0.4", "b\r\neth0"),
-                ],
-                "{call} {number}"
-            );
-        }
-    }
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use cni::{Cancellation, Error, FileId, NetworkName, StateFolder};
 
-use crate::by_network;
 use crate::change_detection::Version;
 use crate::directory::{Directory, State};
 use crate::index::Index;
@@ -250,7 +249,7 @@ impl<'a> DataDir<'a> {
                 }
             }
             let network = self.settings.network.as_str();
-            let mut found = by_network::mentions(&directory, network);
+            let mut found = false;
             directory.list(|_, file| {
                 found |= matches!(&file.state, State::Reserved(it)
                     if it.network.as_deref() == Some(network));

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 
-mod by_network;
 mod change_detection;
 mod data_dir;
 mod directory;

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 use cni::{Attachment, Error, NetworkName};
 use ipam::Interval;
 
-use crate::by_network;
 use crate::data_dir::{DataDir, Locked};
 use crate::directory::{Directory, State};
 use crate::last_reserved::{self, LastReserved};
@@ -45,10 +44,6 @@ impl<'a> Store<'a> {
         } = locked;
         let failed = |e| Error::io(directory.path().display(), e);
         let cache = ReservationCache::open(&directory, data_dir.cache()).map_err(failed)?;
-        // An earlier version of the allocator makes the index out of date.
-        if !cache.is_index() {
-            by_network::bring_over(&directory).map_err(failed)?;
-        }
         let mut it = Self {
             data_dir,
             own: names.contains(&data_dir.settings.network),
