@@ -1,11 +1,12 @@
 //! `"reclaim": "boot"`: the network's reservations from before the machine's last boot
-//! are released by the first call after it. No machine is rebooted: the boot's ID is
-//! read from a file of the test's own, and no clock is asked.
+//! are released by the first call after it. No machine is rebooted: the boot's ID and its
+//! start are read from files of the test's own.
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use harness::{Output, Sandbox, needs};
+use harness::{Call, Output, Sandbox, needs};
 use serde_json::{Value, json};
 
 struct Machine {
@@ -31,12 +32,25 @@ impl Machine {
         self.sandbox.root().join("proc")
     }
 
-    /// From now on, this boot is the last. What is in memory is gone.
+    /// From now on, this boot is the last. What is in memory is gone. It has started after
+    /// everything that is there was made.
     fn boots(&self, id: &str) {
+        self.has_booted(id, 1);
+        let _ = fs::remove_dir_all(self.sandbox.cache_dir());
+    }
+
+    /// The ID of the boot, which started so many seconds from now.
+    fn has_booted(&self, id: &str, from_now: i64) {
         let random = self.proc().join("sys/kernel/random");
         fs::create_dir_all(&random).unwrap();
         fs::write(random.join("boot_id"), format!("{id}\n")).unwrap();
-        let _ = fs::remove_dir_all(self.sandbox.cache_dir());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let start = i64::try_from(now.as_secs()).unwrap() + from_now;
+        fs::write(self.proc().join("stat"), format!("btime {start}\n")).unwrap();
+    }
+
+    fn last_boot(&self) -> PathBuf {
+        self.sandbox.data_dir().join("testnet/last_boot.testnet")
     }
 
     fn host_local(&self, command: &str, container: &str) -> Output {
@@ -47,6 +61,10 @@ impl Machine {
     }
 
     fn ours(&self, command: &str, container: &str) -> Output {
+        self.call(command, container).run()
+    }
+
+    fn call(&self, command: &str, container: &str) -> Call {
         let mut config = self
             .sandbox
             .config("1.1.0", &[], &json!({"reclaim": self.reclaim}));
@@ -59,7 +77,6 @@ impl Machine {
         let call = self.sandbox.call("ipam-da-host-local", command, &config);
         call.container(container)
             .env("IPAM_DELEGATED_PROC", self.proc())
-            .run()
     }
 
     fn reserved(&self) -> Vec<String> {
@@ -179,24 +196,12 @@ fn host_local_takes_the_note_of_the_boot_for_no_reservation() {
     needs!("host-local");
     let machine = Machine::new(json!("boot"));
     machine.ours("ADD", "a").result();
-    assert!(
-        machine
-            .sandbox
-            .data_dir()
-            .join("testnet/last_boot.testnet")
-            .exists()
-    );
+    assert!(machine.last_boot().exists());
     assert_eq!(machine.host_local("ADD", "h1").ips(), ["10.1.0.3"]);
     machine.host_local("DEL", "a").nothing();
     machine.host_local("DEL", "h1").nothing();
     assert!(machine.reserved().is_empty());
-    assert!(
-        machine
-            .sandbox
-            .data_dir()
-            .join("testnet/last_boot.testnet")
-            .exists()
-    );
+    assert!(machine.last_boot().exists());
 }
 
 #[test]
@@ -206,13 +211,7 @@ fn reclaim_is_off_by_default() {
     machine.boots("second");
     machine.ours("ADD", "b").result();
     assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
-    assert!(
-        !machine
-            .sandbox
-            .data_dir()
-            .join("testnet/last_boot.testnet")
-            .exists()
-    );
+    assert!(!machine.last_boot().exists());
 }
 
 #[test]
@@ -238,4 +237,70 @@ fn another_value_is_refused_and_an_unknown_boot_is_no_boot() {
         output.stderr.contains("can't tell the last boot"),
         "{output:?}"
     );
+}
+
+/// A machine with a reservation that its first boot has listed, and one that it has made.
+fn with_two_that_live() -> Machine {
+    let machine = Machine::new(json!("boot"));
+    let directory = machine.sandbox.data_dir().join("testnet");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("10.1.0.2"), "h1\r\neth0").unwrap();
+    machine.ours("ADD", "a").result();
+    assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
+    machine
+}
+
+#[test]
+fn a_damaged_note_of_the_boot_releases_nothing_and_is_written_anew() {
+    let machine = with_two_that_live();
+    let note = fs::read_to_string(machine.last_boot()).unwrap();
+    for damaged in [
+        note.replace("first", "farst"),
+        note.replace("boot ", "foot "),
+        note[..note.len() / 2].to_owned(),
+        String::new(),
+    ] {
+        fs::write(machine.last_boot(), damaged).unwrap();
+        // A clock that was set since the boot makes everything older.
+        machine.has_booted("first", 60);
+        machine.ours("STATUS", "b").nothing();
+        assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
+        let now = fs::read_to_string(machine.last_boot()).unwrap();
+        assert!(
+            now.starts_with("boot first\n") && now.contains("\nsum "),
+            "{now}"
+        );
+    }
+}
+
+#[test]
+fn two_boot_ids_on_one_kernel_release_nothing_of_each_other() {
+    let machine = Machine::new(json!("boot"));
+    for (n, id) in ["host", "container", "host", "container"]
+        .iter()
+        .enumerate()
+    {
+        machine.has_booted(id, -60);
+        machine.ours("ADD", &format!("c{n}")).result();
+    }
+    assert_eq!(machine.reserved().len(), 4);
+    // The machine boots: those of both go.
+    machine.boots("next");
+    machine.ours("STATUS", "c").nothing();
+    assert!(machine.reserved().is_empty(), "{:?}", machine.reserved());
+}
+
+#[test]
+fn an_unknown_start_of_the_boot_releases_nothing() {
+    let machine = with_two_that_live();
+    machine.boots("second");
+    fs::remove_file(machine.proc().join("stat")).unwrap();
+    let output = machine.ours("ADD", "b");
+    assert_eq!(output.ips(), ["10.1.0.4"]);
+    assert!(output.stderr.contains("isn't known"), "{output:?}");
+    assert_eq!(machine.reserved().len(), 3);
+    // As soon as it is known, they go.
+    machine.has_booted("second", 1);
+    machine.ours("STATUS", "b").nothing();
+    assert_eq!(machine.reserved(), ["10.1.0.4"]);
 }

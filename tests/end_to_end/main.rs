@@ -79,6 +79,7 @@ mod torn_files;
 mod traces;
 mod traffic;
 mod under_fire;
+mod undo;
 mod valid_attachments;
 mod version_negotiation;
 mod waiting;

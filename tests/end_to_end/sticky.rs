@@ -95,6 +95,7 @@ fn what_is_remembered_survives_a_reboot_and_is_no_reservation() {
     let id = proc.join("sys/kernel/random");
     fs::create_dir_all(&id).unwrap();
     fs::write(id.join("boot_id"), "another boot\n").unwrap();
+    fs::write(proc.join("stat"), "btime 9999999999\n").unwrap();
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     let again = call
         .container("b2")

@@ -25,7 +25,7 @@ mod version;
 mod wait;
 
 pub use args::Args;
-pub use boot::boot_id;
+pub use boot::{Boot, boot_id};
 pub use call::{AttachmentCommand, Request};
 pub use cancellation::Cancellation;
 pub use command::{Command, UnknownCommand};

@@ -27,8 +27,12 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .collect(),
         Err(_) => Vec::new(),
     };
+    let undone = storage::undone_call(call);
     let held = |store: &mut Store<'_>| {
         let mut held = store.held_by(attachment, &hints)?;
+        if let Some(undone) = &undone {
+            return of_call(store, held, undone, &hints);
+        }
         // As host-local does: a container's address only if the attachment has none.
         if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
             held.retain(|(_, it)| it.is_attachment(attachment));
@@ -47,6 +51,22 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
         release.in_all(&others, held);
     }
     release.finish()
+}
+
+/// The reservations of these that the ADD of this call has made.
+fn of_call(
+    store: &Store<'_>,
+    held: Vec<(IpAddr, Reservation)>,
+    call: &str,
+    answered: &[IpAddr],
+) -> Result<Reservations, Error> {
+    let mut of_call = Vec::new();
+    for (ip, reservation) in held {
+        if store.is_of_call(ip, call, answered.contains(&ip))? {
+            of_call.push((ip, State::Reserved(reservation)));
+        }
+    }
+    Ok(of_call)
 }
 
 /// Releases the network's reservations for attachments that aren't valid any more, and

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cni::{Call, Error, Object, boot_id};
+use cni::{Boot, CHAIN_CALL, Call, Error, Object, ROLLBACK};
 use reservations::{DataDir, Settings};
 
 /// Default folder of the reservations: host-local's.
@@ -44,23 +44,19 @@ pub(crate) fn data_dir_to_release<'a>(
     call: &Call<'a>,
     ipam: &Object,
 ) -> Result<DataDir<'a>, Error> {
-    let reclaim_before = reclaim_before(call, ipam).unwrap_or_else(|error| {
+    let reclaim = reclaim(call, ipam).unwrap_or_else(|error| {
         tracing::warn!(%error, "going on without it, so that addresses are released");
         None
     });
-    open(call, ipam, reclaim_before)
+    open(call, ipam, reclaim)
 }
 
 /// The directories of reservations of a call.
 pub(crate) fn data_dir<'a>(call: &Call<'a>, ipam: &Object) -> Result<DataDir<'a>, Error> {
-    open(call, ipam, reclaim_before(call, ipam)?)
+    open(call, ipam, reclaim(call, ipam)?)
 }
 
-fn open<'a>(
-    call: &Call<'a>,
-    ipam: &Object,
-    reclaim_before: Option<String>,
-) -> Result<DataDir<'a>, Error> {
+fn open<'a>(call: &Call<'a>, ipam: &Object, reclaim: Option<Boot>) -> Result<DataDir<'a>, Error> {
     let Folders {
         data_dir,
         cache_dir,
@@ -69,22 +65,32 @@ fn open<'a>(
         data_dir,
         cache_dir,
         network: call.config.name().clone(),
-        reclaim_before,
+        reclaim,
+        call: id(call, CHAIN_CALL),
         cancellation: call.cancellation,
     }))
 }
 
-/// The ID of this boot, if `ipam.reclaim` releases reservations from before it.
-fn reclaim_before(call: &Call<'_>, ipam: &Object) -> Result<Option<String>, Error> {
+/// The ID of the ADD that this DEL undoes, and nothing else; `None` for a DEL of everything.
+pub(crate) fn undone_call(call: &Call<'_>) -> Option<String> {
+    id(call, ROLLBACK)
+}
+
+/// The ID of a chain's call in this variable.
+fn id(call: &Call<'_>, variable: &str) -> Option<String> {
+    Some(call.environment.text(variable)).filter(|id| !id.is_empty())
+}
+
+/// This boot, if `ipam.reclaim` releases reservations from before it.
+fn reclaim(call: &Call<'_>, ipam: &Object) -> Result<Option<Boot>, Error> {
     let when: Option<String> = ipam.read("ipam", "reclaim")?;
     match when.as_deref() {
         None | Some("") => Ok(None),
         Some("boot") => {
-            let boot = boot_id(call.environment);
-            if boot.is_none() {
-                tracing::warn!("can't tell the last boot: ipam.reclaim has no effect");
-            }
-            Ok(boot)
+            let warn = |error: &_| {
+                tracing::warn!(%error, "can't tell the last boot: ipam.reclaim has no effect");
+            };
+            Ok(Boot::current(call.environment).inspect_err(warn).ok())
         }
         Some(other) => Err(Error::config(format!(
             "ipam.reclaim: {other:?} is not known; it may be \"boot\", or left out"

@@ -39,7 +39,8 @@ pub(crate) fn remove(node: &Node, it: &Holding<'_>, deadline: &Deadline) -> Resu
         data_dir: data_dir.to_owned(),
         cache_dir,
         network: directory.name.clone(),
-        reclaim_before: None,
+        reclaim: None,
+        call: None,
         cancellation: Some(deadline),
     };
     let data_dir = DataDir::new(settings);

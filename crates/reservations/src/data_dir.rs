@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cni::{Cancellation, Error, FileId, NetworkName, StateFolder};
+use cni::{Boot, Cancellation, Error, FileId, NetworkName, StateFolder};
 
 use crate::change_detection::Version;
 use crate::directory::{Directory, State};
@@ -29,9 +29,10 @@ pub struct Settings<'a> {
     pub cache_dir: PathBuf,
     /// The network.
     pub network: NetworkName,
-    /// Releases the network's reservations from before this boot, given by the kernel's
-    /// ID of it. `None` releases nothing.
-    pub reclaim_before: Option<String>,
+    /// Releases the network's reservations from before this boot. `None` releases nothing.
+    pub reclaim: Option<Boot>,
+    /// The ID of the chain's call, which new reservations note. `None` outside of a chain.
+    pub call: Option<String>,
     /// Ends a wait for a lock.
     pub cancellation: Option<&'a dyn Cancellation>,
 }

@@ -77,7 +77,8 @@ impl LastReserved {
 /// Writes the address to a new file in place of the old one.
 pub(crate) fn replace(directory: &Directory, pool: usize, ip: IpAddr) -> io::Result<()> {
     let name = file_name(pool);
-    let file = NewFile::write(directory, ip.to_string().as_bytes())?;
+    let text = ip.to_string();
+    let mut file = NewFile::write(directory, text.as_bytes())?;
     // Not renamed over the old file: ext4 would then write to the disk at once
     // (mount(8), auto_da_alloc). A kill in between loses the rotation, nothing else.
     directory.remove(&name)?;

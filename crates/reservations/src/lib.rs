@@ -8,6 +8,7 @@ mod last_reserved;
 mod leftover_caches;
 mod lock;
 mod new_file;
+mod origin;
 mod reclaim;
 mod reservation;
 mod reservation_cache;

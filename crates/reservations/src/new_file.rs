@@ -5,7 +5,6 @@ use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{
     Access, AtFlags, CWD, Mode, OFlags, RenameFlags, accessat, linkat, openat, renameat,
@@ -13,7 +12,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::directory::{Directory, set_modified};
+use crate::directory::Directory;
+use crate::origin::{self, Fact};
 
 /// Mode of a file, as the newest host-local makes it.
 const MODE: Mode = Mode::from_raw_mode(0o600);
@@ -23,7 +23,7 @@ const MODE: Mode = Mode::from_raw_mode(0o600);
 const UNFINISHED: &str = "unfinished.tmp";
 
 /// A name that no other process gives to a file: `unfinished.<16 hexadecimal digits>.tmp`.
-fn temporary_name() -> String {
+pub(crate) fn temporary_name() -> String {
     // The standard library's source of random numbers.
     let random = RandomState::new().build_hasher().finish();
     format!("unfinished.{random:016x}.tmp")
@@ -53,17 +53,35 @@ fn create_unnamed(directory: &Directory) -> io::Result<Option<File>> {
     }
 }
 
+/// What a new file says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Content<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// The origin, of a reservation.
+    pub(crate) origin: &'a [(Fact, &'a str)],
+}
+
 /// A file with content that doesn't have its name yet.
 pub(crate) struct NewFile<'a> {
     directory: &'a Directory,
+    content: Content<'a>,
     file: File,
     /// True if it is named [`UNFINISHED`].
     unfinished: bool,
 }
 
 impl<'a> NewFile<'a> {
-    /// Writes `content` to a new file in the directory.
-    pub(crate) fn write(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
+    /// Writes a new file in the directory.
+    pub(crate) fn write(directory: &'a Directory, bytes: &'a [u8]) -> io::Result<Self> {
+        let origin = &[];
+        Self::write_with_origin(directory, Content { bytes, origin })
+    }
+
+    /// Writes a new file in the directory, with its origin.
+    pub(crate) fn write_with_origin(
+        directory: &'a Directory,
+        content: Content<'a>,
+    ) -> io::Result<Self> {
         match create_unnamed(directory)? {
             Some(file) => Self::filled(directory, file, false, content),
             None => Self::write_unfinished(directory, content),
@@ -74,7 +92,7 @@ impl<'a> NewFile<'a> {
     ///
     /// If a process was killed between link and unlink, its [`UNFINISHED`] is also a
     /// reservation by another name. So an old file is removed, and never written to.
-    fn write_unfinished(directory: &'a Directory, content: &[u8]) -> io::Result<Self> {
+    fn write_unfinished(directory: &'a Directory, content: Content<'a>) -> io::Result<Self> {
         directory.remove(UNFINISHED)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -86,14 +104,16 @@ impl<'a> NewFile<'a> {
         directory: &'a Directory,
         file: File,
         unfinished: bool,
-        content: &[u8],
+        content: Content<'a>,
     ) -> io::Result<Self> {
         let mut it = Self {
             directory,
+            content,
             file,
             unfinished,
         };
-        it.file.write_all(content)?;
+        it.file.write_all(content.bytes)?;
+        origin::note(&it.file, content.origin);
         Ok(it)
     }
 
@@ -110,30 +130,43 @@ impl<'a> NewFile<'a> {
         }
     }
 
-    /// Replaces the nanoseconds of its modification time.
-    pub(crate) fn set_nanoseconds(&self, nanoseconds: u32) -> io::Result<()> {
-        let seconds = self.file.metadata()?.mtime();
-        set_modified(&self.file, seconds, nanoseconds)
-    }
-
     /// Gives it this name; `false` if a file of that name exists.
-    pub(crate) fn link(&self, name: &str) -> io::Result<bool> {
-        let folder = self.directory.folder();
-        let linked = if self.unfinished {
-            linkat(folder, UNFINISHED, folder, name, AtFlags::empty())
-        } else {
-            match linkat(&self.file, "", folder, name, AtFlags::EMPTY_PATH) {
-                // Not root: only through the name that /proc has for it.
-                Err(Errno::NOENT | Errno::PERM) => {
-                    let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                    linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
-                }
-                other => other,
-            }
-        };
-        match linked {
+    pub(crate) fn link(&mut self, name: &str) -> io::Result<bool> {
+        match self.hard_link(name) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => Ok(false),
+            Err(error) if has_no_links(error) => self.rename(name, error),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn hard_link(&self, name: &str) -> Result<(), Errno> {
+        let folder = self.directory.folder();
+        if self.unfinished {
+            return linkat(folder, UNFINISHED, folder, name, AtFlags::empty());
+        }
+        match linkat(&self.file, "", folder, name, AtFlags::EMPTY_PATH) {
+            // Not root: only through the name that /proc has for it.
+            Err(Errno::NOENT | Errno::PERM) => {
+                let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
+            }
+            other => other,
+        }
+    }
+
+    /// Gives it this name by a rename that replaces no file; `false` if a file of that
+    /// name exists. A file system that can't do that either returns `no_links`.
+    fn rename(&mut self, name: &str, no_links: Errno) -> io::Result<bool> {
+        self.give_unfinished_name()?;
+        let folder = self.directory.folder();
+        match renameat_with(folder, UNFINISHED, folder, name, RenameFlags::NOREPLACE) {
+            Ok(()) => {
+                self.unfinished = false;
+                Ok(true)
+            }
+            Err(Errno::EXIST) => Ok(false),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Err(no_links.into()),
             Err(error) => Err(error.into()),
         }
     }
@@ -173,23 +206,34 @@ impl<'a> NewFile<'a> {
         Ok(replaced?)
     }
 
-    fn give_temporary_name(&mut self) -> io::Result<()> {
-        if !self.unfinished {
-            self.directory.remove(UNFINISHED)?;
-            self.link(UNFINISHED)?;
-            self.unfinished = true;
+    fn give_unfinished_name(&mut self) -> io::Result<()> {
+        if self.unfinished {
+            return Ok(());
+        }
+        self.directory.remove(UNFINISHED)?;
+        match self.hard_link(UNFINISHED) {
+            Ok(()) => self.unfinished = true,
+            Err(error) if has_no_links(error) => {
+                *self = Self::write_unfinished(self.directory, self.content)?;
+            }
+            Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
     /// Gives it this name, in place of the file that has it.
     pub(crate) fn replace(mut self, name: &str) -> io::Result<()> {
-        self.give_temporary_name()?;
+        self.give_unfinished_name()?;
         let folder = self.directory.folder();
         renameat(folder, UNFINISHED, folder, name)?;
         self.unfinished = false;
         Ok(())
     }
+}
+
+/// True if an error of link(2) can mean that the file system has no hard links.
+fn has_no_links(error: Errno) -> bool {
+    matches!(error, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
 impl Drop for NewFile<'_> {
@@ -222,12 +266,15 @@ mod tests {
         (folder, directory)
     }
 
-    type Write = for<'a> fn(&'a Directory, &[u8]) -> io::Result<NewFile<'a>>;
+    type Write = for<'a> fn(&'a Directory, &'a [u8]) -> io::Result<NewFile<'a>>;
 
     /// With files without a name, and without them.
     const WAYS: [Write; 2] = [
         |directory, content| NewFile::write(directory, content),
-        |directory, content| NewFile::write_unfinished(directory, content),
+        |directory, bytes| {
+            let origin = &[];
+            NewFile::write_unfinished(directory, Content { bytes, origin })
+        },
     ];
 
     #[test]
@@ -253,7 +300,7 @@ mod tests {
     fn a_file_appears_whole_and_only_its_owner_may_read_it() {
         for write in WAYS {
             let (folder, directory) = directory();
-            let file = write(&directory, b"content").unwrap();
+            let mut file = write(&directory, b"content").unwrap();
             assert!(!folder.path().join("a").exists());
             assert!(file.link("a").unwrap());
             drop(file);
@@ -281,12 +328,12 @@ mod tests {
     #[test]
     fn a_kill_between_link_and_unlink_costs_no_reservation() {
         let (folder, directory) = directory();
-        let killed = NewFile::write_unfinished(&directory, b"first").unwrap();
+        let mut killed = (WAYS[1])(&directory, b"first").unwrap();
         killed.link("10.0.0.2").unwrap();
         std::mem::forget(killed);
         assert_eq!(names(folder.path()), ["10.0.0.2", UNFINISHED]);
 
-        let next = NewFile::write_unfinished(&directory, b"second").unwrap();
+        let mut next = (WAYS[1])(&directory, b"second").unwrap();
         assert!(next.link("10.0.0.3").unwrap());
         drop(next);
         assert_eq!(names(folder.path()), ["10.0.0.2", "10.0.0.3"]);

@@ -1,25 +1,31 @@
-//! Releases a network's reservations from before the machine's last boot, without
-//! asking a clock.
+//! Releases a network's reservations from before the machine's last boot.
 //!
-//! A reservation is known to be from an earlier boot in two ways:
+//! A reservation is released only if both are known:
 //!
-//! - ADD writes a mark of the boot into the nanoseconds of the file's modification time;
-//! - the file `last_boot.<network>` in the directory names the boot in which the network
+//! - it belongs to another boot: by the boot's ID in its file's attribute
+//!   ([`crate::origin`]), which ADD writes; or, for a file without one, by the file
+//!   `last_boot.<network>` in the directory. That names the boot in which the network
 //!   looked through the directory last, and lists the reservations that it found then,
-//!   each with inode and change time.
+//!   each with inode and change time;
+//! - its file was changed last before this boot has started. So the IDs alone, of which
+//!   a container manager makes several on one kernel, release nothing; and the clock alone,
+//!   which may be wrong, doesn't either.
 //!
-//! So the first call after a boot releases the reservations that bear the mark of the
-//! boot that the file names, and those that the file lists. Any other reservation may be
-//! of this boot, made by host-local or by a call without `reclaim`: it stays, is listed,
-//! and is released after the next boot.
+//! A reservation of which one isn't known stays. If it may be of this boot, made by
+//! host-local for example, it is listed, and is released after the next boot.
 
+use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
+use std::time::SystemTime;
+
+use cni::Boot;
 
 use crate::directory::{Directory, State};
 use crate::new_file::NewFile;
+use crate::origin::{self, Fact, Noted};
 use crate::tools::LastReclaim;
 
 /// Start of the name of the file. host-local takes no file for a reservation whose
@@ -29,78 +35,104 @@ const PREFIX: &str = "last_boot.";
 /// First line of the file, before the boot's ID.
 const BOOT: &str = "boot ";
 
-/// A reservation that is known to be from before this boot.
-pub(crate) type FromBefore = (IpAddr, State);
+/// Last line of the file, before the checksum of all lines above.
+const SUM: &str = "sum ";
 
-/// Nanoseconds that mark a file as made in this boot.
-pub(crate) fn mark(boot: &str) -> u32 {
-    let hash = boot.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
-        (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-    });
-    // Never 0, which file systems without nanoseconds give to every file.
-    hash % 999_999_999 + 1
+/// What a look through the directory has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// The network's reservations that are known to be from an earlier boot.
+    pub(crate) from_before: Vec<(IpAddr, State)>,
+    /// Lines of the network's other reservations, for [`note`].
+    kept: Vec<String>,
+    /// Number of those that another boot has made, and that aren't older than this one.
+    pub(crate) undecided: usize,
 }
 
-/// True if the network has looked through the directory in this boot.
-pub(crate) fn is_done(directory: &Directory, network: &str, boot: &str) -> bool {
-    LastBoot::read(directory, network).is_some_and(|last| last.boot == boot)
-}
-
-/// The network's reservations that are from an earlier boot.
-pub(crate) fn from_before(
+/// Looks through the directory. `None` if the network has done so in this boot.
+///
+/// # Errors
+///
+/// The system's, if something can't be read: then nothing is known.
+pub(crate) fn look(
     directory: &Directory,
     network: &str,
-    boot: &str,
+    boot: &Boot,
     is_ours: impl Fn(&State) -> bool,
-) -> io::Result<Vec<FromBefore>> {
-    let Some(last) = LastBoot::read(directory, network) else {
-        // Never looked through: any of them may be of this boot.
-        return Ok(Vec::new());
+) -> io::Result<Option<Found>> {
+    let last = match LastBoot::read(directory, network)? {
+        Last::Known(last) if last.boot == boot.id() => return Ok(None),
+        Last::Known(last) => Some(last),
+        Last::Never => None,
+        Last::Damaged => {
+            let path = directory.path().join(file_name(network));
+            tracing::warn!(path = %path.display(), "damaged: what it lists goes one boot later");
+            None
+        }
     };
-    let (marked, current) = (mark(&last.boot), mark(boot));
-    let mut found = Vec::new();
+    let mut ours = Vec::new();
     directory.list(|ip, file| {
-        let Some(metadata) = &file.metadata else {
-            return;
-        };
-        let is_marked = metadata.mtime_nsec() == i64::from(marked) && marked != current;
-        let is_listed = || last.listed.contains(&line(ip, metadata));
-        if is_ours(&file.state) && (is_marked || is_listed()) {
-            found.push((ip, file.state));
+        if let Some(metadata) = file.metadata
+            && is_ours(&file.state)
+        {
+            ours.push((ip, file.state, metadata));
         }
     })?;
-    Ok(found)
+    let mut found = Found::default();
+    let mut start = None;
+    for (ip, state, metadata) in ours {
+        let line = line(ip, &metadata);
+        let is_of_another_boot = match origin::read(directory, ip, Fact::Boot)? {
+            Noted::Id(id) => id != boot.id().as_bytes(),
+            Noted::Nothing | Noted::Impossible => {
+                last.as_ref().is_some_and(|it| it.listed.contains(&line))
+            }
+        };
+        if !is_of_another_boot {
+            found.kept.push(line);
+            continue;
+        }
+        let start = match start {
+            Some(start) => start,
+            None => *start.insert(boot.start()?),
+        };
+        if metadata.ctime() < start && metadata.mtime() < start {
+            found.from_before.push((ip, state));
+        } else {
+            found.undecided += 1;
+        }
+    }
+    Ok(Some(found))
 }
 
 /// Notes that the network has looked through the directory in this boot, and which of
-/// its reservations it has found.
+/// its reservations it has kept.
 pub(crate) fn note(
     directory: &Directory,
     network: &str,
-    boot: &str,
-    is_ours: impl Fn(&State) -> bool,
+    boot: &Boot,
+    found: &Found,
 ) -> io::Result<()> {
-    let mut content = format!("{BOOT}{boot}\n");
-    directory.list(|ip, file| {
-        if let Some(metadata) = &file.metadata
-            && is_ours(&file.state)
-        {
-            content.push_str(&line(ip, metadata));
-            content.push('\n');
-        }
-    })?;
+    let mut content = format!("{BOOT}{}\n", boot.id());
+    for line in &found.kept {
+        content.push_str(line);
+        content.push('\n');
+    }
+    let sum = checksum(&content);
+    content.push_str(&format!("{SUM}{sum:016x}\n"));
     NewFile::write(directory, content.as_bytes())?.replace(&file_name(network))
 }
 
 /// The last time that the network looked through the directory.
-pub(crate) fn last(directory: &Directory, network: &str) -> Option<LastReclaim> {
-    let (_, metadata) = directory.read_file(&file_name(network)).ok()?;
-    let last = LastBoot::read(directory, network)?;
-    Some(LastReclaim {
+pub(crate) fn last(directory: &Directory, network: &str) -> io::Result<Option<LastReclaim>> {
+    let Last::Known(last) = LastBoot::read(directory, network)? else {
+        return Ok(None);
+    };
+    Ok(Some(LastReclaim {
         boot: last.boot,
-        time: metadata.modified().ok(),
+        time: last.time,
         kept: last.listed.len(),
-    })
+    }))
 }
 
 fn file_name(network: &str) -> String {
@@ -112,19 +144,51 @@ fn line(ip: IpAddr, metadata: &Metadata) -> String {
     format!("{ip} {} {seconds}.{nanoseconds:09}", metadata.ino())
 }
 
+/// A checksum against accidents: FNV-1a.
+fn checksum(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The content of the file, which was read without an error.
+enum Last {
+    /// There is no file: the network has never looked through the directory.
+    Never,
+    /// The content is not what was written, or is an earlier version's.
+    Damaged,
+    Known(LastBoot),
+}
+
 struct LastBoot {
     boot: String,
-    listed: std::collections::HashSet<String>,
+    listed: HashSet<String>,
+    /// The time at which it was written.
+    time: Option<SystemTime>,
 }
 
 impl LastBoot {
-    fn read(directory: &Directory, network: &str) -> Option<Self> {
-        let (content, _) = directory.read_file(&file_name(network)).ok()?;
-        let text = String::from_utf8(content).ok()?;
-        let mut lines = text.lines();
+    fn read(directory: &Directory, network: &str) -> io::Result<Last> {
+        let (content, metadata) = match directory.read_file(&file_name(network)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Last::Never),
+            other => other?,
+        };
+        let time = metadata.modified().ok();
+        Ok(Self::parse(&content, time).map_or(Last::Damaged, Last::Known))
+    }
+
+    fn parse(content: &[u8], time: Option<SystemTime>) -> Option<Self> {
+        let text = str::from_utf8(content).ok()?;
+        let at = text.strip_suffix('\n')?.rfind('\n')? + 1;
+        let (lines, sum) = text.split_at(at);
+        let sum = sum.trim_end().strip_prefix(SUM)?;
+        if u64::from_str_radix(sum, 16) != Ok(checksum(lines)) {
+            return None;
+        }
+        let mut lines = lines.lines();
         let boot = lines.next()?.strip_prefix(BOOT)?.to_owned();
         let listed = lines.map(str::to_owned).collect();
-        Some(Self { boot, listed })
+        Some(Self { boot, listed, time })
     }
 }
 
@@ -132,42 +196,137 @@ impl LastBoot {
 mod tests {
     use super::*;
     use std::fs;
+    use std::path::Path;
+    use std::time::UNIX_EPOCH;
+
+    use cni::Environment;
+
+    use crate::new_file::Content;
 
     fn ours(state: &State) -> bool {
         matches!(state, State::Reserved(it) if it.network.is_none())
     }
 
+    /// A boot of this ID that started so many seconds from now.
+    fn boot(proc: &Path, id: &str, from_now: i64) -> Boot {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let start = i64::try_from(now.as_secs()).unwrap() + from_now;
+        fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
+        fs::write(proc.join("sys/kernel/random/boot_id"), id).unwrap();
+        fs::write(proc.join("stat"), format!("cpu 1 2\nbtime {start}\n")).unwrap();
+        let environment = Environment::default().with("IPAM_DELEGATED_PROC", proc);
+        Boot::current(&environment).unwrap()
+    }
+
+    fn ips(found: &Found) -> Vec<String> {
+        let mut ips: Vec<String> = found
+            .from_before
+            .iter()
+            .map(|(ip, _)| ip.to_string())
+            .collect();
+        ips.sort();
+        ips
+    }
+
+    struct Place {
+        root: tempfile::TempDir,
+        directory: Directory,
+    }
+
+    impl Place {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            fs::create_dir(root.path().join("net")).unwrap();
+            let directory = Directory::open(&root.path().join("net")).unwrap().unwrap();
+            Self { root, directory }
+        }
+
+        fn boot(&self, id: &str, from_now: i64) -> Boot {
+            boot(&self.root.path().join("proc"), id, from_now)
+        }
+
+        fn write(&self, ip: &str, boot: Option<&str>) {
+            let origin: Vec<(Fact, &str)> = boot.map(|id| (Fact::Boot, id)).into_iter().collect();
+            let content = Content {
+                bytes: b"c1\r\neth0",
+                origin: &origin,
+            };
+            let mut file = NewFile::write_with_origin(&self.directory, content).unwrap();
+            assert!(file.link(ip).unwrap());
+        }
+
+        fn look(&self, boot: &Boot) -> Option<Found> {
+            look(&self.directory, "net", boot, ours).unwrap()
+        }
+
+        fn note(&self, boot: &Boot) {
+            let found = self.look(boot).unwrap();
+            note(&self.directory, "net", boot, &found).unwrap();
+        }
+    }
+
     #[test]
     fn only_what_is_known_from_an_earlier_boot_goes() {
-        let root = tempfile::tempdir().unwrap();
-        let directory = Directory::open(root.path()).unwrap().unwrap();
-        let write = |ip: &str, boot: Option<&str>| {
-            let file = NewFile::write(&directory, b"c1\r\neth0").unwrap();
-            if let Some(boot) = boot {
-                file.set_nanoseconds(mark(boot)).unwrap();
-            }
-            assert!(file.link(ip).unwrap());
-        };
-        let from_before = |boot: &str| {
-            let found = from_before(&directory, "net", boot, ours).unwrap();
-            let mut ips: Vec<String> = found.iter().map(|(ip, _)| ip.to_string()).collect();
-            ips.sort();
-            ips
-        };
-        write("10.0.0.2", None);
-        write("10.0.0.3", Some("A"));
+        let place = Place::new();
+        place.write("10.0.0.2", None);
+        place.write("10.0.0.3", Some("A"));
+        let first = place.boot("A", -9);
         // Never looked through.
-        assert!(from_before("A").is_empty() && !is_done(&directory, "net", "A"));
-        note(&directory, "net", "A", ours).unwrap();
-        assert!(is_done(&directory, "net", "A") && !is_done(&directory, "other", "A"));
-        write("10.0.0.4", Some("A"));
-        write("10.0.0.5", None);
+        assert!(ips(&place.look(&first).unwrap()).is_empty());
+        place.note(&first);
+        assert!(place.look(&first).is_none());
+        let last = last(&place.directory, "net").unwrap().unwrap();
+        assert_eq!((last.boot.as_str(), last.kept), ("A", 2));
+        place.write("10.0.0.4", Some("A"));
+        place.write("10.0.0.5", None);
         // Another one's file, in the place of a listed one.
-        fs::remove_file(root.path().join("10.0.0.2")).unwrap();
+        fs::remove_file(place.directory.path().join("10.0.0.2")).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
-        write("10.0.0.2", None);
-        assert_eq!(from_before("B"), ["10.0.0.3", "10.0.0.4"]);
-        note(&directory, "net", "B", ours).unwrap();
-        assert_eq!(from_before("C").len(), 4);
+        place.write("10.0.0.2", None);
+        let second = place.boot("B", 9);
+        assert_eq!(ips(&place.look(&second).unwrap()), ["10.0.0.3", "10.0.0.4"]);
+        place.note(&second);
+        let third = place.boot("C", 9);
+        assert_eq!(ips(&place.look(&third).unwrap()).len(), 4);
+    }
+
+    #[test]
+    fn another_id_on_the_same_kernel_releases_nothing() {
+        let place = Place::new();
+        let first = place.boot("A", -9);
+        place.write("10.0.0.2", None);
+        place.note(&first);
+        place.write("10.0.0.3", Some("A"));
+        let found = place.look(&place.boot("B", -9)).unwrap();
+        assert_eq!((ips(&found).len(), found.undecided), (0, 2));
+    }
+
+    #[test]
+    fn nothing_is_known_from_a_damaged_note() {
+        let place = Place::new();
+        let first = place.boot("A", -9);
+        place.write("10.0.0.2", None);
+        place.note(&first);
+        let path = place.directory.path().join(file_name("net"));
+        let whole = fs::read(&path).unwrap();
+        let second = place.boot("B", 9);
+        assert_eq!(place.look(&second).unwrap().from_before.len(), 1);
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert!(ips(&place.look(&second).unwrap()).is_empty(), "byte {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert!(ips(&place.look(&second).unwrap()).is_empty(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_start_of_the_boot_is_an_error() {
+        let place = Place::new();
+        place.write("10.0.0.2", Some("A"));
+        let second = place.boot("B", 9);
+        fs::remove_file(place.root.path().join("proc/stat")).unwrap();
+        look(&place.directory, "net", &second, ours).unwrap_err();
     }
 }

@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use cni::{Attachment, Error, NetworkName};
+use cni::{Attachment, Boot, Error, NetworkName};
 use ipam::Interval;
 
 use crate::data_dir::{DataDir, Locked};
 use crate::directory::{Directory, State};
 use crate::last_reserved::{self, LastReserved};
 use crate::lock::Lock;
-use crate::new_file::{self, NewFile};
+use crate::new_file::{self, Content, NewFile};
+use crate::origin::{self, Fact};
 use crate::reclaim;
 use crate::reservation::Reservation;
 use crate::reservation_cache::{Noted, ReservationCache};
@@ -54,8 +55,11 @@ impl<'a> Store<'a> {
             sticky_keys: None,
             _lock: lock,
         };
-        if let Some(boot) = &data_dir.settings.reclaim_before {
-            it.reclaim(boot)?;
+        if let Some(boot) = &data_dir.settings.reclaim
+            && let Err(error) = it.reclaim(boot)
+        {
+            let path = it.directory.path().display();
+            tracing::warn!(%path, %error, "what is from before the last boot stays: it isn't known");
         }
         Ok(it)
     }
@@ -72,12 +76,18 @@ impl<'a> Store<'a> {
         attachment: &Attachment,
     ) -> Result<Result<(), State>, Error> {
         let network = (!self.own).then(|| self.data_dir.settings.network.to_string());
-        let mark = self.data_dir.settings.reclaim_before.as_deref();
-        let mark = mark.map(reclaim::mark);
+        let boot = self.data_dir.settings.reclaim.as_ref();
+        let boot = boot.map(|boot| (Fact::Boot, boot.id()));
+        let call = self.data_dir.settings.call.as_deref();
+        let call = call.map(|call| (Fact::Call, call));
+        let origin: Vec<(Fact, &str)> = boot.into_iter().chain(call).collect();
         let directory = &self.directory;
         let reserved = self.cache.change(directory, || {
-            let content = Reservation::content(attachment, network.as_deref());
-            let reserved = make(directory, ip, &content, mark)?;
+            let content = Content {
+                bytes: &Reservation::content(attachment, network.as_deref()),
+                origin: &origin,
+            };
+            let reserved = make(directory, ip, content)?;
             let state = match &reserved {
                 Ok(()) => State::Reserved(Reservation {
                     container_id: attachment.container_id.to_string(),
@@ -209,6 +219,22 @@ impl<'a> Store<'a> {
         self.directory.read(ip).map_err(|e| self.failed(ip, e))
     }
 
+    /// True if the ADD of this call ID has made the reservation of an address: as its file
+    /// says, or, on a file system that can't say it, if the ADD `has_answered` with the
+    /// address.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn is_of_call(&self, ip: IpAddr, call: &str, has_answered: bool) -> Result<bool, Error> {
+        match origin::read(&self.directory, ip, Fact::Call) {
+            Ok(origin::Noted::Id(id)) => Ok(id == call.as_bytes()),
+            Ok(origin::Noted::Nothing) => Ok(false),
+            Ok(origin::Noted::Impossible) => Ok(has_answered),
+            Err(error) => Err(self.failed(ip, error)),
+        }
+    }
+
     /// True if a reservation in this directory is the network's.
     pub fn is_ours(&self, reservation: &Reservation) -> bool {
         is_of(
@@ -305,32 +331,36 @@ impl<'a> Store<'a> {
         self.names.contains(name)
     }
 
-    fn reclaim(&mut self, boot: &str) -> Result<(), Error> {
+    fn reclaim(&mut self, boot: &Boot) -> Result<(), Error> {
         let (own, network) = (self.own, self.data_dir.settings.network.clone());
         let network = network.as_str();
-        if reclaim::is_done(&self.directory, network, boot) {
-            return Ok(());
-        }
         let is_ours = |state: &State| may_release(state, own, network);
-        let found = reclaim::from_before(&self.directory, network, boot, is_ours)
+        let found = reclaim::look(&self.directory, network, boot, is_ours)
             .map_err(|e| self.unreadable(e))?;
-        let released = found.len();
-        for (ip, state) in found {
+        let Some(mut found) = found else {
+            return Ok(());
+        };
+        let released = found.from_before.len();
+        for (ip, state) in found.from_before.drain(..) {
             self.release(ip, state)?;
         }
         if released > 0 {
             let path = self.directory.path().display();
             tracing::warn!(%path, released, "released what was reserved before the last boot");
         }
+        if found.undecided > 0 {
+            // The clock may be wrong until later in this boot: the next call looks again.
+            let path = self.directory.path().display();
+            let kept = found.undecided;
+            tracing::debug!(%path, kept, "kept what another boot has made, if not before this one");
+            return Ok(());
+        }
         let directory = &self.directory;
         let noted = self.cache.change(directory, || {
-            reclaim::note(directory, network, boot, is_ours)?;
+            reclaim::note(directory, network, boot, &found)?;
             Ok(((), Noted::Nothing))
         });
-        if let Err(error) = noted {
-            tracing::warn!(%error, "the directory will be looked through again");
-        }
-        Ok(())
+        noted.map_err(|e| self.unreadable(e))
     }
 
     fn failed(&self, ip: IpAddr, error: io::Error) -> Error {
@@ -350,19 +380,9 @@ impl Drop for Store<'_> {
 }
 
 /// Makes the file of a reservation, unless the address is taken. A torn file is replaced.
-fn make(
-    directory: &Directory,
-    ip: IpAddr,
-    content: &[u8],
-    mark: Option<u32>,
-) -> io::Result<Result<(), State>> {
+fn make(directory: &Directory, ip: IpAddr, content: Content<'_>) -> io::Result<Result<(), State>> {
     let name = ip.to_string();
-    let file = NewFile::write(directory, content)?;
-    if let Some(mark) = mark
-        && let Err(error) = file.set_nanoseconds(mark)
-    {
-        tracing::debug!(%error, "can't mark the file with the boot; it goes one boot later");
-    }
+    let mut file = NewFile::write_with_origin(directory, content)?;
     if file.link(&name)? {
         return Ok(Ok(()));
     }

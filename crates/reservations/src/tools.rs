@@ -165,7 +165,7 @@ pub struct LastReclaim {
 /// As [`list`].
 pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastReclaim>> {
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    Ok(reclaim::last(&opened, network))
+    reclaim::last(&opened, network)
 }
 
 /// The address of the pool that a sticky key was given last; `None` also if there is no such

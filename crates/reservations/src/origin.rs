@@ -1,0 +1,71 @@
+//! Origin of a reservation: which call of a chain, and which boot of the machine, has made
+//! it. Kept in extended attributes of the reservation's file, which appear with the file.
+//!
+//! The content of the file is host-local's and has no room for it. A reservation without
+//! these attributes was made by host-local, by a call outside of a chain, or on a file
+//! system that has none.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, openat};
+use rustix::io::Errno;
+
+use crate::directory::Directory;
+
+/// Most bytes of a value. Calls and boots have shorter IDs.
+const MOST_BYTES: usize = 256;
+
+/// A fact about the origin of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    /// The ID of the chain's call.
+    Call,
+    /// The kernel's ID of the boot.
+    Boot,
+}
+
+impl Fact {
+    fn attribute(self) -> &'static str {
+        match self {
+            Self::Call => "user.ipam-delegated.call",
+            Self::Boot => "user.ipam-delegated.boot",
+        }
+    }
+}
+
+/// What a file says about its origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Noted {
+    /// This ID.
+    Id(Vec<u8>),
+    /// Nothing, though it could.
+    Nothing,
+    /// Nothing, since the file system keeps no attributes.
+    Impossible,
+}
+
+/// Notes the origin in a file that has no name yet. If it can't be noted, the reservation
+/// counts as one of unknown origin, which is kept wherever the origin decides.
+pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) {
+    for (fact, id) in facts {
+        let noted = fsetxattr(&file, fact.attribute(), id.as_bytes(), XattrFlags::CREATE);
+        if let Err(error) = noted {
+            tracing::debug!(attribute = fact.attribute(), %error, "the origin is not noted");
+        }
+    }
+}
+
+/// Reads one fact about the reservation of an address.
+pub(crate) fn read(directory: &Directory, ip: IpAddr, fact: Fact) -> io::Result<Noted> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(directory.folder(), ip.to_string(), flags, Mode::empty())?;
+    let mut id = [0; MOST_BYTES];
+    match fgetxattr(&file, fact.attribute(), &mut id[..]) {
+        Ok(length) => Ok(Noted::Id(id[..length].to_vec())),
+        Err(Errno::NODATA) => Ok(Noted::Nothing),
+        Err(Errno::OPNOTSUPP) => Ok(Noted::Impossible),
+        Err(error) => Err(error.into()),
+    }
+}
