@@ -3,9 +3,12 @@
 //! for ever if it gets the same one.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use ipam::{IpNet, Route};
+
+use crate::refusal::{Refusal, impossible};
 
 /// A subnet that is in use on the host, and by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,13 +18,24 @@ pub(crate) struct InUse {
 }
 
 /// The subnets that the host uses now, without default routes.
-pub(crate) fn in_use() -> Vec<InUse> {
-    // A file that is missing says that the host has no such routes.
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let routes = Route::of_tables(&read("/proc/net/route"), &read("/proc/net/ipv6_route"));
+///
+/// # Errors
+///
+/// The file that can't be read: a subnet may be in use.
+pub(crate) fn in_use() -> Result<Vec<InUse>, Refusal> {
+    let routes = Route::of_tables(&read("/proc/net/route")?, &read("/proc/net/ipv6_route")?);
     let mut all: Vec<InUse> = routes.into_iter().filter_map(route).collect();
-    all.extend(name_servers(&read("/etc/resolv.conf")));
-    all
+    all.extend(name_servers(&read("/etc/resolv.conf")?));
+    Ok(all)
+}
+
+/// The text of a file. One that is missing says that the host has none of its subnets.
+fn read(path: &str) -> Result<String, Refusal> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(impossible(format!("{path}: {error}"))),
+        Ok(text) => Ok(text),
+    }
 }
 
 /// The subnet of a route; `None` for a default route.

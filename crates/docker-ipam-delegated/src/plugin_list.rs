@@ -7,11 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use chain::{Execution, SearchPath};
-use cni::{Command, DelegateName, Environment, NetworkConfig, Object, is_namespace};
+use cni::{Command, DelegateName, Environment, NetworkConfig, Object};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::delegate_log::DelegateLog;
+use crate::namespaces::is_there;
 use crate::refusal::{Refusal, impossible};
 use crate::runtime_conf::RuntimeConf;
 
@@ -125,7 +126,8 @@ fn call(
     config: &Object,
     conf: &RuntimeConf,
 ) -> Result<Option<Box<RawValue>>, Refusal> {
-    let is_there = is_namespace(Path::new(&conf.netns)).unwrap_or_default();
+    let is_there = is_there(Path::new(&conf.netns));
+    let is_there = is_there.map_err(|error| impossible(format!("{}: {error}", conf.netns)))?;
     let environment = execution
         .environment
         .clone()

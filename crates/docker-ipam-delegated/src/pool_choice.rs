@@ -106,7 +106,7 @@ impl PoolChoice {
     fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
         let mut used: Vec<Interval> = others.iter().map(|it| it.subnet.into()).collect();
         used.extend(
-            host_routes::in_use()
+            host_routes::in_use()?
                 .iter()
                 .map(|it| Interval::from(it.subnet)),
         );
@@ -247,7 +247,7 @@ fn of_family<'a>(chosen: &'a [Range], v6: bool, name: &NetworkName) -> Result<&'
         ))
     })?;
     let subnet = found.subnet();
-    let mut in_use = host_routes::in_use().into_iter();
+    let mut in_use = host_routes::in_use()?.into_iter();
     if let Some(it) = in_use.find(|it| Interval::from(it.subnet).overlaps(subnet.into())) {
         return Err(impossible(format!(
             "the pool {subnet} of conflist {name} overlaps with {}; Docker takes such a pool only if \
