@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 use std::time::Instant;
 
-use harness::{DockerDaemon, Node, Sandbox, needs, repository};
+use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
 use crate::cni_network::{CALLS, configure, configure_plugins, left};
@@ -241,14 +241,32 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     assert_nothing_left(&node, &sandbox, "");
 }
 
+/// A Docker that has the network of the recorded calls, with the first endpoint or without.
+pub(crate) fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
+    let (_, body) = call_of("CreateEndpoint");
+    let body: Value = serde_json::from_str(&body).unwrap();
+    // As Docker shows one that hasn't joined a container.
+    let endpoint = json!({"ep-1": {"Name": "c", "EndpointID": body["EndpointID"]}});
+    let containers = has_endpoint.then_some(endpoint);
+    let network = json!({"Name": "net", "IPAM": {"Config": []}, "Containers": containers});
+    let id = body["NetworkID"].as_str().unwrap().to_owned();
+    FakeDocker::start(sandbox, [(id, network)].into())
+}
+
+/// Number of comparisons with Docker that the daemon has ended.
+fn comparisons(sandbox: &Sandbox) -> usize {
+    let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+    log.matches("compared with Docker").count()
+}
+
 #[test]
 fn an_interface_that_a_killed_dockerd_has_not_taken_is_undone_when_the_next_one_starts() {
     needs!("root", "bridge", "/sbin/ip");
     let Some((node, sandbox)) = node() else {
         return;
     };
-    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
-    call(&daemon, "GetCapabilities");
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &["--unanswered-after=0s"]);
+    let _docker = docker(&sandbox, false);
     call(&daemon, "CreateNetwork");
     for joins in [false, true] {
         call(&daemon, "CreateEndpoint");
@@ -257,8 +275,30 @@ fn an_interface_that_a_killed_dockerd_has_not_taken_is_undone_when_the_next_one_
         }
         assert_eq!(left(&node).len(), 2 + usize::from(joins));
         call(&daemon, "GetCapabilities");
+        wait_for(|| sandbox.docker_memory("endpoints").is_empty());
         assert_nothing_left(&node, &sandbox, &format!("joins: {joins}"));
     }
+}
+
+#[test]
+fn an_endpoint_that_docker_has_is_kept_whatever_asks_for_capabilities() {
+    needs!("root", "bridge", "/sbin/ip");
+    let Some((node, sandbox)) = node() else {
+        return;
+    };
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &["--unanswered-after=0s"]);
+    let _docker = docker(&sandbox, true);
+    call(&daemon, "GetCapabilities");
+    call(&daemon, "CreateNetwork");
+    call(&daemon, "CreateEndpoint");
+    // Swarm mode begins.
+    let before = comparisons(&sandbox);
+    call(&daemon, "GetCapabilities");
+    wait_for(|| comparisons(&sandbox) > before);
+    call(&daemon, "Join");
+    call(&daemon, "Leave");
+    call(&daemon, "DeleteEndpoint");
+    assert_nothing_left(&node, &sandbox, "");
 }
 
 /// The network configuration `web` with a script as its only plugin.

@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs};
-use serde_json::{Value, json};
+use harness::{DockerDaemon, Node, Sandbox, needs};
+use serde_json::Value;
 
 use crate::cni_network::left;
-use crate::docker_endpoints::{assert_nothing_left, call, call_of, node};
+use crate::docker_endpoints::{assert_nothing_left, call, call_of, docker, node};
 use crate::kill_points::{
     Point, STRACE, Traced, can_trace, is_killed, is_killed_soon, points, recorded,
 };
@@ -86,7 +86,11 @@ impl Victim {
         let was_killed = is_killed_soon(&daemon) && !was_early;
         daemon.kill();
         traced.end();
-        let _docker = (then == Then::GoesOn).then(|| docker(sandbox, answer.is_some()));
+        // The next dockerd knows nothing of the endpoint, nor does one that has deleted it.
+        let is_deleted = self.name() == "DeleteEndpoint";
+        let is_known = answer.is_some() || self.name() != "CreateEndpoint";
+        let has_endpoint = then == Then::GoesOn && is_known && !is_deleted;
+        let _docker = docker(sandbox, has_endpoint);
         let daemon = DockerDaemon::start_on(node, sandbox, &["--unanswered-after=0s"]);
         let is_made = self.name() == "CreateEndpoint" && answer.is_some();
         if then == Then::GoesOn && answer.is_none() {
@@ -130,17 +134,6 @@ fn is_settled(sandbox: &Sandbox) -> bool {
         let text = fs::read_to_string(it.path()).unwrap_or_default();
         text.is_empty() || text.ends_with("\"answered\"\n")
     })
-}
-
-/// A Docker that has the endpoint, or not.
-fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
-    let (_, body) = call_of("CreateEndpoint");
-    let body: Value = serde_json::from_str(&body).unwrap();
-    let container = json!({"Name": "c", "EndpointID": body["EndpointID"]});
-    let containers = has_endpoint.then(|| json!({"c": container}));
-    let network = json!({"Name": "net", "IPAM": {"Config": []}, "Containers": containers});
-    let id = body["NetworkID"].as_str().unwrap().to_owned();
-    FakeDocker::start(sandbox, [(id, network)].into())
 }
 
 /// No file, address, interface or namespace is left.

@@ -185,7 +185,9 @@ impl Setting {
             ((*ip).to_owned(), of_it)
         };
         let containers: Map<String, Value> = ips.iter().map(container).collect();
-        let config = json!({"Subnet": "10.9.0.0/29", "Gateway": gateway});
+        // If the gateway wasn't answered, the network has another one.
+        let gateway = Some(gateway).filter(|it| !it.is_empty());
+        let config = json!({"Subnet": "10.9.0.0/29", "Gateway": gateway.unwrap_or("10.9.0.6")});
         let net = json!({"Name": "net", "IPAM": {"Config": [config]}, "Containers": containers});
         let none = json!({"Name": "none", "IPAM": {"Config": null}, "Containers": {}});
         let networks = [("a", none), ("b", net)].map(|(id, it)| (id.to_owned(), it));

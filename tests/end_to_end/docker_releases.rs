@@ -5,15 +5,17 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::Duration;
 
-use harness::{DockerDaemon, Sandbox};
+use harness::{DockerDaemon, FakeDocker, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::waiting::wait_for;
+use crate::waiting::{held_lock, wait_for};
 
 const SPACE: &str = "ipam-delegated-local";
 const PLAIN: &str = "docker-10.9.0.0-24";
+const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 
 /// A delegate behind the allocator: it fails, or hangs, with a command as long as a file in
 /// the sandbox has the command's name.
@@ -146,34 +148,131 @@ fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
     wait_until_empty(&sandbox, "web");
 }
 
+/// A Docker that has the pool, and containers with these addresses.
+fn docker(sandbox: &Sandbox, ips: &[&str]) -> FakeDocker {
+    let container = |ip: &&str| {
+        let of_it = json!({"Name": ip, "EndpointID": ip, "IPv4Address": format!("{ip}/24")});
+        ((*ip).to_owned(), of_it)
+    };
+    let containers: serde_json::Map<_, _> = ips.iter().map(container).collect();
+    let ipam = json!({"Config": [{"Subnet": "10.9.0.0/24", "Gateway": "10.9.0.1"}]});
+    let network = json!({"Name": "net", "IPAM": ipam, "Containers": containers});
+    FakeDocker::start(sandbox, [("a".to_owned(), network)].into())
+}
+
 #[test]
-fn what_the_memory_has_lost_is_released_by_its_record() {
+fn what_the_memory_has_lost_is_released_by_its_record_if_docker_does_not_have_it() {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = daemon.pool("10.9.0.0/24", &json!({}));
-    for _ in 0..3 {
+    for _ in 0..4 {
         daemon.address(&pool, "");
     }
+    wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
     daemon.kill();
     // What a power cut leaves of files that were never synced.
     let folder = sandbox.docker_state().join("memory/v1/addresses");
     let names = sandbox.docker_memory("addresses");
     fs::remove_file(folder.join(&names[0])).unwrap();
+    fs::remove_file(folder.join(&names[3])).unwrap();
     fs::write(folder.join(&names[1]), "").unwrap();
-    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let asked = docker(&sandbox, &["10.9.0.4", "10.9.0.5"]);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| sandbox.reserved(PLAIN) == ["10.9.0.4", "10.9.0.5"]);
+    // Docker releases the address whose file is lost. The daemon doesn't know it: it asks.
+    drop(asked);
+    let asked = docker(&sandbox, &["10.9.0.4"]);
+    daemon.release(&pool, "10.9.0.5");
     wait_for(|| sandbox.reserved(PLAIN) == ["10.9.0.4"]);
     daemon.kill();
-    // The pool is lost, too: nobody can have its addresses.
+    // The pool can't be read.
     let pools = sandbox.docker_state().join("memory/v1/pools");
     let file = pools.join(&sandbox.docker_memory("pools")[0]);
     let content = fs::read(&file).unwrap();
-    // But not if it can't be read: somebody may repair it.
     fs::write(&file, "{}\n").unwrap();
-    DockerDaemon::start(&sandbox, &[]).kill();
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| is_compared(&sandbox));
     assert_eq!(sandbox.reserved(PLAIN), ["10.9.0.4"]);
+    daemon.kill();
+    // The pool is lost. Docker has the network, and then it doesn't.
     fs::write(&file, &content[..5]).unwrap();
-    let _daemon = DockerDaemon::start(&sandbox, &[]);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| is_compared(&sandbox));
+    assert_eq!(sandbox.reserved(PLAIN), ["10.9.0.4"]);
+    daemon.kill();
+    drop(asked);
+    let _asked = FakeDocker::start(&sandbox, [].into());
+    let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_until_empty(&sandbox, PLAIN);
+}
+
+/// True if the daemon has compared what it has with what Docker has.
+fn is_compared(sandbox: &Sandbox) -> bool {
+    let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+    log.contains("compared with Docker")
+}
+
+#[test]
+fn a_release_that_hangs_keeps_no_other_pool_waiting() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let (slow, plain) = (web(&daemon), daemon.pool("10.10.0.0/24", &json!({})));
+    assert_eq!(daemon.address(&slow, ""), "10.9.0.2");
+    assert_eq!(daemon.address(&plain, ""), "10.10.0.2");
+    wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
+    daemon.kill();
+    // Both were being released, the one that hangs first.
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    for name in sandbox.docker_memory("addresses") {
+        let text = fs::read_to_string(folder.join(&name)).unwrap();
+        fs::write(folder.join(name), text + "{\"ending\":{}}\n").unwrap();
+    }
+    begin(&sandbox, "hang-DEL");
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    wait_for(|| sandbox.reserved("docker-10.10.0.0-24").is_empty());
+    assert_eq!(sandbox.docker_memory("addresses").len(), 1);
+    end(&sandbox, "hang-DEL");
+    for pool in [slow, plain] {
+        daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    }
+    wait_until_empty(&sandbox, "web");
+}
+
+#[test]
+fn an_address_that_is_being_requested_is_released_by_no_start_however_long_it_takes() {
+    let sandbox = sandbox();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let (slow, plain) = (web(&daemon), daemon.pool("10.10.0.0/24", &json!({})));
+    assert_eq!(daemon.address(&slow, ""), "10.9.0.2");
+    wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
+    daemon.kill();
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    let file = folder.join(&sandbox.docker_memory("addresses")[0]);
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(file, text + "{\"ending\":{}}\n").unwrap();
+    // The first releases take longer than calls wait for them.
+    begin(&sandbox, "hang-DEL");
+    let _docker = FakeDocker::start(&sandbox, [].into());
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    // A request has its record, and waits for the allocator.
+    let allocator = held_lock(&sandbox, "docker-10.10.0.0-24");
+    let request = json!({"PoolID": plain});
+    let requested = thread::scope(|scope| {
+        let requested = scope.spawn(|| daemon.ok("/IpamDriver.RequestAddress", &request));
+        let records = sandbox.docker_state().join("records/docker-10.10.0.0-24");
+        wait_for(|| fs::read_dir(&records).is_ok_and(|it| it.count() == 1));
+        end(&sandbox, "hang-DEL");
+        wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+        // Whatever comes behind these releases has begun.
+        thread::sleep(Duration::from_millis(500));
+        drop(allocator);
+        requested.join().unwrap()
+    });
+    assert_eq!(requested["Address"], "10.10.0.2/24");
+    wait_for(|| is_answered(&sandbox, "addresses"));
+    // It is a container's, and stays one's.
+    thread::sleep(Duration::from_millis(500));
+    assert_eq!(sandbox.reserved("docker-10.10.0.0-24"), ["10.10.0.2"]);
 }
 
 #[test]

@@ -96,20 +96,24 @@ fn an_address_whose_release_was_lost_is_released() {
 }
 
 #[test]
-fn what_docker_has_had_is_kept_without_its_network() {
+fn a_network_that_was_removed_while_the_daemon_was_away_gives_its_subnet_back() {
     let sandbox = killed(ANSWERED);
-    let before = files(&sandbox);
     let _docker = docker(&sandbox, "10.8.0.0/24", "10.8.0.1", "10.8.0.3/24");
-    let debug = ["--unanswered-after=0s", "--log=debug"];
-    let _daemon = DockerDaemon::start(&sandbox, &debug);
-    wait_for(|| {
-        log(&sandbox)
-            .matches("Docker doesn't have its network")
-            .count()
-            == 2
-    });
-    assert_eq!(files(&sandbox), before);
-    assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2", "10.9.0.3"]);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| files(&sandbox).is_empty() && sandbox.docker_memory("pools").is_empty());
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+    daemon.pool("10.9.0.0/16", &json!({}));
+}
+
+#[test]
+fn a_network_that_docker_has_keeps_its_subnet_without_a_container() {
+    let sandbox = killed(ANSWERED);
+    let _docker = docker(&sandbox, "10.9.0.0/24", "", "");
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| files(&sandbox).len() == 1);
+    let overlapping = json!({"AddressSpace": "ipam-delegated-local", "Pool": "10.9.0.0/16"});
+    let refused = daemon.err("/IpamDriver.RequestPool", &overlapping);
+    assert!(refused.contains("overlaps"), "{refused}");
 }
 
 #[test]

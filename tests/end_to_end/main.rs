@@ -25,6 +25,7 @@ mod docker_killed;
 mod docker_releases;
 mod docker_socket;
 mod docker_unanswered;
+mod docker_unreadable;
 mod documents;
 mod example_flow;
 mod faults;

@@ -26,6 +26,7 @@ impl IpamDriver {
     pub(crate) fn request_address(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: wire::RequestAddress = wire::decode(&call.body)?;
         let pool = self.pool(&request.pool_id)?;
+        self.refuse_unread_addresses()?;
         let requested = requests::address(&request.address, pool.pool.subnet)?;
         let had = self.state.gateway(&pool.id);
         let gateway = gateway_of(&pool, had);
@@ -74,6 +75,7 @@ impl IpamDriver {
         let file = AddressFile {
             name,
             container_id: Some(container_id.clone()),
+            is_sure: true,
         };
         let release = |ip| Release {
             pool: Arc::clone(pool),
@@ -92,7 +94,7 @@ impl IpamDriver {
             impossible(format!("pool {}: the chain gave no address of it", pool.id))
         })?;
         let mut holders = self.state.holders(&pool.id, ip).into_iter();
-        if let Some(holder) = holders.find(|id| self.chains.has_record(pool, id)) {
+        if let Some(holder) = holders.find(|id| self.chains.may_have_record(pool, id)) {
             self.release_with_file(release(Some(ip)));
             return Err(impossible(format!(
                 "pool {}: the chain gave {ip}, which {holder} has",
@@ -123,7 +125,7 @@ impl IpamDriver {
         let is_done = container_id.is_none_or(|id| {
             self.chains.del(&release.pool, id).is_ok()
                 // Such as a plugin that isn't there, in ADD and in DEL.
-                || !self.chains.has_record(&release.pool, id)
+                || !self.chains.may_have_record(&release.pool, id)
         });
         if is_done {
             self.memory.addresses.remove(&name);
@@ -144,6 +146,7 @@ impl IpamDriver {
         let file = AddressFile {
             name: journal.name().to_owned(),
             container_id: None,
+            is_sure: true,
         };
         if self.state.give(pool, ip, file).is_err() {
             journal.remove();
@@ -193,6 +196,7 @@ impl IpamDriver {
                 ip = request.address,
                 "released, and the pool is not known"
             );
+            self.compare.notify_one();
             return Ok(Answer::plain(NOTHING));
         };
         let ip = requests::address(&request.address, pool.pool.subnet)?;
@@ -200,6 +204,10 @@ impl IpamDriver {
             ip.ok_or_else(|| impossible("Address is missing: it names what is to be released"))?;
         let Some(file) = self.state.take(&pool.id, ip, None) else {
             let waiting = self.releases.of(&pool.id, ip);
+            if waiting.is_none() {
+                // Its file may be one that can't be read.
+                self.compare.notify_one();
+            }
             let released = waiting.map_or(Ok(()), |it| self.retry(&it));
             return match released {
                 Ok(()) => Ok(Answer::plain(NOTHING)),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::activation;
 use crate::answer::Answer;
+use crate::comparison::Comparison;
 use crate::ipam_driver::IpamDriver;
 use crate::network_driver::NetworkDriver;
 use crate::refusal::Refusal;
@@ -23,13 +24,19 @@ pub(crate) struct Drivers {
     pub(crate) ipam: Arc<IpamDriver>,
     /// Networks.
     pub(crate) networks: Arc<NetworkDriver>,
+    /// What Docker is asked for.
+    pub(crate) comparison: Arc<Comparison>,
 }
 
 /// Answers a call that waits for nothing; `None` for any other.
-pub(crate) fn answer_at_once(call: &Call) -> Option<Result<Answer, Refusal>> {
+pub(crate) fn answer_at_once(drivers: &Drivers, call: &Call) -> Option<Result<Answer, Refusal>> {
     match call.path.as_str() {
         "/Plugin.Activate" => Some(Ok(activation::manifest())),
-        "/IpamDriver.GetCapabilities" => Some(Ok(IpamDriver::capabilities())),
+        "/IpamDriver.GetCapabilities" => {
+            // A dockerd may have started: it may lack what the last one had.
+            drivers.comparison.is_due();
+            Some(Ok(IpamDriver::capabilities()))
+        }
         "/IpamDriver.GetDefaultAddressSpaces" => Some(Ok(IpamDriver::default_address_spaces())),
         "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
             Some(NetworkDriver::discover(call))
@@ -44,14 +51,21 @@ pub(crate) fn answer_at_once(call: &Call) -> Option<Result<Answer, Refusal>> {
 ///
 /// The path is unknown, the body can't be decoded, or the call can't be done.
 pub(crate) fn answer(drivers: &Drivers, call: &Call) -> Result<Answer, Refusal> {
-    let Drivers { ipam, networks } = drivers;
+    let Drivers {
+        ipam,
+        networks,
+        comparison,
+    } = drivers;
     match call.path.as_str() {
         "/IpamDriver.RequestPool" => ipam.request_pool(call),
         "/IpamDriver.ReleasePool" => ipam.release_pool(call),
         "/IpamDriver.RequestAddress" => ipam.request_address(call),
         // The second is misspelt in Docker's documentation.
         "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => ipam.release_address(call),
-        "/NetworkDriver.GetCapabilities" => Ok(networks.capabilities()),
+        "/NetworkDriver.GetCapabilities" => {
+            comparison.is_due();
+            Ok(networks.capabilities())
+        }
         "/NetworkDriver.CreateNetwork" => networks.create_network(call),
         "/NetworkDriver.DeleteNetwork" => networks.delete_network(call),
         "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(call),

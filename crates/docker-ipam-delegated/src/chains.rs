@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 
-use chain::{Chain, Plugins, tools};
+use chain::tools::{self, ListedRecord};
+use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, LinkedPlugin, NetworkConfig};
 use cni_plugin::Linked;
 use ipam_da_host_local::IpamDaHostLocal;
@@ -110,16 +111,26 @@ impl Chains {
         chain.del(&attachment(container_id)?)
     }
 
-    /// True if the chain has a record of an attachment: it holds something.
-    pub(crate) fn has_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
-        let found = || {
-            let config = configuration::of_release(&pool.pool)?;
-            let folder = tools::state_dir(&config, &self.environment)?;
-            let attachment = attachment(container_id)?;
-            Ok::<_, Error>(tools::record_of(&folder, config.name(), &attachment))
-        };
-        // What can't be read may be one.
-        !matches!(found(), Ok(Ok(None)))
+    /// The chain's record of an attachment, which holds something as long as there is one.
+    ///
+    /// # Errors
+    ///
+    /// It can't be said whether there is one.
+    pub(crate) fn record(
+        &self,
+        pool: &LivePool,
+        container_id: &ContainerId,
+    ) -> Result<Option<ListedRecord>, Error> {
+        let config = configuration::of_release(&pool.pool)?;
+        let folder = tools::state_dir(&config, &self.environment)?;
+        let attachment = attachment(container_id)?;
+        tools::record_of(&folder, config.name(), &attachment)
+            .map_err(|error| Error::io(folder.display(), error))
+    }
+
+    /// False if the chain certainly has no record of an attachment.
+    pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
+        !matches!(self.record(pool, container_id), Ok(None))
     }
 
     fn environment_of(&self, container_id: &ContainerId) -> Environment {

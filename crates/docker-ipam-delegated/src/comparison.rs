@@ -1,172 +1,152 @@
-//! Compares what an earlier daemon made with what Docker has.
+//! Compares what was made for Docker with what Docker has.
 //!
-//! If the daemon is killed while a call runs, Docker repeats the call with an empty body
-//! (`callWithRetry` in moby's `pkg/plugins/client.go` has one buffer for all tries), and
-//! gives up when that is refused. So Docker may not know of what was made, and may have
-//! released what is still there. All is kept until Docker, which may have had an answer
-//! nevertheless, has had time to go on with it. Then Docker is asked.
+//! Docker doesn't say everything: a call that finds no daemon is given up, and so is one
+//! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`); a dockerd
+//! that was killed forgets what it was doing. So Docker is asked some time after the start of
+//! the daemon, and of a dockerd. What there was when that time began, and Docker doesn't
+//! have at its end, is released. Only Docker's whole answer says so (`judgement`).
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
-use ipam::IpNet;
+use anyhow::{Result, ensure};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::endpoint::{Endpoint, LiveEndpoint};
+use crate::endpoint::LiveEndpoint;
 use crate::engine::Engine;
+use crate::forgotten::Forgotten;
 use crate::ipam_driver::IpamDriver;
-use crate::journal::Journal;
 use crate::network_driver::NetworkDriver;
-use crate::pool::Address;
-use crate::releases::Release;
-use crate::state::lock;
+use crate::networks::Network;
+use crate::settling::{KeptAddress, KeptPool};
 
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// An address, or a gateway, of an earlier daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EarlierAddress {
-    /// The ID of its pool.
-    pub(crate) pool: String,
-    /// The pool's subnet.
-    pub(crate) subnet: IpNet,
-    pub(crate) ip: IpAddr,
-    /// The name of its file.
-    pub(crate) file: String,
-    /// Docker has had it.
-    pub(crate) is_answered: bool,
-}
-
-/// All that may be missing in Docker.
+/// Asks Docker when it is due.
 pub(crate) struct Comparison {
     pub(crate) ipam: Arc<IpamDriver>,
     pub(crate) networks: Arc<NetworkDriver>,
-    pub(crate) addresses: Vec<EarlierAddress>,
+    /// The folder of the records of networks without a network configuration.
+    pub(crate) records: PathBuf,
+}
+
+/// All that there is at one moment.
+struct Snapshot {
+    addresses: Vec<KeptAddress>,
+    forgotten: Vec<Forgotten>,
+    pools: Vec<KeptPool>,
+    endpoints: Vec<LiveEndpoint>,
+    networks: Vec<Network>,
 }
 
 impl Comparison {
-    /// Asks Docker after this time, and again until it has said what it has.
-    pub(crate) fn start(self, after: Duration, docker: PathBuf) {
-        if self.addresses.is_empty() && self.networks.unanswered().is_empty() {
-            return;
-        }
-        let all = Arc::new(self);
+    /// The comparison of these drivers, which is due.
+    pub(crate) fn new(
+        ipam: Arc<IpamDriver>,
+        networks: Arc<NetworkDriver>,
+        records: PathBuf,
+    ) -> Arc<Self> {
+        let it = Self {
+            ipam,
+            networks,
+            records,
+        };
+        it.is_due();
+        Arc::new(it)
+    }
+
+    /// Notes that Docker may not have all that there is now.
+    pub(crate) fn is_due(&self) {
+        self.ipam.compare.notify_one();
+    }
+
+    /// Asks Docker this time after each moment at which it is due, and again until it has
+    /// said what it has.
+    pub(crate) fn start(self: Arc<Self>, after: Duration, docker: PathBuf) {
         tokio::spawn(async move {
-            sleep(after).await;
-            let mut has_failed = false;
             loop {
-                let (all, socket) = (Arc::clone(&all), docker.clone());
-                match spawn_blocking(move || all.settle(&socket)).await {
-                    Ok(Ok(())) => return,
-                    Ok(Err(error)) if !has_failed => {
-                        tracing::warn!(
-                            "Docker can't be asked for what it may have: all is kept: {error:#}"
-                        );
-                    }
-                    _ => {}
+                self.ipam.compare.notified().await;
+                let it = Arc::clone(&self);
+                let snapshot = spawn_blocking(move || it.snapshot()).await;
+                let Ok(snapshot) = snapshot.map(Arc::new) else {
+                    continue;
+                };
+                if snapshot.is_empty() {
+                    continue;
                 }
-                has_failed = true;
-                sleep(INTERVAL).await;
+                sleep(after).await;
+                self.ask(&snapshot, &docker).await;
             }
         });
     }
 
-    /// Keeps what Docker has, and undoes what it doesn't have.
-    fn settle(&self, docker: &Path) -> Result<()> {
-        let is_left = |it: &&EarlierAddress| self.ipam.state.has(&it.pool, it.ip, &it.file);
-        let addresses: Vec<_> = self.addresses.iter().filter(is_left).collect();
-        let endpoints = self.networks.unanswered();
-        if addresses.is_empty() && endpoints.is_empty() {
-            return Ok(());
+    async fn ask(self: &Arc<Self>, snapshot: &Arc<Snapshot>, docker: &Path) {
+        let mut has_failed = false;
+        loop {
+            let (it, snapshot, socket) =
+                (Arc::clone(self), Arc::clone(snapshot), docker.to_owned());
+            match spawn_blocking(move || it.settle(&snapshot, &socket)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) if !has_failed => {
+                    tracing::warn!(
+                        "Docker can't be asked for what it may have: all is kept: {error:#}"
+                    );
+                }
+                _ => {}
+            }
+            has_failed = true;
+            sleep(INTERVAL).await;
         }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.ipam.take_in_unread();
+        self.networks.take_in_unread();
+        Snapshot {
+            addresses: self.ipam.kept_addresses(),
+            forgotten: self.ipam.forgotten(&self.records),
+            pools: self.ipam.kept_pools(),
+            endpoints: self.networks.endpoints.all(),
+            networks: self.networks.all(),
+        }
+    }
+
+    /// Keeps what Docker has, and releases what it doesn't have.
+    fn settle(&self, snapshot: &Snapshot, docker: &Path) -> Result<()> {
         // Docker may be waiting for a call of its own: no lock is held here.
-        let engine = Engine::ask(docker)?;
-        for address in addresses {
-            self.ipam.settle(address, &engine);
+        let docker = Engine::ask(docker)?;
+        // Docker lists an endpoint, and its address, behind the answer to `CreateEndpoint`.
+        ensure!(!self.networks.is_making(), "it is waiting for an endpoint");
+        for endpoint in &snapshot.endpoints {
+            self.networks.settle_endpoint(endpoint, &docker);
         }
-        for endpoint in endpoints {
-            self.networks.settle(&endpoint, &engine);
+        self.networks.collect();
+        for address in &snapshot.addresses {
+            self.ipam.settle_address(address, &docker);
         }
+        for forgotten in &snapshot.forgotten {
+            self.ipam.settle_forgotten(forgotten, &docker);
+        }
+        for pool in &snapshot.pools {
+            self.ipam.settle_pool(pool, &docker);
+        }
+        for network in &snapshot.networks {
+            self.networks.settle_network(network, &docker);
+        }
+        tracing::info!("compared with Docker");
         Ok(())
     }
 }
 
-impl IpamDriver {
-    fn settle(&self, address: &EarlierAddress, engine: &Engine) {
-        let EarlierAddress {
-            pool,
-            subnet,
-            ip,
-            file,
-            is_answered,
-        } = address;
-        if let Some(user) = engine.user_of(*subnet, *ip) {
-            if *is_answered {
-                return;
-            }
-            tracing::info!(pool, %ip, user.network, user.container, "Docker has it");
-            // If it has been released meanwhile, there is no file.
-            if let Ok(mut journal) = Journal::<Address>::open(self.memory.addresses.folder(), file)
-            {
-                journal.answered();
-            }
-            return;
-        }
-        // Without the network, this may be another Docker than the one that has the address.
-        if *is_answered && !engine.has_subnet(*subnet) {
-            tracing::debug!(pool, %ip, "kept: Docker doesn't have its network");
-            return;
-        }
-        let Some(live) = self.state.pool(pool) else {
-            return;
-        };
-        let Some(file) = self.state.take(pool, *ip, Some(file)) else {
-            return;
-        };
-        tracing::warn!(pool, %ip, "released: Docker doesn't have it");
-        self.memory.addresses.note_ending::<Address>(&file.name);
-        self.release_with_file(Release {
-            pool: live,
-            ip: Some(*ip),
-            file,
-        });
-    }
-}
-
-impl NetworkDriver {
-    /// The endpoints that Docker may not know of.
-    fn unanswered(&self) -> Vec<LiveEndpoint> {
-        let mut all = self.endpoints.all();
-        all.retain(LiveEndpoint::may_be_unknown);
-        all
-    }
-
-    fn settle(&self, live: &LiveEndpoint, engine: &Engine) {
-        let id = &live.endpoint.id;
-        let _call = lock(&live.calls);
-        // Docker may have joined or deleted it meanwhile.
-        let now = self.endpoints.get(id).filter(|it| it.file == live.file);
-        if !now.is_some_and(|it| it.may_be_unknown()) {
-            return;
-        }
-        if let Some(user) = engine.user_of_endpoint(id) {
-            tracing::info!(endpoint = id, user.network, user.container, "Docker has it");
-            let folder = self.endpoint_files().folder();
-            if let Ok(mut journal) = Journal::<Endpoint>::open(folder, &live.file) {
-                journal.answered();
-            }
-            self.endpoints.change(id, |it| it.is_unanswered = false);
-            return;
-        }
-        tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
-        self.endpoints.change(id, |it| it.is_abandoned = true);
-        if let Err(error) = self.end_locked(id, &live.file) {
-            tracing::warn!(%error, endpoint = id, "can't be undone now");
-        }
+impl Snapshot {
+    fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+            && self.forgotten.is_empty()
+            && self.pools.is_empty()
+            && self.endpoints.is_empty()
+            && self.networks.is_empty()
     }
 }

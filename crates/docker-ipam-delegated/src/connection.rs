@@ -96,7 +96,7 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent,
     let path = request.uri().path().to_owned();
     let body = body(request.into_body()).await?;
     let call = Call { path, body };
-    if let Some(answer) = calls::answer_at_once(&call) {
+    if let Some(answer) = calls::answer_at_once(&server.drivers, &call) {
         tracing::debug!(call.path, call.body, ?answer);
         return answer.map(|it| Sent::unwatched(it.body));
     }
@@ -156,6 +156,7 @@ mod tests {
 
     use super::*;
     use crate::command_line::CommandLine;
+    use crate::comparison::Comparison;
     use crate::memory::Memory;
     use crate::{network_recovery, recovery};
 
@@ -165,11 +166,14 @@ mod tests {
         let state_dir = format!("--state-dir={}", state.path().display());
         let arguments = CommandLine::parse_from(["docker-ipam-delegated", &state_dir]);
         let memory = Arc::new(Memory::open(state.path()).unwrap());
-        let recovered = recovery::driver(&arguments, Arc::clone(&memory)).unwrap();
+        let ipam = recovery::driver(&arguments, Arc::clone(&memory)).unwrap();
+        let networks = network_recovery::driver(&arguments, memory).unwrap();
+        let (its, nets) = (Arc::clone(&ipam), Arc::clone(&networks));
         let server = Arc::new(Server {
             drivers: Drivers {
-                ipam: recovered.driver,
-                networks: network_recovery::driver(&arguments, memory).unwrap(),
+                ipam,
+                networks,
+                comparison: Comparison::new(its, nets, arguments.records()),
             },
             networks_at_once: Arc::new(Semaphore::new(1)),
         });

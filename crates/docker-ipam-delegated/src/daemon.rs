@@ -1,7 +1,6 @@
 //! The daemon: from the command line to its end.
 
 use std::io;
-use std::mem;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use clap::Parser;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::timeout;
 
 use crate::calls::Drivers;
 use crate::command_line::CommandLine;
@@ -24,10 +22,6 @@ use crate::{network_recovery, peers, recovery, upkeep};
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
-
-/// The longest that calls wait for what an earlier daemon left to be undone. It goes on
-/// after that: a delegate that hangs must not keep all networks waiting.
-const FIRST_ROUND: Duration = Duration::from_secs(5);
 
 /// The longest that calls whose answers are delivered are waited for at the end.
 const NOTING: Duration = Duration::from_secs(1);
@@ -119,25 +113,19 @@ async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
     let records = arguments.records();
     let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
     let recovering = spawn_blocking(move || {
-        let recovered = recovery::driver(&arguments, Arc::clone(&memory))?;
-        anyhow::Ok((recovered, network_recovery::driver(&arguments, memory)?))
+        let ipam = recovery::driver(&arguments, Arc::clone(&memory))?;
+        anyhow::Ok((ipam, network_recovery::driver(&arguments, memory)?))
     });
-    let (mut recovered, networks) = recovering.await??;
-    let ipam = Arc::clone(&recovered.driver);
-    let comparison = Comparison {
-        ipam: Arc::clone(&ipam),
-        networks: Arc::clone(&networks),
-        addresses: mem::take(&mut recovered.earlier),
-    };
-    comparison.start(unanswered_after, docker);
-    if timeout(FIRST_ROUND, upkeep::start(recovered, records))
-        .await
-        .is_err()
-    {
-        tracing::warn!("releases of the last start are still running");
-    }
+    let (ipam, networks) = recovering.await??;
+    let comparison = Comparison::new(Arc::clone(&ipam), Arc::clone(&networks), records);
+    Arc::clone(&comparison).start(unanswered_after, docker);
+    upkeep::start(Arc::clone(&ipam), Arc::clone(&networks)).await;
     Ok(Server {
-        drivers: Drivers { ipam, networks },
+        drivers: Drivers {
+            ipam,
+            networks,
+            comparison,
+        },
         networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
     })
 }

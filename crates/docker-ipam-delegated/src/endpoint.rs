@@ -39,8 +39,6 @@ pub(crate) struct LiveEndpoint {
     pub(crate) is_abandoned: bool,
     /// True if an earlier daemon has made it, and Docker may not have had the answer.
     pub(crate) is_unanswered: bool,
-    /// The dockerd that has made it or joined it last, counted from the daemon's start.
-    pub(crate) dockerd: u64,
 }
 
 /// All endpoints, by Docker's IDs.
@@ -92,12 +90,11 @@ impl LiveEndpoint {
             calls: Arc::default(),
             is_abandoned: false,
             is_unanswered: false,
-            dockerd: 0,
         }
     }
 
-    /// True if Docker may not know of it. One that has joined a container was known.
-    pub(crate) fn may_be_unknown(&self) -> bool {
-        self.is_unanswered && !self.is_abandoned && self.endpoint.sandbox.is_none()
+    /// True if its making hasn't come to an end.
+    pub(crate) fn is_being_made(&self) -> bool {
+        !self.is_abandoned && self.endpoint.result.is_none()
     }
 }

@@ -2,7 +2,6 @@
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -57,8 +56,7 @@ impl NetworkDriver {
         let folder = self.endpoint_files().folder();
         let mut journal = Journal::begin(folder, &file, endpoint.clone())
             .map_err(|error| cant_remember(&error))?;
-        let mut live = LiveEndpoint::new(&file, endpoint.clone());
-        live.dockerd = self.dockerds.load(Ordering::Relaxed);
+        let live = LiveEndpoint::new(&file, endpoint.clone());
         let calls = Arc::clone(&live.calls);
         let call_of_this = lock(&calls);
         if !self.endpoints.add(live) {
@@ -183,12 +181,8 @@ impl NetworkDriver {
                 Ok(())
             })
             .map_err(|error| cant_remember(&error))?;
-        let dockerd = self.dockerds.load(Ordering::Relaxed);
         let id = endpoint.id.clone();
-        self.endpoints.change(&id, |it| {
-            it.endpoint = endpoint;
-            it.dockerd = dockerd;
-        });
+        self.endpoints.change(&id, |it| it.endpoint = endpoint);
         Ok(())
     }
 

@@ -1,13 +1,16 @@
 //! Docker's IPAM driver: its parts, and what it says of itself.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use tokio::sync::Notify;
 
 use crate::address_space::{GLOBAL, LOCAL};
 use crate::answer::Answer;
 use crate::chains::Chains;
 use crate::memory::Memory;
+use crate::pool::Address;
 use crate::pool_choice::PoolChoice;
 use crate::refusal::{Refusal, impossible};
 use crate::releases::Releases;
@@ -19,10 +22,14 @@ pub(crate) struct IpamDriver {
     pub(crate) memory: Arc<Memory>,
     pub(crate) choice: PoolChoice,
     pub(crate) state: State,
+    /// Addresses whose pool the memory lacks, by the names of their files.
+    pub(crate) without_pool: Mutex<BTreeMap<String, Address>>,
     pub(crate) releases: Releases,
     /// Held while a pool is compared with the others, and added to them. No chain runs
     /// meanwhile.
     pub(crate) adding: Mutex<()>,
+    /// Notified when there may be what Docker doesn't have: Docker is to be asked.
+    pub(crate) compare: Notify,
 }
 
 impl IpamDriver {

@@ -6,17 +6,19 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use cni::StateFolder;
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::journal::{self, Journal, Stage};
+use crate::state::lock;
 
 /// The version of the format.
 const VERSION: &str = "v1";
@@ -34,18 +36,23 @@ pub(crate) fn path(state_dir: &Path) -> PathBuf {
     state_dir.join("memory").join(VERSION)
 }
 
-/// True if a container ID is one that the daemon makes for an attachment.
+/// The name of the file of an address, by the container ID of the attachment that holds the
+/// address; `None` for any other container ID.
+pub(crate) fn file_of(container_id: &str) -> Option<&str> {
+    let file = container_id.strip_prefix(ATTACHMENT)?;
+    let (start, number) = file.split_once('-')?;
+    (start.len() == 16 && is_hex(start) && is_hex(number)).then_some(file)
+}
+
+/// True if a container ID is one that the daemon makes for an attachment: of an address, or
+/// of an endpoint.
 pub(crate) fn is_attachment(container_id: &str) -> bool {
-    let Some(rest) = container_id.strip_prefix(ATTACHMENT) else {
-        return false;
-    };
-    let is_hex = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match rest.split_once('-') {
-        // Of an address.
-        Some((start, number)) => start.len() == 16 && is_hex(start) && is_hex(number),
-        // Of an endpoint.
-        None => rest.len() == 64 && is_hex(rest),
-    }
+    let endpoint = container_id.strip_prefix(ATTACHMENT);
+    file_of(container_id).is_some() || endpoint.is_some_and(|it| it.len() == 64 && is_hex(it))
+}
+
+fn is_hex(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 /// All folders.
@@ -83,8 +90,10 @@ impl Memory {
             }
         }
         let lock = folder.create_file("lock", rustix::fs::OFlags::RDWR)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!("{}: another daemon has it", path.display());
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => bail!("{}: another daemon has it", path.display()),
+            Err(error) => bail!("{}/lock: {error}", path.display()),
         }
         Ok(Self {
             pools: Folder::open(path.join(POOLS))?,
@@ -103,6 +112,8 @@ pub(crate) struct Folder {
     /// What the names of new files begin with: the time of the start.
     start: u128,
     next: AtomicU64,
+    /// The files that can't be read, each with the reason.
+    unread: Mutex<BTreeMap<String, String>>,
 }
 
 impl Folder {
@@ -114,6 +125,7 @@ impl Folder {
             folder: Arc::new(folder),
             start: now.map_or(0, |it| it.as_nanos()),
             next: AtomicU64::new(0),
+            unread: Mutex::default(),
         })
     }
 
@@ -129,29 +141,74 @@ impl Folder {
     }
 
     /// All objects by the names of their files, in the order in which they were made.
-    /// A file that was begun and not written is removed; one that can't be read stays,
-    /// with a warning.
+    /// A file that was begun and not written is removed. One that can't be read stays: it is
+    /// among [`Self::unread`], with a warning.
     ///
     /// # Errors
     ///
-    /// The system's.
-    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<Loaded<T>> {
-        let mut objects = BTreeMap::new();
-        let mut is_whole = true;
+    /// The system's, for the folder.
+    pub(crate) fn load<T: DeserializeOwned>(&self) -> io::Result<Vec<(String, Stage<T>)>> {
+        let mut objects = Vec::new();
         for (name, stage) in read(&self.path)? {
             match stage {
-                Ok(Some(stage)) => {
-                    objects.insert(name, stage);
-                }
+                Ok(Some(stage)) => objects.push((name, stage)),
                 Ok(None) => self.folder.remove(&name)?,
-                Err(error) => {
-                    is_whole = false;
-                    let file = self.path.join(name);
-                    tracing::warn!(error, file = %file.display(), "can't be read");
+                Err(reason) => {
+                    let file = self.path.join(&name);
+                    tracing::warn!(reason, file = %file.display(), "can't be read");
+                    lock(&self.unread).insert(name, reason);
                 }
             }
         }
-        Ok(Loaded { objects, is_whole })
+        objects.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Ok(objects)
+    }
+
+    /// Tries to read the files that could not be read: those that can be read now.
+    pub(crate) fn load_unread<T: DeserializeOwned>(&self) -> Vec<(String, Stage<T>)> {
+        let mut objects = Vec::new();
+        lock(&self.unread).retain(|name, reason| {
+            match read_one(&self.folder, name) {
+                // Somebody has removed it, or what was written of it.
+                None | Some(Ok(None)) => return false,
+                Some(Ok(Some(stage))) => objects.push((name.clone(), stage)),
+                Some(Err(now)) => {
+                    *reason = now;
+                    return true;
+                }
+            }
+            tracing::info!(file = %self.path.join(name).display(), "can be read again");
+            false
+        });
+        objects
+    }
+
+    /// Reads the file of an object; `None` if there is none.
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Option<Content<T>> {
+        read_one(&self.folder, name)
+    }
+
+    /// The files that can't be read, each with the reason.
+    pub(crate) fn unread(&self) -> BTreeMap<String, String> {
+        lock(&self.unread).clone()
+    }
+
+    /// True if there is a file of this name.
+    ///
+    /// # Errors
+    ///
+    /// The system's: it may be there.
+    pub(crate) fn has(&self, name: &str) -> io::Result<bool> {
+        match self.path.join(name).symlink_metadata() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The path of a file.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
     }
 
     /// Notes that an object is about to be ended.
@@ -167,6 +224,7 @@ impl Folder {
 
     /// Removes the file of an object. A missing one is no error.
     pub(crate) fn remove(&self, name: &str) {
+        lock(&self.unread).remove(name);
         if let Err(error) = self.folder.remove(name) {
             let file = self.path.join(name);
             tracing::warn!(%error, file = %file.display(), "can't be removed");
@@ -174,24 +232,15 @@ impl Folder {
     }
 }
 
-/// The objects of a folder.
-pub(crate) struct Loaded<T> {
-    /// The objects, by the names of their files.
-    pub(crate) objects: BTreeMap<String, Stage<T>>,
-    /// False if a file can't be read.
-    pub(crate) is_whole: bool,
-}
-
-/// A file's name, and the stage that its lines tell; `None` if not even the first was
-/// written.
-type Listed<T> = (String, Result<Option<Stage<T>>, String>);
+/// The stage that a file's lines tell; `None` if not even the first was written.
+pub(crate) type Content<T> = Result<Option<Stage<T>>, String>;
 
 /// Reads the files of one kind of object. One that is removed meanwhile is left out.
 ///
 /// # Errors
 ///
 /// The system's, for the folder.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<Listed<T>>> {
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<(String, Content<T>)>> {
     let folder = match StateFolder::open(path) {
         Ok(folder) => folder,
         // A daemon is making its memory.
@@ -203,17 +252,23 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<Listed<T>
         let Ok(name) = entry?.file_name().into_string() else {
             continue;
         };
-        let stage = match folder.read(&name) {
-            Ok(content) => {
-                let text = String::from_utf8_lossy(&content);
-                journal::read(&text).map_err(|error| error.to_string())
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => Err(error.to_string()),
-        };
-        all.push((name, stage));
+        if let Some(stage) = read_one(&folder, &name) {
+            all.push((name, stage));
+        }
     }
     Ok(all)
+}
+
+/// Reads the file of an object; `None` if there is none.
+fn read_one<T: DeserializeOwned>(folder: &StateFolder, name: &str) -> Option<Content<T>> {
+    match folder.read(name) {
+        Ok(content) => {
+            let text = String::from_utf8_lossy(&content);
+            Some(journal::read(&text).map_err(|error| error.to_string()))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => Some(Err(error.to_string())),
+    }
 }
 
 #[cfg(test)]
@@ -231,6 +286,22 @@ mod tests {
         assert!(
             error(Memory::open(state.path())).contains("memory/v2: this version reads v1 only")
         );
+    }
+
+    #[test]
+    fn a_file_that_cant_be_read_is_read_once_it_can() {
+        let state = tempfile::tempdir().unwrap();
+        let memory = Memory::open(state.path()).unwrap();
+        let file = state.path().join("memory/v1/pools/1-0");
+        fs::write(&file, "damaged\n").unwrap();
+        assert!(memory.pools.load::<u8>().unwrap().is_empty());
+        assert!(memory.pools.load_unread::<u8>().is_empty());
+        assert_eq!(memory.pools.unread().len(), 1);
+        assert!(memory.pools.has("1-0").unwrap() && !memory.pools.has("2-0").unwrap());
+        fs::write(&file, "{\"made\":{\"object\":7}}\n").unwrap();
+        let read = memory.pools.load_unread::<u8>();
+        assert_eq!(read, [("1-0".to_owned(), Stage::Made(7))]);
+        assert!(memory.pools.unread().is_empty());
     }
 
     #[test]
@@ -268,7 +339,7 @@ mod tests {
         let memory = Memory::open(state.path()).unwrap();
         let file = state.path().join("memory/v1/pools/1-0");
         fs::write(&file, "{\"begun\":{\"ca").unwrap();
-        assert!(memory.pools.load::<u8>().unwrap().objects.is_empty());
+        assert!(memory.pools.load::<u8>().unwrap().is_empty());
         assert!(!file.exists());
     }
 }

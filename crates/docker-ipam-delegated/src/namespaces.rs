@@ -8,6 +8,7 @@ use std::thread;
 
 use chain::Execution;
 use cni::is_namespace;
+use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -60,7 +61,7 @@ impl Namespace {
     ///
     /// What `ip` says.
     pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
-        if self.is_there() {
+        if self.is_there().map_err(|error| self.failed(&error))? {
             return ip(execution, &["netns", "delete", &self.name], "");
         }
         // What a namespace was mounted on.
@@ -79,12 +80,12 @@ impl Namespace {
     /// It isn't there, or what `ip` says.
     pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
         let (host, outside) = (std::process::id(), &self.outside);
-        if is_on_host(outside) {
+        if is_on_host(outside).map_err(|error| self.failed(&error))? {
             return Ok(());
         }
         let mut steps = String::new();
         // It may have its outer name: a daemon that was killed has come so far.
-        if !self.has(outside) {
+        if !self.has(outside).map_err(|error| self.failed(&error))? {
             steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
         }
         steps += &format!("link set dev {outside} netns {host}\n");
@@ -98,8 +99,8 @@ impl Namespace {
     /// What `ip` says.
     pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
         let (name, outside) = (&self.name, &self.outside);
-        let is_there = self.is_there();
-        if is_on_host(outside) {
+        let is_there = self.is_there().map_err(|error| self.failed(&error))?;
+        if is_on_host(outside).map_err(|error| self.failed(&error))? {
             if !is_there {
                 // The namespace ended with a crash of the node: the interface is of no use.
                 return ip(execution, &["link", "delete", "dev", outside], "");
@@ -110,7 +111,7 @@ impl Namespace {
                 "",
             )?;
         }
-        if is_there && self.has(outside) {
+        if is_there && self.has(outside).map_err(|error| self.failed(&error))? {
             self.ip(
                 execution,
                 &format!("link set dev {outside} name {IFNAME}\n"),
@@ -121,25 +122,39 @@ impl Namespace {
 
     /// True if the interface is here, or in the host's namespace: Docker hasn't taken it,
     /// or has given it back.
-    pub(crate) fn has_interface(&self) -> bool {
-        is_on_host(&self.outside) || self.has(IFNAME) || self.has(&self.outside)
+    ///
+    /// # Errors
+    ///
+    /// It can't be said.
+    pub(crate) fn has_interface(&self) -> io::Result<bool> {
+        Ok(is_on_host(&self.outside)? || self.has(IFNAME)? || self.has(&self.outside)?)
     }
 
-    fn is_there(&self) -> bool {
-        is_namespace(Path::new(&self.path())).unwrap_or_default()
+    fn is_there(&self) -> io::Result<bool> {
+        is_there(Path::new(&self.path()))
     }
 
     /// True if there is an interface of this name in it.
-    fn has(&self, interface: &str) -> bool {
-        let Ok(namespace) = File::open(self.path()) else {
-            return false;
-        };
+    fn has(&self, interface: &str) -> io::Result<bool> {
+        if !self.is_there()? {
+            return Ok(false);
+        }
+        let namespace = File::open(self.path())?;
         // The thread ends with the look: no other one is ever in this namespace.
         let look = || {
             let network = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), network).is_ok() && is_on_host(interface)
+            move_into_link_name_space(namespace.as_fd(), network)?;
+            is_on_host(interface)
         };
-        thread::scope(|scope| scope.spawn(look).join().unwrap_or_default())
+        let looking = thread::Builder::new();
+        thread::scope(|scope| {
+            let looked = looking.spawn_scoped(scope, look)?.join();
+            looked.unwrap_or_else(|_| Err(io::Error::other("the look has failed")))
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> Refusal {
+        impossible(format!("{}: {error}", self.path()))
     }
 
     /// Runs lines of `ip` in it.
@@ -148,11 +163,31 @@ impl Namespace {
     }
 }
 
+/// True if there is a namespace at this path.
+///
+/// # Errors
+///
+/// It can't be said.
+pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
+    match is_namespace(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        looked => looked,
+    }
+}
+
 /// True if the namespace of this thread, which is the host's, has an interface of this name.
-pub(crate) fn is_on_host(interface: &str) -> bool {
+///
+/// # Errors
+///
+/// It can't be said.
+pub(crate) fn is_on_host(interface: &str) -> io::Result<bool> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None);
-    socket.is_ok_and(|it| name_to_index(it, interface).is_ok())
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    match name_to_index(&socket, interface) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn ip(execution: &Execution<'_>, arguments: &[&str], stdin: &str) -> Result<(), Refusal> {
@@ -168,9 +203,9 @@ mod tests {
 
     #[test]
     fn an_interface_is_found_by_its_name() {
-        assert!(is_on_host("lo"));
-        assert!(!is_on_host("cninone"));
-        assert!(!Namespace::of("none").has_interface());
+        assert!(is_on_host("lo").unwrap());
+        assert!(!is_on_host("cninone").unwrap());
+        assert!(!Namespace::of("none").has_interface().unwrap());
     }
 
     #[test]

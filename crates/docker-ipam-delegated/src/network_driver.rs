@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cni::Object;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, NOTHING};
 use crate::calls::Call;
-use crate::endpoint::LiveEndpoints;
+use crate::endpoint::{LiveEndpoint, LiveEndpoints};
 use crate::memory::{Folder, Memory};
 use crate::networks::Network;
 use crate::plugin_list::PluginRunner;
@@ -25,8 +24,6 @@ pub(crate) struct NetworkDriver {
     pub(crate) plugins: PluginRunner,
     pub(crate) networks: Mutex<HashMap<String, Stored<Network>>>,
     pub(crate) endpoints: LiveEndpoints,
-    /// Number of dockerds that have called since the start.
-    pub(crate) dockerds: AtomicU64,
 }
 
 /// An object, and its file.
@@ -39,9 +36,8 @@ pub(crate) struct Stored<T> {
 }
 
 impl NetworkDriver {
-    /// `GetCapabilities`. A dockerd that has started calls it, once.
+    /// `GetCapabilities`. A dockerd that starts calls it, and so does swarm mode.
     pub(crate) fn capabilities(self: &Arc<Self>) -> Answer {
-        self.dockerds.fetch_add(1, Ordering::Relaxed);
         self.collect();
         Answer::plain(json!({"Scope": "local", "ConnectivityScope": "local"}).to_string())
     }
@@ -76,6 +72,17 @@ impl NetworkDriver {
     /// It is gone.
     pub(crate) fn list_of(&self, network: &Network) -> Result<Object, Refusal> {
         conflists::find(&self.conf_dir, &network.conflist)
+    }
+
+    /// All networks.
+    pub(crate) fn all(&self) -> Vec<Network> {
+        let networks = lock(&self.networks);
+        networks.values().map(|it| it.object.clone()).collect()
+    }
+
+    /// True if an endpoint is being made.
+    pub(crate) fn is_making(&self) -> bool {
+        self.endpoints.all().iter().any(LiveEndpoint::is_being_made)
     }
 
     /// The folder of endpoints.

@@ -1,8 +1,7 @@
-//! Start of the network driver: reads what is remembered, and undoes or finishes what an
-//! earlier daemon was doing when it was killed.
+//! Start of the network driver: reads what is remembered. What an earlier daemon was doing
+//! when it was killed is left to be undone.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
 
@@ -28,61 +27,55 @@ pub(crate) fn driver(arguments: &CommandLine, memory: Arc<Memory>) -> Result<Arc
         plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
         networks: Default::default(),
         endpoints: Default::default(),
-        dockerds: AtomicU64::new(0),
     };
-    driver.recover_networks()?;
-    driver.recover_endpoints()?;
+    for (file, stage) in driver.memory.networks.load()? {
+        driver.take_in_network(file, stage);
+    }
+    for (file, stage) in driver.memory.endpoints.load()? {
+        driver.take_in_endpoint(&file, stage);
+    }
     Ok(Arc::new(driver))
 }
 
 impl NetworkDriver {
-    fn recover_networks(&self) -> Result<()> {
-        for (file, stage) in self.memory.networks.load::<Network>()?.objects {
-            match stage {
-                Stage::Made(object) | Stage::Answered(object) => {
-                    let id = object.id.clone();
-                    lock(&self.networks).insert(id, Stored { file, object });
-                }
-                // A network alone holds nothing.
-                _ => self.memory.networks.remove(&file),
+    /// Takes in what could not be read, and can be by now.
+    pub(crate) fn take_in_unread(&self) {
+        for (file, stage) in self.memory.networks.load_unread() {
+            self.take_in_network(file, stage);
+        }
+        for (file, stage) in self.memory.endpoints.load_unread() {
+            self.take_in_endpoint(&file, stage);
+        }
+    }
+
+    fn take_in_network(&self, file: String, stage: Stage<Network>) {
+        match stage {
+            Stage::Made(object) | Stage::Answered(object) => {
+                let id = object.id.clone();
+                lock(&self.networks).insert(id, Stored { file, object });
             }
+            // A network alone holds nothing.
+            _ => self.memory.networks.remove(&file),
         }
-        Ok(())
     }
 
-    fn recover_endpoints(&self) -> Result<()> {
-        for (file, stage) in self.memory.endpoints.load::<Endpoint>()?.objects {
-            match stage {
-                Stage::Begun(endpoint) | Stage::Ending(endpoint) => {
-                    if self.is_undone(&file, endpoint) {
-                        self.memory.endpoints.remove(&file);
-                    }
-                }
-                Stage::Made(endpoint) => {
-                    let mut live = LiveEndpoint::new(&file, endpoint);
-                    live.is_unanswered = true;
-                    self.recover(live);
-                }
-                Stage::Answered(endpoint) => self.recover(LiveEndpoint::new(&file, endpoint)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Undoes an endpoint. If that fails, it is tried again before the next one is made.
-    fn is_undone(&self, file: &str, endpoint: Endpoint) -> bool {
-        let undone = self.undo(file, &endpoint);
-        if let Err(error) = &undone {
-            tracing::warn!(%error, endpoint = endpoint.id, "can't be undone now");
-            let mut live = LiveEndpoint::new(file, endpoint);
-            live.is_abandoned = true;
-            self.recover(live);
-        }
-        undone.is_ok()
-    }
-
-    fn recover(&self, live: LiveEndpoint) {
-        let file = live.file.clone();
+    fn take_in_endpoint(&self, file: &str, stage: Stage<Endpoint>) {
+        let (is_abandoned, is_unanswered) = match stage {
+            // Docker never had it, or has given it back: it is undone before the next one is
+            // made.
+            Stage::Begun(_) | Stage::Ending(_) => (true, false),
+            Stage::Made(_) => (false, true),
+            Stage::Answered(_) => (false, false),
+        };
+        let (Stage::Begun(endpoint)
+        | Stage::Ending(endpoint)
+        | Stage::Made(endpoint)
+        | Stage::Answered(endpoint)) = stage;
+        let live = LiveEndpoint {
+            is_abandoned,
+            is_unanswered,
+            ..LiveEndpoint::new(file, endpoint)
+        };
         if !self.endpoints.add(live) {
             tracing::warn!(file, "is a second file of an endpoint");
         }

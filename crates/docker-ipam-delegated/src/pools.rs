@@ -6,7 +6,7 @@ use crate::answer::{Answer, NOTHING, json};
 use crate::calls::Call;
 use crate::ipam_driver::IpamDriver;
 use crate::journal::Journal;
-use crate::pool::{Pool, Reference};
+use crate::pool::{Address, Pool, Reference};
 use crate::refusal::{Refusal, cant_remember, impossible};
 use crate::releases::Release;
 use crate::requests::PoolRequest;
@@ -21,6 +21,7 @@ impl IpamDriver {
     /// The request is wrong, or nothing has such a pool.
     pub(crate) fn request_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request = PoolRequest::read(wire::decode(&call.body)?)?;
+        self.refuse_unread_pools()?;
         let chosen = self.choice.choose(&request, &self.chains)?;
         let _one_at_a_time = lock(&self.adding);
         let live = self.state.pools();
@@ -82,6 +83,7 @@ impl IpamDriver {
         });
         let Some(dropped) = dropped else {
             tracing::warn!(pool = request.pool_id, "released, and not known");
+            self.compare.notify_one();
             return Ok(Answer::plain(NOTHING));
         };
         if let Some(ended) = dropped.ended {
@@ -119,5 +121,18 @@ impl IpamDriver {
             return Ok(());
         }
         Err(impossible(format!("released later: {}", failed.join("; "))))
+    }
+
+    /// Leaves what is left of a pool that has ended to the releases that wait.
+    pub(crate) fn end_pool_later(&self, ended: Ended, file: &str) {
+        for reference in ended.references {
+            self.memory.pools.remove(&reference);
+        }
+        for (ip, file) in ended.addresses {
+            self.memory.addresses.note_ending::<Address>(&file.name);
+            let (pool, ip) = (Arc::clone(&ended.pool), Some(ip));
+            self.releases.put(Release { pool, ip, file });
+        }
+        self.releases.put_ended(ended.pool, file.to_owned());
     }
 }

@@ -3,6 +3,7 @@
 //! Docker releases an address once, and only logs that this has failed. A delegate that is
 //! away for a minute must not cost an address.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(crate) struct Releases {
     /// The pools, each with the files of its last references, which stay as long as a call
     /// or a release has the pool: they have the configuration.
     ended: Mutex<Vec<(Arc<LivePool>, Vec<String>)>>,
+    /// The IDs of the pools whose releases are being tried.
+    tried: Mutex<BTreeSet<String>>,
 }
 
 impl Releases {
@@ -71,8 +74,32 @@ impl Releases {
         ids.flatten().collect()
     }
 
-    fn all(&self) -> Vec<Release> {
-        lock(&self.waiting).clone()
+    /// The pool of this ID that has ended, if it is still needed.
+    pub(crate) fn ended(&self, id: &str) -> Option<Arc<LivePool>> {
+        let ended = lock(&self.ended);
+        let found = ended.iter().find(|(pool, _)| pool.id == id);
+        found.map(|(pool, _)| Arc::clone(pool))
+    }
+
+    /// The IDs of the pools that have releases.
+    pub(crate) fn pools(&self) -> BTreeSet<String> {
+        let waiting = lock(&self.waiting);
+        waiting.iter().map(|it| it.pool.id.clone()).collect()
+    }
+
+    /// The releases of a pool, to be tried; `None` if they are being tried.
+    fn begin(&self, pool: &str) -> Option<Vec<Release>> {
+        if !lock(&self.tried).insert(pool.to_owned()) {
+            return None;
+        }
+        let mut of_pool = lock(&self.waiting).clone();
+        of_pool.retain(|it| it.pool.id == pool);
+        Some(of_pool)
+    }
+
+    /// The releases of a pool were tried.
+    fn end(&self, pool: &str) {
+        lock(&self.tried).remove(pool);
     }
 
     fn remove(&self, file: &str) {
@@ -112,12 +139,21 @@ impl IpamDriver {
         }
     }
 
-    /// Tries all releases that wait.
-    pub(crate) fn retry_releases(&self) {
-        for release in self.releases.all() {
+    /// Tries the releases of a pool that wait, unless they are being tried.
+    pub(crate) fn retry_releases_of(&self, pool: &str) {
+        let Some(releases) = self.releases.begin(pool) else {
+            return;
+        };
+        for release in &releases {
             // If it fails, it waits for the next time.
-            let _ = self.retry(&release);
+            let _ = self.retry(release);
         }
+        self.releases.end(pool);
+        self.remove_ended_pools();
+    }
+
+    /// Removes the files of pools that have ended, and that nothing needs any more.
+    pub(crate) fn remove_ended_pools(&self) {
         for file in self.releases.take_ended() {
             self.memory.pools.remove(&file);
         }

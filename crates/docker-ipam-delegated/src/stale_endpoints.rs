@@ -1,10 +1,12 @@
-//! Endpoints whose containers are gone, and that Docker doesn't delete.
+//! Endpoints that Docker will not delete: a deletion has failed, or the container's interface
+//! has certainly gone.
 //!
 //! A dockerd that was killed releases what its containers had, and tells only the network
-//! drivers that it has loaded by then (`network.driver`, `endpoint.deleteEndpoint`).
+//! drivers that it has loaded by then (`network.driver`, `endpoint.deleteEndpoint`). For all
+//! others, Docker is asked (`comparison`).
 
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -14,7 +16,7 @@ use cni::is_namespace;
 use serde_json::value::RawValue;
 
 use crate::cni_result::CniResult;
-use crate::endpoint::LiveEndpoint;
+use crate::endpoint::{Endpoint, LiveEndpoint};
 use crate::endpoint_lock::EndpointLock;
 use crate::namespaces::{Namespace, is_on_host};
 use crate::network_driver::NetworkDriver;
@@ -30,9 +32,8 @@ const AT_ONCE: usize = 4;
 impl NetworkDriver {
     /// Undoes the endpoints that Docker will not delete.
     pub(crate) fn collect(self: &Arc<Self>) {
-        let dockerd = self.dockerds.load(Ordering::Relaxed);
         let mut stale = self.endpoints.all();
-        stale.retain(|it| may_be_stale(it, dockerd));
+        stale.retain(may_be_stale);
         if stale.is_empty() {
             return;
         }
@@ -44,7 +45,7 @@ impl NetworkDriver {
             thread::spawn(move || {
                 let _done = done;
                 while let Some(live) = { lock(&stale).pop() } {
-                    if let Err(error) = driver.end_stale(&live, dockerd) {
+                    if let Err(error) = driver.end_stale(&live) {
                         tracing::warn!(%error, endpoint = live.endpoint.id, "can't be undone");
                     }
                 }
@@ -52,12 +53,12 @@ impl NetworkDriver {
         }
         drop(done);
         if all_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("endpoints of gone containers are still being undone");
+            tracing::warn!("stale endpoints are still being undone");
         }
     }
 
     /// Undoes an endpoint if it is stale, and no call works on it.
-    fn end_stale(&self, live: &LiveEndpoint, dockerd: u64) -> Result<(), Refusal> {
+    fn end_stale(&self, live: &LiveEndpoint) -> Result<(), Refusal> {
         let Ok(_call) = live.calls.try_lock() else {
             return Ok(());
         };
@@ -70,45 +71,103 @@ impl NetworkDriver {
             self.endpoint_files().folder(),
             &live.file,
         )?);
-        if is_stale(&live, dockerd) {
-            tracing::warn!(endpoint = id, "its container is gone");
-            self.end_locked(id, &live.file)?;
+        if live.is_abandoned {
+            return self.end_locked(id, &live.file);
+        }
+        match is_gone(&live.endpoint) {
+            Ok(true) => {
+                tracing::warn!(endpoint = id, "its container is gone");
+                self.end_locked(id, &live.file)?;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, endpoint = id, "kept: it can't be said whether its container is gone");
+            }
         }
         Ok(())
     }
 }
 
-/// True if there is no container, as far as it can be said without the endpoint's lock.
-fn may_be_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
-    // Its dockerd has ended. The next one finds a container that runs by its namespace.
-    let is_earlier = live.dockerd < dockerd;
-    match &live.endpoint.sandbox {
-        _ if live.is_abandoned => true,
-        None => is_earlier,
-        Some(sandbox) => !is_namespace(Path::new(sandbox)).unwrap_or_default(),
+/// True if it may be stale, as far as it can be said without the endpoint's lock.
+fn may_be_stale(live: &LiveEndpoint) -> bool {
+    let sandbox = live.endpoint.sandbox.as_deref();
+    // An error is looked at, and logged, with the lock.
+    let is_there = sandbox.map(|it| look(Path::new(it)).is_ok_and(|it| it == Look::Present));
+    live.is_abandoned || is_there == Some(false)
+}
+
+/// True if the container that took the endpoint's interface is gone with it. All of these are
+/// so: the namespace that Docker named is gone, the interface isn't anywhere that it was before
+/// Docker took it, and of the pair, the other end is gone, too.
+///
+/// # Errors
+///
+/// It can't be said.
+fn is_gone(endpoint: &Endpoint) -> io::Result<bool> {
+    let Some(sandbox) = endpoint.sandbox.as_deref().map(Path::new) else {
+        return Ok(false);
+    };
+    let looked = look(sandbox)?;
+    if looked == Look::Present || Namespace::of(&endpoint.id).has_interface()? {
+        return Ok(false);
+    }
+    let result = endpoint.result.clone().map(RawValue::from_string);
+    let result = result.and_then(Result::ok);
+    let Some(result) = result.and_then(|it| CniResult::read(&it).ok()) else {
+        return Ok(false);
+    };
+    let ends: Vec<&str> = result.host_interfaces().collect();
+    if ends.is_empty() {
+        // Nothing on the host ends with the container.
+        return Ok(looked == Look::Missing);
+    }
+    let there = ends.into_iter().map(is_on_host);
+    let there: Vec<bool> = there.collect::<io::Result<_>>()?;
+    Ok(there.contains(&false))
+}
+
+/// A look at the path of a container's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It is there.
+    Present,
+    /// There is no file, and its folder is there.
+    Missing,
+    /// No namespace is seen there, but Docker may see one: in another mount namespace.
+    NotSeen,
+}
+
+fn look(path: &Path) -> io::Result<Look> {
+    match is_namespace(path) {
+        Ok(true) => Ok(Look::Present),
+        Ok(false) => Ok(Look::NotSeen),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = path.parent().unwrap_or(path);
+            let is_there = folder.try_exists()?;
+            Ok(if is_there {
+                Look::Missing
+            } else {
+                Look::NotSeen
+            })
+        }
+        Err(error) => Err(error),
     }
 }
 
-/// True if the endpoint's container is gone, or if there will be none.
-fn is_stale(live: &LiveEndpoint, dockerd: u64) -> bool {
-    let endpoint = &live.endpoint;
-    if !may_be_stale(live, dockerd) {
-        return false;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_missing_only_from_a_folder_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("netns");
+        assert_eq!(look(&file).unwrap(), Look::Missing);
+        assert_eq!(look(&file.join("1")).unwrap(), Look::NotSeen);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(look(&file).unwrap(), Look::NotSeen);
+        // Not a folder: nothing can be said.
+        assert!(look(&file.join("1")).is_err());
+        assert_eq!(look(Path::new("/proc/self/ns/net")).unwrap(), Look::Present);
     }
-    if live.is_abandoned || endpoint.sandbox.is_none() {
-        return true;
-    }
-    if Namespace::of(&endpoint.id).has_interface() {
-        // Docker is about to take it: the container's namespace is made after `Join`. Or its
-        // dockerd was killed before that, or behind `Leave`.
-        return live.dockerd < dockerd;
-    }
-    // Docker has taken it. Of a pair, the other end ends with the container's namespace; if
-    // it is there, the namespace is at a path that only Docker sees.
-    let result = endpoint.result.clone().map(RawValue::from_string);
-    let result = result.and_then(Result::ok);
-    let result = result.and_then(|it| CniResult::read(&it).ok());
-    let result = result.unwrap_or_default();
-    let mut ends = result.host_interfaces().peekable();
-    ends.peek().is_none() || !ends.all(is_on_host)
 }

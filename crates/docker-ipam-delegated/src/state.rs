@@ -65,6 +65,8 @@ pub(crate) struct AddressFile {
     pub(crate) name: String,
     /// The attachment that holds the address; `None` for the pool's gateway.
     pub(crate) container_id: Option<ContainerId>,
+    /// False if an earlier daemon was killed, and Docker may not have had the answer.
+    pub(crate) is_sure: bool,
 }
 
 /// A reference that was taken away.
@@ -145,16 +147,44 @@ impl State {
         Some(Dropped { file, ended })
     }
 
-    /// Takes away the pools that Docker may never have had, and has no address of; returns
-    /// the files of their references.
-    pub(crate) fn drop_unused(&self) -> Vec<String> {
-        let mut pools = lock(&self.pools);
-        let is_unused = |_: &String, entry: &mut Entry| {
-            entry.addresses.is_empty() && entry.references.iter().all(|it| !it.is_sure)
+    /// The references to all pools, each with the name of its file.
+    pub(crate) fn references(&self) -> Vec<(Arc<LivePool>, String)> {
+        let pools = lock(&self.pools);
+        let of_pool = |entry: &Entry| {
+            let files = entry.references.iter().map(|it| it.file.clone());
+            let pool = Arc::clone(&entry.pool);
+            files
+                .map(move |file| (Arc::clone(&pool), file))
+                .collect::<Vec<_>>()
         };
-        let unused = pools.extract_if(is_unused);
-        let references = unused.flat_map(|(_, entry)| entry.references);
-        references.map(|it| it.file).collect()
+        pools.values().flat_map(of_pool).collect()
+    }
+
+    /// The addresses and gateways of all pools.
+    pub(crate) fn addresses(&self) -> Vec<(Arc<LivePool>, IpAddr, AddressFile)> {
+        let pools = lock(&self.pools);
+        let mut all = Vec::new();
+        for entry in pools.values() {
+            let files = entry.addresses.iter();
+            let files = files.flat_map(|(ip, files)| files.iter().map(|file| (*ip, file.clone())));
+            all.extend(files.map(|(ip, file)| (Arc::clone(&entry.pool), ip, file)));
+        }
+        all
+    }
+
+    /// Notes an address that an earlier daemon has given; false if its pool isn't there.
+    /// If two files have one address, both are kept: their order proves nothing.
+    #[must_use]
+    pub(crate) fn recover(&self, pool: &str, ip: IpAddr, file: AddressFile) -> bool {
+        let mut pools = lock(&self.pools);
+        let Some(entry) = pools.get_mut(pool) else {
+            return false;
+        };
+        if file.container_id.is_none() {
+            entry.gateways.push(ip);
+        }
+        entry.addresses.entry(ip).or_default().push(file);
+        true
     }
 
     /// Notes that Docker has an address of a pool. The chain gives an attachment's address
@@ -205,11 +235,14 @@ impl State {
         Some(taken)
     }
 
-    /// True if Docker has an address by this file.
-    pub(crate) fn has(&self, id: &str, ip: IpAddr, file: &str) -> bool {
-        let pools = lock(&self.pools);
-        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
-        files.into_iter().flatten().any(|it| it.name == file)
+    /// Notes that Docker has the address of this file.
+    pub(crate) fn make_sure(&self, id: &str, ip: IpAddr, file: &str) {
+        let mut pools = lock(&self.pools);
+        let files = pools.get_mut(id).and_then(|it| it.addresses.get_mut(&ip));
+        let mut files = files.into_iter().flatten();
+        if let Some(found) = files.find(|it| it.name == file) {
+            found.is_sure = true;
+        }
     }
 
     /// The attachments that hold this address, as far as is known.
@@ -269,6 +302,7 @@ mod tests {
         AddressFile {
             name: name.to_owned(),
             container_id: container_id.map(|it| it.parse().unwrap()),
+            is_sure: true,
         }
     }
 
@@ -283,15 +317,22 @@ mod tests {
         let (state, pool) = state(&[("1", true), ("2", false)]);
         let ip = GATEWAY.parse().unwrap();
         state.give(&pool, ip, file("g", None)).unwrap();
-        assert!(state.drop_unused().is_empty());
         // The other network's gateway.
         assert_eq!(dropped(&state, &pool), ("1".to_owned(), false));
-        state.take(&pool.id, ip, None).unwrap();
-        assert_eq!(state.drop_unused(), ["2"]);
-        assert!(state.pool(&pool.id).is_none());
 
         let (state, pool) = self::state(&[("1", false), ("2", true)]);
         assert_eq!(dropped(&state, &pool), ("2".to_owned(), true));
+    }
+
+    #[test]
+    fn two_files_of_one_address_are_both_kept() {
+        let (state, pool) = state(&[("1", true)]);
+        let ip = "10.1.0.2".parse().unwrap();
+        for (name, id) in [("b", "c2"), ("a", "c1")] {
+            assert!(state.recover(&pool.id, ip, file(name, Some(id))));
+        }
+        assert_eq!(state.holders(&pool.id, ip).len(), 2);
+        assert!(!state.recover("none", ip, file("c", Some("c3"))));
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! Files of the daemon's memory that can't be read at its start: what they remember is unknown,
+//! so it is kept, and nothing is given that they may have.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+
+use harness::{DockerDaemon, FakeDocker, Sandbox, needs};
+use serde_json::json;
+
+use crate::waiting::wait_for;
+
+const RESERVATIONS: &str = "docker-10.9.0.0-24";
+const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
+
+/// A sandbox in which a daemon that was killed has given a container 10.9.0.2, and 10.9.0.3 as
+/// the gateway; and the pool's ID.
+fn killed() -> (Sandbox, String) {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let gateway = json!({"PoolID": pool, "Address": "10.9.0.3", "Options": options});
+    daemon.ok("/IpamDriver.RequestAddress", &gateway);
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
+    daemon.release(&pool, "10.9.0.1");
+    wait_for(|| files(&sandbox).len() == 2 && files(&sandbox).iter().all(|(_, it)| is_had(it)));
+    daemon.kill();
+    (sandbox, pool)
+}
+
+/// The daemon's files of addresses: paths and texts.
+fn files(sandbox: &Sandbox) -> Vec<(PathBuf, String)> {
+    let folder = sandbox.docker_state().join("memory/v1/addresses");
+    let names = sandbox.docker_memory("addresses").into_iter();
+    names
+        .map(|name| {
+            let text = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+            (folder.join(name), text)
+        })
+        .collect()
+}
+
+/// The file that names this address.
+fn file_of(sandbox: &Sandbox, ip: &str) -> PathBuf {
+    let mut files = files(sandbox).into_iter();
+    files.find(|(_, text)| text.contains(ip)).unwrap().0
+}
+
+fn is_had(file: &str) -> bool {
+    file.ends_with("\"answered\"\n")
+}
+
+/// A Docker with the network, and the container.
+fn docker(sandbox: &Sandbox) -> FakeDocker {
+    let container = json!({"Name": "c", "EndpointID": "e", "IPv4Address": "10.9.0.2/24"});
+    let network = json!({
+        "Name": "net",
+        "IPAM": {"Config": [{"Subnet": "10.9.0.0/24", "Gateway": "10.9.0.3"}]},
+        "Containers": {"c": container},
+    });
+    FakeDocker::start(sandbox, [("a".to_owned(), network)].into())
+}
+
+fn is_compared(sandbox: &Sandbox) -> bool {
+    let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+    log.contains("compared with Docker")
+}
+
+fn mode(file: &PathBuf, mode: u32) {
+    fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn an_address_whose_file_cant_be_read_stays_its_containers() {
+    needs!("root");
+    for what in ["damaged", "another owner's", "written to by all"] {
+        let (sandbox, pool) = killed();
+        let file = file_of(&sandbox, "10.9.0.2");
+        let content = fs::read(&file).unwrap();
+        match what {
+            "damaged" => fs::write(&file, "no JSON\n").unwrap(),
+            "another owner's" => chown(&file, Some(65534), None).unwrap(),
+            _ => mode(&file, 0o666),
+        }
+        let asked = docker(&sandbox);
+        let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+        wait_for(|| is_compared(&sandbox));
+        let request = json!({"PoolID": pool, "Address": "10.9.0.2"});
+        let answer = daemon.call("/IpamDriver.RequestAddress", &request).body;
+        assert!(answer["Err"].is_string(), "{what}: {answer}");
+        assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"], "{what}");
+        // Others go on: the allocator knows who has it.
+        assert_eq!(daemon.address(&pool, ""), "10.9.0.4", "{what}");
+        daemon.release(&pool, "10.9.0.4");
+        // Once it can be read, Docker can release it.
+        fs::write(&file, content).unwrap();
+        chown(&file, Some(0), None).unwrap();
+        mode(&file, 0o600);
+        daemon.kill();
+        drop(asked);
+        let daemon = DockerDaemon::start(&sandbox, &[]);
+        daemon.release(&pool, "10.9.0.2");
+        assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0], "{what}");
+    }
+}
+
+#[test]
+fn an_address_whose_file_cant_be_read_is_released_once_docker_does_not_have_it() {
+    let (sandbox, _) = killed();
+    let file = file_of(&sandbox, "10.9.0.2");
+    fs::write(&file, "no JSON\n").unwrap();
+    let _docker = FakeDocker::start(&sandbox, [].into());
+    let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| sandbox.reserved(RESERVATIONS).is_empty() && !file.exists());
+}
+
+#[test]
+fn a_gateway_whose_file_cant_be_read_is_given_to_nobody() {
+    let (sandbox, pool) = killed();
+    let file = file_of(&sandbox, "10.9.0.3");
+    mode(&file, 0o666);
+    let _docker = docker(&sandbox);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| is_compared(&sandbox));
+    let request = json!({"PoolID": pool, "Address": "10.9.0.3"});
+    let refused = daemon.err("/IpamDriver.RequestAddress", &request);
+    assert!(refused.contains(file.to_str().unwrap()), "{refused}");
+    // It is read as soon as it can be.
+    mode(&file, 0o600);
+    let refused = daemon.err("/IpamDriver.RequestAddress", &request);
+    assert!(!refused.contains(file.to_str().unwrap()), "{refused}");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.4");
+}
+
+#[test]
+fn a_pool_whose_file_cant_be_read_overlaps_no_other() {
+    let (sandbox, pool) = killed();
+    let folder = sandbox.docker_state().join("memory/v1/pools");
+    let file = folder.join(&sandbox.docker_memory("pools")[0]);
+    mode(&file, 0o666);
+    let _docker = docker(&sandbox);
+    let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
+    wait_for(|| is_compared(&sandbox));
+    let overlapping = json!({"AddressSpace": "ipam-delegated-local", "Pool": "10.9.0.0/16"});
+    let refused = daemon.err("/IpamDriver.RequestPool", &overlapping);
+    assert!(refused.contains(file.to_str().unwrap()), "{refused}");
+    mode(&file, 0o600);
+    let refused = daemon.err("/IpamDriver.RequestPool", &overlapping);
+    assert!(refused.contains("overlaps"), "{refused}");
+    // Its addresses are known again, too.
+    daemon.release(&pool, "10.9.0.2");
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+}
