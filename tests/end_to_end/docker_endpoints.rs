@@ -342,10 +342,10 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     wait_for(|| file("over").exists());
     assert!(!file("made").exists());
     assert_nothing_left(&node, &sandbox, "");
-    // One that doesn't end is terminated.
+    // One that doesn't end keeps its endpoint until it does.
     script(
         &sandbox,
-        "if [ $CNI_COMMAND = ADD ]; then touch hangs; sleep 100; fi",
+        "if [ $CNI_COMMAND = ADD ]; then touch hangs; while [ ! -e end ]; do sleep 0.01; done; fi",
     );
     thread::scope(|scope| {
         scope.spawn(|| assert!(daemon.try_call(&path, &body).is_err()));
@@ -356,6 +356,10 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     let began = Instant::now();
     let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     assert!(began.elapsed().as_secs() < 30);
+    assert_eq!(left(&node).len(), 1, "{:?}", left(&node));
+    daemon.kill();
+    fs::write(file("end"), "").unwrap();
+    let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     assert_nothing_left(&node, &sandbox, "");
     call(&daemon, "DeleteNetwork");
 }

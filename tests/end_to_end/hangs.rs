@@ -194,26 +194,49 @@ fn a_result_that_nobody_hears_is_undone() {
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
-#[test]
-fn processes_that_a_killed_add_left_are_ended_by_the_next_call() {
-    for command in ["DEL", "GC"] {
-        let sandbox = Sandbox::default().with_script("hangs", HANGS);
-        let mut config = config(&sandbox, "hangs", &json!({}));
-        config["cni.dev/valid-attachments"] = json!([]);
-        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-        wait_for(|| sandbox.root().join("begun").exists());
-        running.kill();
-        assert!(!sandbox.processes().is_empty(), "the delegate goes on");
-        sandbox
-            .call("ipam-delegated", command, &config)
-            .run()
-            .nothing();
-        nothing_is_left(&sandbox);
+/// Asserts that a call is refused since this sandbox's processes hold the lock, and that it
+/// ends none of them.
+#[track_caller]
+fn is_refused_by_processes_that_stay(sandbox: &Sandbox, command: &str, config: &Value) {
+    let before = sandbox.processes();
+    assert!(!before.is_empty(), "the delegate goes on");
+    let error = sandbox
+        .call("ipam-delegated", command, config)
+        .run()
+        .error();
+    assert_eq!(error["code"], 11, "{command}: {error}");
+    let msg = error["msg"].as_str().unwrap();
+    for line in &before {
+        let pid = line.split(' ').next().unwrap();
+        assert!(msg.contains(&format!("{pid} (")), "{command}: {error}");
     }
+    assert!(msg.contains("(hangs"), "{command}: {error}");
+    assert_eq!(sandbox.processes(), before, "{command}");
+    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{command}");
 }
 
 #[test]
-fn processes_that_a_killed_del_left_are_ended_by_the_next_call() {
+fn a_killed_adds_delegate_that_hangs_is_named_and_not_ended() {
+    let sandbox = Sandbox::default().with_script("hangs", HANGS);
+    let mut config = config(&sandbox, "hangs", &json!({}));
+    config["cni.dev/valid-attachments"] = json!([]);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    running.kill();
+    for command in ["DEL", "GC", "ADD"] {
+        is_refused_by_processes_that_stay(&sandbox, command, &config);
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{command}");
+    }
+    crate::leftovers::kill_all(&sandbox);
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+    nothing_is_left(&sandbox);
+}
+
+#[test]
+fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
     let sandbox = Sandbox::default().with_script(
         "hangs-once",
         "[ \"$CNI_COMMAND\" != ADD ] || { echo '{\"ips\":[]}'; exit; }\n\
@@ -227,7 +250,8 @@ fn processes_that_a_killed_del_left_are_ended_by_the_next_call() {
     let running = sandbox.call("ipam-delegated", "DEL", &config).start();
     wait_for(|| sandbox.root().join("begun").exists());
     running.kill();
-    assert!(!sandbox.processes().is_empty());
+    is_refused_by_processes_that_stay(&sandbox, "DEL", &config);
+    crate::leftovers::kill_all(&sandbox);
     sandbox
         .call("ipam-delegated", "DEL", &config)
         .run()

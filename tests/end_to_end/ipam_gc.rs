@@ -126,6 +126,30 @@ fn gc_runs_the_chain_without_an_executable_of_it() {
 }
 
 #[test]
+fn gc_during_an_add_leaves_its_address() {
+    let sandbox = Sandbox::default().with_script(
+        "ipam-ds-waits",
+        "[ $CNI_COMMAND = ADD ] || exit 0\n\
+         given=$(sed 's/.*\"prevResult\"://; s/}$//'); trap 'echo \"$given\"; exit 0' TERM\n\
+         : > ${0%/*}/../begun; while [ ! -e ${0%/*}/../go ]; do sleep 0.05; done; echo \"$given\"",
+    );
+    let mut config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}));
+    config["ipam"]["delegates"] = json!(["ipam-ds-ranges", "ipam-da-host-local", "ipam-ds-waits"]);
+    let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+    crate::waiting::wait_for(|| sandbox.root().join("begun").exists());
+    for plugin in ["ipam-gc", "ipam-delegated"] {
+        let output = sandbox.call(plugin, "GC", &config).run();
+        assert_eq!(output.code(), 11, "{plugin}: {output:?}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{plugin}");
+    }
+    fs::write(sandbox.root().join("go"), "").unwrap();
+    assert_eq!(running.output().ips(), ["10.1.0.2"]);
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    call(&sandbox, "GC", &config).nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+}
+
+#[test]
 fn status_is_the_chains() {
     let sandbox = Sandbox::default();
     let config = config(&sandbox, &json!({"ranges": [[{"subnet": "10.1.0.0/30"}]]}));

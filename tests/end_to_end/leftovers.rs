@@ -1,8 +1,7 @@
-//! Processes that delegates leave behind: they end before the delegate is undone; daemons
-//! stay.
+//! Processes that delegates leave behind. A living call ends them, except daemons. Those of a
+//! killed call hold its lock until they end; the next call waits for them, and ends none.
 
 use std::fs;
-use std::process::Command;
 
 use harness::{Sandbox, needs};
 use rustix::process::{Pid, Signal, kill_process};
@@ -66,7 +65,12 @@ fn a_failed_delegates_background_process_ends_before_the_rollback() {
 
 #[test]
 fn a_daemon_that_a_delegate_started_stays() {
-    for (how, ending) in [("killed", "sleep 1000"), ("failed", "exit 1")] {
+    let succeeds = "echo '{\"ips\":[]}'";
+    for (how, ending) in [
+        ("killed", "sleep 1"),
+        ("failed", "exit 1"),
+        ("succeeded", succeeds),
+    ] {
         let sandbox = Sandbox::default().with_script(
             "starts-daemon",
             &format!(
@@ -85,9 +89,23 @@ fn a_daemon_that_a_delegate_started_stays() {
         }
         for command in ["DEL", "GC", "DEL"] {
             let output = sandbox.call("ipam-delegated", command, &config).run();
-            assert!(output.status.success(), "{how} {command}: {output:?}");
+            if how == "killed" {
+                // It has kept the lock, and nobody knows that it is a daemon.
+                let error = output.error();
+                let daemon = fs::read_to_string(&pid).unwrap();
+                let named = format!("process {} (sleep)", daemon.trim());
+                assert_eq!(error["code"], 11, "{how} {command}: {error}");
+                assert!(error["msg"].as_str().unwrap().contains(&named), "{error}");
+            } else {
+                assert!(output.status.success(), "{how} {command}: {output:?}");
+            }
         }
-        assert!(sandbox.records("testnet").is_empty());
+        let records: &[&str] = if how == "killed" {
+            &["c1:eth0.json"]
+        } else {
+            &[]
+        };
+        assert_eq!(sandbox.records("testnet"), records, "{how}");
         let left = sandbox.processes();
         let daemon = fs::read_to_string(&pid).unwrap();
         assert_eq!(left.len(), 1, "{how}: {left:?}");
@@ -95,11 +113,49 @@ fn a_daemon_that_a_delegate_started_stays() {
         let daemon = Pid::from_raw(daemon.trim().parse().unwrap()).unwrap();
         kill_process(daemon, Signal::KILL).unwrap();
         wait_for(|| sandbox.processes().is_empty());
+        sandbox
+            .call("ipam-delegated", "DEL", &config)
+            .run()
+            .nothing();
+        assert!(sandbox.records("testnet").is_empty());
     }
 }
 
+#[test]
+fn a_background_process_of_a_delegate_that_succeeds_ends_with_the_call() {
+    let starts = "cat >/dev/null; [ $CNI_COMMAND = ADD ] || exit 0\n\
+        (trap '' TERM; sleep 7000) & timeout 7000 sleep 7000 & echo '{\"ips\":[]}'";
+    let sandbox = Sandbox::default().with_script("starts", starts);
+    let config = config(&sandbox, &["starts"], &json!({}));
+    sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .run()
+        .result();
+    assert_eq!(sandbox.processes(), [""; 0]);
+    sandbox
+        .call("ipam-delegated", "DEL", &config)
+        .run()
+        .nothing();
+}
+
+#[test]
+fn a_child_from_before_the_call_is_not_ended() {
+    let sandbox =
+        Sandbox::default().with_script("fails", "[ $CNI_COMMAND = ADD ] || exit 0; exit 1");
+    let config = config(&sandbox, &["fails"], &json!({}));
+    let shell = ["sh", "-c", "sleep 7000 <&- >&- 2>&- & exec \"$0\""];
+    let call = sandbox.call("ipam-delegated", "ADD", &config);
+    assert_eq!(call.through(&shell).run().code(), 103);
+    let left = sandbox.processes();
+    assert!(
+        left.len() == 1 && left[0].contains("sleep 7000"),
+        "{left:?}"
+    );
+    kill_all(&sandbox);
+}
+
 /// Kills the processes of the sandbox, and waits for their end.
-fn kill_all(sandbox: &Sandbox) {
+pub(crate) fn kill_all(sandbox: &Sandbox) {
     for line in sandbox.processes() {
         let pid = line.split(' ').next().unwrap().parse().unwrap();
         // It may have ended by itself.
@@ -130,29 +186,40 @@ fn a_del_lets_a_killed_calls_delegate_end_by_itself() {
 }
 
 #[test]
-fn looking_for_processes_reads_nothing_that_may_block() {
+fn naming_the_locks_holders_reads_nothing_that_may_block() {
     const STRACE: &str = "/usr/bin/strace";
     needs!(STRACE);
     let (sandbox, config) = killed_add("sleep 1000");
     let trace = sandbox.root().join("trace");
     let output = sandbox
         .call("ipam-delegated", "DEL", &config)
-        .through(&[STRACE, "-qq", "-o", trace.to_str().unwrap()])
+        .through(&[STRACE, "-f", "-qq", "-o", trace.to_str().unwrap()])
         .run();
-    output.nothing();
+    assert_eq!(output.code(), 11);
     let trace = fs::read_to_string(trace).unwrap();
-    assert!(trace.contains("/environ\""), "it has looked");
+    assert!(trace.contains("/fdinfo/"), "it has looked");
+    let of_others = |line: &&str| line.contains("\"/proc/") && !line.contains("/proc/self/");
+    let is_known = |line: &str| {
+        [
+            "/fd\"",
+            "/fd/",
+            "/fdinfo/",
+            "/comm\"",
+            "\"/proc\"",
+            "\"/proc/sys/",
+        ]
+        .iter()
+        .any(|file| line.contains(file))
+    };
+    // A link is read, and its target is not looked at.
+    let looks = |line: &str| line.contains("/fd/") && !line.contains("readlink");
     let others: Vec<&str> = trace
         .lines()
-        .filter(|line| line.contains("\"/proc/") && !line.contains("/proc/self/"))
-        .filter(|line| {
-            ["/environ\"", "/status\"", "/stat\"", "\"/proc/sys/"]
-                .iter()
-                .all(|file| !line.contains(file))
-        })
+        .filter(of_others)
+        .filter(|line| !is_known(line) || looks(line))
         .collect();
     assert_eq!(others, [""; 0]);
-    assert_eq!(sandbox.processes_that_stay(), [""; 0]);
+    kill_all(&sandbox);
 }
 
 #[test]
@@ -177,24 +244,52 @@ fn a_del_without_an_earlier_call_looks_at_no_process() {
             .run();
         output.nothing();
         let trace = fs::read_to_string(&trace).unwrap();
-        assert!(!trace.contains("/environ"), "{command}: {trace}");
+        let looks = ["/environ", "/fdinfo", "\"/proc\""];
+        assert!(
+            !looks.iter().any(|it| trace.contains(it)),
+            "{command}: {trace}"
+        );
     }
 }
 
 #[test]
-fn in_another_pid_namespace_no_process_is_ended() {
-    needs!("root");
-    let (sandbox, config) = killed_add("sleep 1000");
-    let before = sandbox.processes();
-    assert!(!before.is_empty());
-    // /proc is still that of the namespace outside.
-    let output = sandbox
+fn a_del_knows_of_a_killed_adds_delegate_in_another_pid_namespace() {
+    needs!("root", "host-local");
+    let late = "[ $CNI_COMMAND = ADD ] || exec ${0%/*}/host-local\n\
+        kill -9 $PPID; : > ${0%/*}/../begun\n\
+        while [ ! -e ${0%/*}/../go ]; do sleep 0.05; done; exec ${0%/*}/host-local";
+    let sandbox = Sandbox::default()
+        .with_reference("host-local")
+        .with_script("late", late);
+    let mut config = config(&sandbox, &["late"], &json!({}));
+    config["cniVersion"] = json!("1.0.0");
+    let go = sandbox.root().join("go");
+    // The first process of the namespace stays until the delegate has ended.
+    let stays = "\"$0\"; while [ ! -e \"$1\" ]; do sleep 0.05; done; sleep 1";
+    let running = sandbox
+        .call("ipam-delegated", "ADD", &config)
+        .through(&["unshare", "--pid", "--fork", "sh", "-c", stays])
+        .args([&go])
+        .start();
+    wait_for(|| sandbox.root().join("begun").exists());
+    for through in [&[][..], &["unshare", "--pid", "--fork"]] {
+        let call = sandbox.call("ipam-delegated", "DEL", &config);
+        let output = match through {
+            [] => call.run(),
+            through => call.through(through).run(),
+        };
+        assert_eq!(output.code(), 11, "{output:?}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    }
+    fs::write(go, "").unwrap();
+    drop(running.output());
+    assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "it goes on");
+    sandbox
         .call("ipam-delegated", "DEL", &config)
-        .through(&["unshare", "--pid", "--fork"])
-        .run();
-    assert!(output.stderr.contains("PID namespace"), "{output:?}");
-    assert_eq!(sandbox.processes(), before);
-    kill_all(&sandbox);
+        .run()
+        .nothing();
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert!(sandbox.records("testnet").is_empty());
 }
 
 #[test]
@@ -211,40 +306,8 @@ fn a_process_that_has_closed_what_it_inherited_ends_with_its_delegate() {
     assert_eq!(sandbox.processes(), [""; 0]);
 }
 
-/// The ID of the call in the first line of a record: `<pid>-<nanoseconds>-<number>`.
-fn call_id(record: &str) -> &str {
-    let (_, behind) = record.split_once("\"id\":\"").unwrap();
-    behind.split_once('"').unwrap().0
-}
-
 #[test]
-fn no_process_is_ended_by_a_number_of_another_pid_namespace() {
-    needs!("root");
-    let (sandbox, config) = killed_add("sleep 1000");
-    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-    // The call has the number of a process in the namespace of the DEL, which has the
-    // attachment in its environment: the shell that starts it.
-    let text = fs::read_to_string(&record).unwrap();
-    let id = call_id(&text);
-    let (_, rest) = id.split_once('-').unwrap();
-    fs::write(&record, text.replace(id, &format!("1-{rest}"))).unwrap();
-    let output = sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .through(&[
-            "unshare",
-            "--pid",
-            "--fork",
-            "sh",
-            "-c",
-            "\"$0\"; echo alive >&2",
-        ])
-        .run();
-    assert!(output.stderr.contains("alive"), "{output:?}");
-    kill_all(&sandbox);
-}
-
-#[test]
-fn behind_a_daemon_that_holds_the_lock_adds_are_still_one_at_a_time() {
+fn while_a_killed_adds_daemon_holds_the_lock_no_add_is_made() {
     let sandbox = Sandbox::default().with_script(
         "starts-daemon",
         "cat >/dev/null; [ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
@@ -257,6 +320,13 @@ fn behind_a_daemon_that_holds_the_lock_adds_are_still_one_at_a_time() {
     assert_eq!(add().output().status.code(), None, "it is killed");
     let (one, other) = (add(), add());
     let outputs = [one.output(), other.output()];
+    for output in outputs {
+        assert_eq!(output.code(), 11, "{output:?}");
+        assert!(output.stdout.contains("(sleep)"), "{output:?}");
+    }
+    kill_all(&sandbox);
+    let (one, other) = (add(), add());
+    let outputs = [one.output(), other.output()];
     let added: Vec<_> = outputs.iter().filter(|it| it.status.success()).collect();
     assert_eq!(added.len(), 1, "{outputs:?}");
     assert_eq!(sandbox.reserved("testnet"), added[0].ips());
@@ -265,34 +335,4 @@ fn behind_a_daemon_that_holds_the_lock_adds_are_still_one_at_a_time() {
         .run()
         .nothing();
     assert!(sandbox.records("testnet").is_empty());
-    kill_all(&sandbox);
-}
-
-#[test]
-fn no_process_is_ended_that_only_has_a_calls_number_and_attachment() {
-    let (sandbox, config) = killed_add("sleep 1000");
-    let innocent = Command::new("sleep")
-        .arg("1000")
-        .env("CNI_CONTAINERID", "c1")
-        .env("CNI_IFNAME", "eth0")
-        .spawn();
-    let mut innocent = innocent.unwrap();
-    let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-    let text = fs::read_to_string(&record).unwrap();
-    let id = call_id(&text);
-    let (_, rest) = id.split_once('-').unwrap();
-    fs::write(
-        &record,
-        text.replace(id, &format!("{}-{rest}", innocent.id())),
-    )
-    .unwrap();
-    let output = sandbox.call("ipam-delegated", "DEL", &config).run();
-    assert!(output.status.success(), "{output:?}");
-    assert!(
-        innocent.try_wait().unwrap().is_none(),
-        "an innocent was ended"
-    );
-    innocent.kill().unwrap();
-    innocent.wait().unwrap();
-    kill_all(&sandbox);
 }

@@ -254,7 +254,7 @@ fn an_executed_selectors_result_is_recorded_before_the_allocator_runs() {
 }
 
 #[test]
-fn a_call_that_nobody_waits_for_any_more_is_ended_by_the_next() {
+fn a_call_that_nobody_waits_for_any_more_is_undone_and_waited_for() {
     for form in [Form::OneFile, Form::Separate] {
         let sandbox = Sandbox::in_form(Flavour::Normal, form);
         let config = config(&sandbox, &json!({}));
@@ -262,15 +262,16 @@ fn a_call_that_nobody_waits_for_any_more_is_ended_by_the_next() {
         let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
         running.stop_listening();
         wait_for_record(&sandbox, "adding");
-        // Its undoing needs the lock, and so does the DEL.
-        let holder = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_secs(4));
-            drop(lock);
-        });
+        // The DEL waits for it, and ends no process.
+        let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
+        assert_eq!(error["code"], 11, "{form:?}: {error}");
+        let process = format!("process {} (ipam-delegated", running.id());
+        let msg = error["msg"].as_str().unwrap();
+        assert!(msg.contains(&process), "{form:?}: {error}");
+        drop(lock);
+        assert!(!running.output().status.success(), "{form:?}");
         let del = sandbox.call("ipam-delegated", "DEL", &config).run();
         assert!(del.status.success(), "{form:?}: {del:?}");
-        holder.join().unwrap();
-        assert!(!running.output().status.success(), "{form:?}");
         assert_eq!(sandbox.reserved("testnet"), [""; 0], "{form:?}");
         assert_eq!(sandbox.records("testnet"), [""; 0], "{form:?}");
     }

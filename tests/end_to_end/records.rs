@@ -299,3 +299,86 @@ fn records_do_not_grow_without_bound() {
     call(&sandbox, "DEL", "c1", &config).nothing();
     assert!(!sandbox.state_dir().join("testnet").exists());
 }
+
+/// The options of strace that let the first call of this name whose line has this text fail.
+fn failing(trace: &str, name: &str, text: &str, error: &str) -> String {
+    let start = format!("{name}(");
+    let calls = trace.lines().filter(|line| line.starts_with(&start));
+    let at = calls.into_iter().position(|line| line.contains(text));
+    let when = at.unwrap_or_else(|| panic!("no {name} of {text} in {trace}")) + 1;
+    format!("inject={name}:error={error}:when={when}")
+}
+
+#[test]
+fn a_record_that_cannot_be_read_now_is_kept_and_nothing_is_released() {
+    const STRACE: &str = "/usr/bin/strace";
+    needs!(STRACE);
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &delegates, &ipam);
+    config["cni.dev/valid-attachments"] = json!([]);
+    let trace = sandbox.root().join("trace");
+    let traced = |command: &str, expression: &str| {
+        let trace = trace.to_str().unwrap();
+        sandbox
+            .call("ipam-delegated", command, &config)
+            .through(&[STRACE, "-qq", "-o", trace, "-e", expression])
+            .run()
+    };
+    for command in ["DEL", "GC", "ADD"] {
+        call(&sandbox, "ADD", "c1", &config).result();
+        traced(command, "trace=all");
+        let of_command = fs::read_to_string(&trace).unwrap();
+        call(&sandbox, "DEL", "c1", &config).nothing();
+        call(&sandbox, "ADD", "c1", &config).result();
+        let reserved = sandbox.reserved("testnet");
+        let mut points = vec![
+            ("openat", "c1:eth0.json"),
+            ("openat", "state/testnet"),
+            ("pread64", "adding"),
+            ("flock", "LOCK_EX|LOCK_NB"),
+        ];
+        if command == "GC" {
+            points.push(("getdents64", ""));
+        }
+        for (name, text) in points {
+            for error in ["EIO", "ENFILE", "ENOMEM"] {
+                let expression = failing(&of_command, name, text, error);
+                let output = traced(command, &expression);
+                assert_eq!(output.code(), 11, "{command} {expression}: {output:?}");
+                assert_eq!(
+                    sandbox.reserved("testnet"),
+                    reserved,
+                    "{command} {expression}"
+                );
+                assert_eq!(
+                    sandbox.records("testnet"),
+                    ["c1:eth0.json"],
+                    "{command} {expression}"
+                );
+            }
+        }
+        call(&sandbox, "DEL", "c1", &config).nothing();
+    }
+}
+
+#[test]
+fn a_container_id_that_is_too_long_for_a_record_works_without_one() {
+    let sandbox = Sandbox::default();
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
+    config["cni.dev/valid-attachments"] = json!([]);
+    let id = "c".repeat(246);
+    sandbox.write_conflist("10-net.conflist", &config);
+    let release = || sandbox.ipamctl(&["release", &id]).run();
+    for (i, way) in ["DEL", "GC", "release"].into_iter().enumerate() {
+        let ip = format!("10.1.0.{}", i + 2);
+        assert_eq!(call(&sandbox, "ADD", &id, &config).ips(), [ip], "{way}");
+        match way {
+            "release" => assert!(release().status.success(), "{:?}", release()),
+            command => call(&sandbox, command, &id, &config).nothing(),
+        }
+        assert!(sandbox.reserved("testnet").is_empty(), "{way}");
+    }
+}

@@ -218,7 +218,7 @@ fn an_add_whose_record_could_not_be_completed_is_not_undone_by_the_next() {
 }
 
 #[test]
-fn an_add_that_nobody_reads_undoes_no_newer_one() {
+fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     let (sandbox, mut config) = sandbox();
     // A result that doesn't fit into a pipe.
     let routes: Vec<Value> = (0..4000)
@@ -228,12 +228,17 @@ fn an_add_that_nobody_reads_undoes_no_newer_one() {
     let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"added\"")));
-    call(&sandbox, "ipam-delegated", "DEL", "c1", &config).nothing();
-    let again = call(&sandbox, "ipam-delegated", "ADD", "c1", &config).ips();
+    for command in ["DEL", "ADD"] {
+        let error = call(&sandbox, "ipam-delegated", command, "c1", &config).error();
+        assert_eq!(error["code"], 11, "{command}: {error}");
+        let process = format!("process {} (ipam-", running.id());
+        assert!(error["msg"].as_str().unwrap().contains(&process), "{error}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
+    }
     running.stop_listening();
-    let _ = running.output();
-    assert_eq!(sandbox.reserved("testnet"), again);
-    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+    assert!(!running.output().status.success());
+    assert!(sandbox.reserved("testnet").is_empty());
+    assert!(sandbox.records("testnet").is_empty());
 }
 
 #[test]

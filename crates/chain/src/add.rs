@@ -8,7 +8,6 @@ use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::earlier_add::{self, Cleared};
 use crate::failure::{FailedAdd, after_undoing};
-use crate::journal::Journal;
 use crate::record::Record;
 use crate::record_line::{Intent, Line};
 use crate::steps::Steps;
@@ -31,7 +30,7 @@ pub(crate) fn add(
         journal.append(&[Line::Adding(Box::new(record.intent.clone()))]);
     }
     let delegates = InstalledDelegates::new(context, context.environment.clone())
-        .holding(journal.as_ref().and_then(Journal::lock_fd))
+        .holding(journal.as_ref())
         .cancellable();
     let mut delegates = VersionNegotiation::new(delegates);
     let result = Steps::new(&mut delegates, Some(attachment)).add(
@@ -63,6 +62,7 @@ pub(crate) fn add(
     result.map_err(|failed| {
         if !is_anything_held(&record, &failed)
             && let Some(journal) = journal
+            && !journal.is_at_work()
         {
             journal.remove();
         }
@@ -82,7 +82,7 @@ fn intent(context: &Context<'_>, attachment: &Attachment) -> Intent {
         context.config,
         attachment,
         delegates,
-        context.recorded_call(delegates.iter()),
+        context.recorded_call(),
     );
     intent.trace = TraceContext::of_call(context.environment)
         .trace_id()

@@ -10,7 +10,7 @@ use crate::failure::FailedAdd;
 use crate::merge::merge;
 use crate::settings::AnswerMode;
 use crate::steps::{OnFailure, Step, Steps};
-use crate::{Failure, Outcome};
+use crate::{Failure, Left, Outcome};
 
 impl<D: Delegates> Steps<'_, D> {
     /// ADD: each delegate receives the result of the one before it, or the merged results
@@ -42,7 +42,7 @@ impl<D: Delegates> Steps<'_, D> {
         let undelivered = if self.delegates.is_cancelled() {
             // Nobody may be waiting for the answer any more.
             Some(Failure::Cancelled {
-                unterminated: Vec::new(),
+                left: Left::Nothing,
             })
         } else {
             deliver(&result).err().map(Failure::NotDelivered)
@@ -93,7 +93,7 @@ impl<D: Delegates> Steps<'_, D> {
         let undone = undone(names, failed, failure);
         let failed = self.failed(&names[failed], Command::Add, config, error);
 
-        has_unterminated |= !self.delegates.begin_rollback().is_empty();
+        has_unterminated |= self.delegates.begin_rollback().is_at_work();
         let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
         let given = given.map(|output| output.json().to_owned());
         let mut not_undone = self.run(Command::Del, &steps, given, OnFailure::Continue);

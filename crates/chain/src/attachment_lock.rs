@@ -1,178 +1,122 @@
-//! Acquires an attachment's lock, and terminates processes that hold it for too long.
+//! Acquires an attachment's lock: that of its record's file. Every delegate inherits it, so
+//! it is held until all that an earlier call has started has ended.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use cni::{Attachment, Error, code};
-use rustix::process::Pid;
 
 use crate::context::Context;
-use crate::journal::Journal;
-use crate::leftover_processes::{making_call, terminate, terminate_call};
+use crate::journal::{Journal, Opened};
 use crate::record::Record;
 
-/// Longest wait before the lock's holders are looked for. The delegates of a killed call
-/// end within milliseconds.
+/// Longest wait for the lock. The delegates of a killed call end within milliseconds.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The record of an attachment, as it was found.
+pub(crate) enum Found {
+    /// The record is locked.
+    Locked(Box<LockedJournal>),
+    /// There is none.
+    Missing,
+    /// There is none that may be used, for this reason; or none can be made.
+    Unusable(io::Error),
+}
 
 /// A locked journal, and the record in it.
 pub(crate) struct LockedJournal {
     pub(crate) journal: Journal,
-    /// `None` if nothing has been written yet; else the record, or the reason why it
-    /// can't be used.
+    /// `None` if nothing has been written yet; else the record, or the reason why it is
+    /// damaged.
     pub(crate) record: Option<Result<Record, String>>,
 }
 
-/// Treatment of a call for the same attachment that is still running.
+/// What to do if there is no record.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RunningCall {
-    /// The call goes on, and the lock is not acquired.
-    Respected,
-    /// The call is terminated: the runtime has given it up.
-    Terminated,
-    /// The call goes on, and the lock is neither waited for nor taken over.
-    Untouched,
-    /// The call goes on. The lock is waited for, and not taken over: this process may not
-    /// be one that recognizes the call's.
-    WaitedFor,
+pub(crate) enum IfMissing {
+    /// An empty one is made, for its lock.
+    Make,
+    /// None is made.
+    Leave,
 }
 
-/// Opens an attachment's journal and locks it; `None` if there is none, and `create` is
-/// not set.
+/// Opens an attachment's journal and locks it. A call that holds the lock is waited for
+/// if `waits` is set.
 ///
 /// # Errors
 ///
-/// Code 11 if another call holds the lock and is not to be terminated, or can't be; code
-/// 5 for the system's errors.
+/// Code 11 if the lock is held, or if it is not known whether there is a record or what is in
+/// it. Then nothing may be released, and nothing forgotten.
 pub(crate) fn acquire(
     context: &Context<'_>,
     attachment: &Attachment,
-    create: bool,
-    running: RunningCall,
-) -> Result<Option<LockedJournal>, Error> {
-    let failed = |error: io::Error| {
-        Error::io(
-            format_args!("record {}", context.journals.file(attachment).display()),
-            error,
-        )
-    };
+    if_missing: IfMissing,
+    waits: bool,
+) -> Result<Found, Error> {
+    let path = context.journals.file(attachment);
+    let unknown = |error: io::Error| unknown(&path, &error);
     loop {
-        let opened = if create {
-            context.journals.create(attachment).map(Some)
-        } else {
-            context.journals.open(attachment)
+        let opened = match if_missing {
+            IfMissing::Make => context.journals.create(attachment),
+            IfMissing::Leave => context.journals.open(attachment),
         };
-        let Some(mut journal) = opened.map_err(failed)? else {
-            return Ok(None);
+        let mut journal = match opened.map_err(unknown)? {
+            Opened::Journal(journal) => journal,
+            Opened::Missing => return Ok(Found::Missing),
+            Opened::Unusable(error) => return Ok(Found::Unusable(error)),
         };
-        match lock(context, attachment, &mut journal, running) {
-            Ok(()) => {
-                let record = context.journals.read(&journal, attachment).transpose();
-                return Ok(Some(LockedJournal { journal, record }));
+        match lock(context, &mut journal, waits) {
+            Ok(true) => {
+                let record = context.journals.read(&journal, attachment);
+                let record = record.map_err(unknown)?;
+                let locked = LockedJournal { journal, record };
+                return Ok(Found::Locked(Box::new(locked)));
             }
+            Ok(false) => return Err(held(attachment, &journal)),
             // The holder of the lock has removed the file: opened again.
-            Err(Problem::System(error)) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(Problem::System(error)) => return Err(failed(error)),
-            Err(Problem::Held(error)) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unknown(error)),
         }
     }
 }
 
-enum Problem {
-    System(io::Error),
-    Held(Error),
-}
-
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Self {
-        Self::System(error)
-    }
-}
-
-fn lock(
-    context: &Context<'_>,
-    attachment: &Attachment,
-    journal: &mut Journal,
-    running: RunningCall,
-) -> Result<(), Problem> {
+fn lock(context: &Context<'_>, journal: &mut Journal, waits: bool) -> io::Result<bool> {
     if journal.lock(Duration::ZERO)? {
-        return Ok(());
+        return Ok(true);
     }
-    if running == RunningCall::Untouched {
-        return Err(held(attachment, &[]));
+    if !waits {
+        return Ok(false);
     }
     tracing::debug!("waiting for the attachment's lock");
-    if context
-        .overtime
-        .spend(|most| journal.lock(most.min(PATIENCE)))?
-    {
-        return Ok(());
-    }
-    if running == RunningCall::WaitedFor {
-        return Err(held(attachment, &[]));
-    }
-    let record = match context.journals.read(journal, attachment) {
-        Ok(Some(record)) => record,
-        _ if running == RunningCall::Respected => return Err(held(attachment, &[])),
-        // A record that can't be used doesn't identify the holder.
-        _ => return take_over(journal),
-    };
-    let makers: Vec<Pid> = record
-        .calls()
-        .filter_map(|call| making_call(&call.id, attachment))
-        .collect();
-    if running == RunningCall::Respected && !makers.is_empty() {
-        return Err(held(attachment, &makers));
-    }
-    let unterminated = context
-        .overtime
-        .spend(|most| terminate_holders(context, &record, attachment, makers, most));
-    if context.overtime.spend(|most| journal.lock(most))? {
-        return Ok(());
-    }
-    if unterminated.is_empty() {
-        // The holder is a daemon, which has inherited the lock.
-        return take_over(journal);
-    }
-    Err(held(attachment, &unterminated))
+    let wait = |most: Duration| journal.lock(most.min(PATIENCE));
+    context.overtime.spend(wait)
 }
 
-fn terminate_holders(
-    context: &Context<'_>,
-    record: &Record,
-    attachment: &Attachment,
-    makers: Vec<Pid>,
-    at_most: Duration,
-) -> Vec<Pid> {
-    let is_still = |pid| {
-        let mut calls = record.calls();
-        calls.any(|call| making_call(&call.id, attachment) == Some(pid))
-    };
-    let mut unterminated = terminate(makers, at_most / 2, is_still);
-    for call in record.calls() {
-        if let Some(session) = call.session
-            && context.running.has(&call.id)
-        {
-            unterminated.extend(terminate_call(&call.id, session, at_most / 4));
-        }
-    }
-    unterminated
-}
-
-/// Takes the record over from a process that no recorded call identifies.
-fn take_over(journal: &mut Journal) -> Result<(), Problem> {
-    tracing::warn!("a daemon holds the attachment's lock: taking the record over");
-    Ok(journal.take_over()?)
-}
-
-fn held(attachment: &Attachment, processes: &[Pid]) -> Problem {
-    let pids: Vec<String> = processes.iter().map(ToString::to_string).collect();
-    let who = match pids.as_slice() {
-        [] => String::new(),
-        pids => format!(" (process {})", pids.join(", ")),
-    };
-    Problem::Held(Error::new(
+/// The error of a record that can't be read now.
+pub(crate) fn unknown(path: &Path, error: &io::Error) -> Error {
+    Error::new(
         code::TRY_AGAIN_LATER,
-        format!("an earlier call for {attachment} is still running{who}"),
-    ))
+        format!("record {}: {error}", path.display()),
+    )
+}
+
+/// The error of a lock that is held.
+fn held(attachment: &Attachment, journal: &Journal) -> Error {
+    let holders = match journal.holders() {
+        Ok(holders) => holders,
+        Err(error) => {
+            tracing::warn!(%error, "/proc doesn't say who holds the attachment's lock");
+            Vec::new()
+        }
+    };
+    let who: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    let who = match who.as_slice() {
+        [] => "it, or a process that it has started, is not in this /proc".to_owned(),
+        who => format!("process {}", who.join(", ")),
+    };
+    Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("an earlier call for {attachment} is still running ({who})"),
+    )
 }

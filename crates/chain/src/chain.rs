@@ -72,6 +72,17 @@ impl<'a> Chain<'a> {
         self
     }
 
+    /// The same chain, in a process that does nothing else and is the subreaper of its
+    /// descendants (`PR_SET_CHILD_SUBREAPER`), if `owns` is true. Then what its delegates
+    /// leave behind, except daemons, is terminated when they fail, and at the end of the call.
+    ///
+    /// In any other process, only a delegate's process group is terminated.
+    #[must_use]
+    pub fn owning_its_process(mut self, owns: bool) -> Self {
+        self.0.owns_process = owns;
+        self
+    }
+
     /// ADD: runs the delegates in order. The result is the last one's, as it came, or,
     /// with `"result": "merge"`, all of theirs.
     ///
@@ -102,7 +113,9 @@ impl<'a> Chain<'a> {
     ///
     /// # Errors
     ///
-    /// The first failed delegate's code and all of their messages, after all have run.
+    /// The first failed delegate's code and all of their messages, after all have run; code 11
+    /// if another call, or what it has left, holds the attachment's lock, or if its record
+    /// can't be read now.
     pub fn del(&self, attachment: &Attachment) -> Result<(), Error> {
         let environment = |record: Option<&Record>| {
             // A runtime must give DEL what it gave ADD, and some don't.
@@ -114,7 +127,10 @@ impl<'a> Chain<'a> {
                 _ => self.0.environment.clone(),
             }
         };
-        let failed = del::attachment(&self.0, attachment, self.0.config, environment);
+        let failed = match del::attachment(&self.0, attachment, self.0.config, environment) {
+            Ok(failed) => failed,
+            Err(not_begun) => vec![not_begun],
+        };
         match failure::of_all(failed) {
             None => Ok(()),
             Some(error) => Err(self.0.with_record(attachment, error)),
@@ -127,7 +143,7 @@ impl<'a> Chain<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Self::del`]; code 5 if the record can't be opened.
+    /// As [`Self::del`].
     pub fn release(
         &self,
         attachment: &Attachment,

@@ -1,9 +1,13 @@
 //! CHECK and STATUS: every delegate until one fails.
 
+use std::io;
+
 use cni::{Attachment, Command, Error};
 
+use crate::attachment_lock;
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
+use crate::journal::Opened;
 use crate::record::{Record, RecordedDelegate};
 use crate::steps::{OnFailure, Step, Steps};
 use crate::version_negotiation::VersionNegotiation;
@@ -13,17 +17,22 @@ use crate::version_negotiation::VersionNegotiation;
 ///
 /// # Errors
 ///
-/// The failed delegate's.
+/// The failed delegate's; code 11 if it is not known whether there is a record.
 pub(crate) fn attachment(context: &Context<'_>, attachment: &Attachment) -> Result<(), Error> {
-    let record = record(context, attachment);
+    let unknown = |error| attachment_lock::unknown(&context.journals.file(attachment), &error);
+    let record = record(context, attachment).map_err(unknown)?;
     let recorded = record.as_ref().map(Record::delegates).unwrap_or_default();
     until_failure(context, Command::Check, Some(attachment), &recorded)
 }
 
-/// The record of an attachment, read without its lock: CHECK changes nothing.
-fn record(context: &Context<'_>, attachment: &Attachment) -> Option<Record> {
-    let journal = context.journals.open(attachment).ok()??;
-    context.journals.read(&journal, attachment).ok()?
+/// The record of an attachment, read without its lock: CHECK changes nothing. `None` if there
+/// is none that can be used.
+fn record(context: &Context<'_>, attachment: &Attachment) -> io::Result<Option<Record>> {
+    let Opened::Journal(journal) = context.journals.open(attachment)? else {
+        return Ok(None);
+    };
+    let record = context.journals.read(&journal, attachment)?;
+    Ok(record.and_then(Result::ok))
 }
 
 /// Runs STATUS.

@@ -2,15 +2,14 @@
 
 use std::cell::OnceCell;
 
-use cni::{Attachment, Cancellation, DelegateName, Environment, Error, NetworkConfig, boot_id};
+use cni::{Attachment, Cancellation, Environment, Error, NetworkConfig, boot_id};
 
+use crate::call_id::CallId;
 use crate::event::Observer;
 use crate::failure;
 use crate::journal::Journals;
-use crate::leftover_processes::{CallId, RunningCalls};
 use crate::overtime::Overtime;
-use crate::plugins::{Found, Plugins};
-use crate::proc;
+use crate::plugins::Plugins;
 use crate::record_line::RecordedCall;
 use crate::settings::Settings;
 
@@ -27,8 +26,9 @@ pub(crate) struct Context<'a> {
     pub(crate) id: CallId,
     /// Time that the call may take beyond its delegates' own.
     pub(crate) overtime: Overtime,
-    /// The earlier calls that still have processes.
-    pub(crate) running: RunningCalls,
+    /// True if every child of this process is one of this call's delegates, or a process
+    /// that one of them has left behind.
+    pub(crate) owns_process: bool,
     boot: OnceCell<Option<String>>,
 }
 
@@ -50,27 +50,15 @@ impl<'a> Context<'a> {
             environment,
             cancellation: None,
             observer: None,
-            running: RunningCalls::default(),
+            owns_process: false,
             boot: OnceCell::new(),
         }
     }
 
-    /// This call, as it is recorded before it runs these delegates.
-    pub(crate) fn recorded_call<'n>(
-        &self,
-        mut delegates: impl Iterator<Item = &'n DelegateName>,
-    ) -> RecordedCall {
-        let executes = |found| match found {
-            Found::Linked(_, None) => false,
-            Found::Linked(..) => !self.settings.calls_linked_plugins,
-            // Perhaps.
-            Found::Part(..) => true,
-            Found::File(_) | Found::Chain(_) => true,
-        };
-        let executes_one = delegates.any(|name| self.plugins.find(name).is_ok_and(executes));
+    /// This call, as it is recorded.
+    pub(crate) fn recorded_call(&self) -> RecordedCall {
         RecordedCall {
             id: self.id.clone(),
-            session: executes_one.then(proc::own_session).flatten(),
         }
     }
 

@@ -1,14 +1,12 @@
 //! DEL of an attachment: by its record, or by today's configuration.
 
-use std::os::fd::BorrowedFd;
-
 use cni::{
     Attachment, Command, DelegateName, Environment, Error, IpamResult, NetworkConfig, Object, code,
 };
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::attachment_lock::{self, LockedJournal, RunningCall};
+use crate::attachment_lock::{self, Found, IfMissing};
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::failure::FailedDelegate;
@@ -21,38 +19,34 @@ use crate::version_negotiation::VersionNegotiation;
 /// Runs DEL for an attachment: the delegates of its record, and those that only `today`'s
 /// configuration names. Returns the errors of the failed ones. `environment` makes the
 /// delegates' environment, from the record if there is one.
+///
+/// # Errors
+///
+/// Code 11 if no delegate has run: the attachment is locked, or its record can't be read now.
 pub(crate) fn attachment(
     context: &Context<'_>,
     attachment: &Attachment,
     today: &NetworkConfig,
     environment: impl FnOnce(Option<&Record>) -> Environment,
-) -> Vec<Error> {
-    let locked = match attachment_lock::acquire(context, attachment, false, RunningCall::Terminated)
-    {
-        Err(error) if error.code == code::IO => {
-            tracing::warn!(%error, "{WITHOUT_A_RECORD}");
-            None
+) -> Result<Vec<Error>, Error> {
+    let found = attachment_lock::acquire(context, attachment, IfMissing::Leave, true)?;
+    let (journal, record) = match found {
+        Found::Missing => (None, None),
+        Found::Unusable(error) => {
+            let path = context.journals.file(attachment);
+            tracing::warn!(path = %path.display(), %error, "{WITHOUT_A_RECORD}");
+            (None, None)
         }
-        Err(error) => return vec![error],
-        Ok(locked) => locked,
+        Found::Locked(locked) => (Some(locked.journal), locked.record),
     };
-    let (mut journal, record) = match locked {
-        None => (None, None),
-        Some(LockedJournal { journal, record }) => (Some(journal), record),
-    };
-    let failed = self::locked(
-        context,
-        attachment,
-        today,
-        (journal.as_mut(), record),
-        environment,
-    );
+    let journal_and_record = (journal.as_ref(), record);
+    let failed = locked(context, attachment, today, journal_and_record, environment);
     if failed.is_empty()
         && let Some(journal) = journal
     {
         journal.remove();
     }
-    failed
+    Ok(failed)
 }
 
 /// Runs DEL for an attachment whose journal is locked, if it has one. The record is not
@@ -61,7 +55,7 @@ pub(crate) fn locked(
     context: &Context<'_>,
     attachment: &Attachment,
     today: &NetworkConfig,
-    (journal, record): (Option<&mut Journal>, Option<Result<Record, String>>),
+    (journal, record): (Option<&Journal>, Option<Result<Record, String>>),
     environment: impl FnOnce(Option<&Record>) -> Environment,
 ) -> Vec<Error> {
     match (journal, record) {
@@ -74,9 +68,9 @@ pub(crate) fn locked(
                 let path = context.journals.file(attachment);
                 tracing::warn!(path = %path.display(), reason, "{WITHOUT_A_RECORD}");
             }
-            let lock = journal.as_ref().and_then(|it| it.lock_fd());
             let steps = Step::all(&context.settings.delegates, today);
-            run(context, attachment, environment(None), lock, &steps, None)
+            let environment = environment(None);
+            run(context, attachment, environment, journal, &steps, None)
         }
     }
 }
@@ -120,8 +114,7 @@ pub(crate) fn by_record(
     steps.extend(only_today.map(|name| Step::new(name, today)));
 
     journal.mend();
-    let names = steps.iter().map(|step| step.name);
-    journal.append(&[Line::Deleting(context.recorded_call(names))]);
+    journal.append(&[Line::Deleting(context.recorded_call())]);
     let start = match (today.raw_prev_result(), record.answer()) {
         (Some(given), Some(answer)) if !has_addresses(given) => {
             Some(completed(Some(&without_ips(given)), answer))
@@ -134,7 +127,7 @@ pub(crate) fn by_record(
         context,
         attachment,
         environment,
-        journal.lock_fd(),
+        Some(journal),
         &steps,
         start,
     )
@@ -144,17 +137,27 @@ fn run(
     context: &Context<'_>,
     attachment: &Attachment,
     environment: Environment,
-    lock: Option<BorrowedFd<'_>>,
+    journal: Option<&Journal>,
     steps: &[Step<'_>],
     start: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let delegates = InstalledDelegates::new(context, environment).holding(lock);
+    let delegates = InstalledDelegates::new(context, environment).holding(journal);
     let mut delegates = VersionNegotiation::new(delegates);
-    Steps::new(&mut delegates, Some(attachment))
-        .run(Command::Del, steps, start, OnFailure::Continue)
-        .into_iter()
-        .map(FailedDelegate::into_error)
-        .collect()
+    let failed = Steps::new(&mut delegates, Some(attachment)).run(
+        Command::Del,
+        steps,
+        start,
+        OnFailure::Continue,
+    );
+    drop(delegates);
+    let mut errors: Vec<Error> = failed.into_iter().map(FailedDelegate::into_error).collect();
+    if errors.is_empty() && journal.is_some_and(Journal::is_at_work) {
+        errors.push(Error::new(
+            code::TRY_AGAIN_LATER,
+            "a process that a delegate has left behind can't be terminated",
+        ));
+    }
+    errors
 }
 
 /// True if a `prevResult` lists addresses. The allocator reads the files of these, even

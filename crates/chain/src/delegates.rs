@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cni::{
     Cancellation, Command, DelegateName, Environment, LinkedAnswer, LinkedOutput, LinkedPlugin,
@@ -15,12 +15,15 @@ use serde_json::value::RawValue;
 
 use crate::context::Context;
 use crate::event::Event;
-use crate::leftover_processes;
+use crate::journal::Journal;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
 use crate::plugins::Found;
 use crate::process::Run;
 use crate::spawn::Lifeline;
-use crate::{Failure, Outcome, proc};
+use crate::{Failure, Left, Outcome, descendants};
+
+/// The time in which a process that was killed ends.
+const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
 
 /// A call of a delegate.
 #[derive(Clone, Copy)]
@@ -58,8 +61,8 @@ pub(crate) trait Delegates {
 
     /// Begins the rollback: terminates processes that delegates have left behind, and
     /// ignores the cancellation from now on. From now on, a delegate is told that only this
-    /// call is undone. Returns processes that could not be terminated.
-    fn begin_rollback(&mut self) -> Vec<u32>;
+    /// call is undone.
+    fn begin_rollback(&mut self) -> Left;
 }
 
 /// The delegates of a context, as they are installed on the node.
@@ -68,9 +71,29 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
     cancellation: Option<&'b dyn Cancellation>,
-    /// The attachment's lock, which they inherit.
-    lock: Option<BorrowedFd<'a>>,
+    /// The attachment's journal, whose lock they inherit.
+    lock: Lock<'a>,
     lifeline: Option<Lifeline>,
+    /// True if a file was executed whose processes have not been looked for.
+    has_executed: bool,
+}
+
+/// The lock that delegates inherit.
+#[derive(Clone, Copy)]
+enum Lock<'a> {
+    None,
+    OfAttachment(&'a Journal),
+    Other(BorrowedFd<'a>),
+}
+
+impl<'a> Lock<'a> {
+    fn fd(&self) -> Option<BorrowedFd<'a>> {
+        match self {
+            Self::None => None,
+            Self::OfAttachment(journal) => journal.lock_fd(),
+            Self::Other(fd) => Some(*fd),
+        }
+    }
 }
 
 /// How a delegate is run.
@@ -85,10 +108,7 @@ enum Way<'a> {
 
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn new(context: &'a Context<'b>, environment: Environment) -> Self {
-        Self {
-            environment: context.id.mark(environment),
-            ..Self::unmarked(context, Environment::default())
-        }
+        Self::unmarked(context, context.id.mark(environment))
     }
 
     /// Delegates that may be chains themselves: without the mark of this call, by which a
@@ -98,14 +118,21 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             context,
             environment,
             cancellation: None,
-            lock: None,
+            lock: Lock::None,
             lifeline: None,
+            has_executed: false,
         }
     }
 
+    /// The same delegates, which inherit the lock of this journal.
+    pub(crate) fn holding(mut self, journal: Option<&'a Journal>) -> Self {
+        self.lock = journal.map_or(Lock::None, Lock::OfAttachment);
+        self
+    }
+
     /// The same delegates, which inherit this lock.
-    pub(crate) fn holding(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
-        self.lock = lock;
+    pub(crate) fn holding_lock(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
+        self.lock = lock.map_or(Lock::None, Lock::Other);
         self
     }
 
@@ -123,8 +150,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         prev_result: Option<&RawValue>,
     ) -> Outcome {
         if self.is_cancelled() {
-            let unterminated = Vec::new();
-            return Outcome::Failed(Failure::Cancelled { unterminated });
+            let left = Left::Nothing;
+            return Outcome::Failed(Failure::Cancelled { left });
         }
         let found = match self.context.plugins.find(name) {
             Ok(found) => found,
@@ -166,12 +193,12 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         };
         let outcome = match outcome {
             // A delegate of a cancelled call counts as cancelled, whatever it printed.
-            Outcome::Failed(Failure::Cancelled { unterminated }) => {
-                Outcome::Failed(Failure::Cancelled { unterminated })
+            Outcome::Failed(Failure::Cancelled { left }) => {
+                Outcome::Failed(Failure::Cancelled { left })
             }
             Outcome::Failed(failure) if self.is_cancelled() && !failure.is_refusal() => {
-                let unterminated = self.terminate_leftovers();
-                Outcome::Failed(Failure::Cancelled { unterminated })
+                let left = self.terminate_leftovers();
+                Outcome::Failed(Failure::Cancelled { left })
             }
             other => other,
         };
@@ -193,7 +220,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         }
         let terminated = (output.stdout.len() > MOST_OUTPUT).then_some(Terminated {
             reason: Reason::PrintedTooMuch,
-            unterminated: Vec::new(),
+            left: Left::Nothing,
         });
         // The wait statuses of exit(0) and exit(1).
         let status = if output.success { 0 } else { 1 << 8 };
@@ -213,9 +240,10 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         environment: &Environment,
         stdin: &[u8],
     ) -> Outcome {
-        if self.lifeline.is_none() {
+        if self.lifeline.is_none() && !self.context.owns_process {
             self.lifeline = Lifeline::new().ok();
         }
+        self.has_executed = true;
         let run = Run {
             executable,
             arguments: &[],
@@ -224,7 +252,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             timeout: self.context.settings.timeout,
             cancellation: self.cancellation,
             overtime: &self.context.overtime,
-            inherited: [self.lock, self.lifeline.as_ref().map(AsFd::as_fd)],
+            inherited: [self.lock.fd(), self.lifeline.as_ref().map(AsFd::as_fd)],
         };
         let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(name, bytes));
         match output {
@@ -234,38 +262,34 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             }),
             Ok(mut output) => {
                 if let Some(terminated) = &mut output.terminated {
-                    // A process that has closed its inherited descriptors holds no
-                    // lifeline, so all processes of the call are looked for.
-                    self.lifeline = None;
-                    terminated.unterminated.extend(self.terminate_processes());
-                    terminated.unterminated.sort_unstable();
-                    terminated.unterminated.dedup();
+                    let left = std::mem::take(&mut terminated.left);
+                    terminated.left = left.and(self.terminate_leftovers());
                 }
                 Outcome::from(output)
             }
         }
     }
 
-    /// Terminates processes that delegates of this call have left behind. They are looked
-    /// for only if a process still holds the lifeline.
-    fn terminate_leftovers(&mut self) -> Vec<u32> {
-        if self.lifeline.take().is_some_and(Lifeline::has_holder) {
-            self.terminate_processes()
+    /// Terminates processes that delegates of this call have left behind, except daemons. In
+    /// a process that others share, they are only noticed.
+    fn terminate_leftovers(&mut self) -> Left {
+        let left = if !std::mem::take(&mut self.has_executed) {
+            Left::Nothing
+        } else if self.context.owns_process {
+            self.context.overtime.spend(descendants::terminate)
         } else {
-            Vec::new()
-        }
-    }
-
-    /// Terminates the processes of this call that delegates have left behind.
-    fn terminate_processes(&self) -> Vec<u32> {
-        let Some(session) = proc::own_session() else {
-            return Vec::new();
+            // Without a lifeline, it is not known. A process that is killed takes a moment.
+            let lifeline = self.lifeline.take();
+            let has_holder = |lifeline: Lifeline| lifeline.has_holder(MOST_FOR_KILLED);
+            match lifeline.is_none_or(has_holder) {
+                true => Left::Running(Vec::new()),
+                false => Left::Nothing,
+            }
         };
-        let terminate = |most| leftover_processes::terminate_call(&self.context.id, session, most);
-        let left = self.context.overtime.spend(terminate);
-        left.into_iter()
-            .map(|pid| pid.as_raw_pid().unsigned_abs())
-            .collect()
+        if let Lock::OfAttachment(journal) = self.lock {
+            journal.note_left(left.clone());
+        }
+        left
     }
 
     fn tell_of_stderr(&self, delegate: &DelegateName, bytes: &[u8]) {
@@ -293,11 +317,18 @@ impl Delegates for InstalledDelegates<'_, '_> {
         self.cancellation.is_some_and(Cancellation::is_cancelled)
     }
 
-    fn begin_rollback(&mut self) -> Vec<u32> {
+    fn begin_rollback(&mut self) -> Left {
         self.cancellation = None;
         let environment = std::mem::take(&mut self.environment);
         self.environment = self.context.id.mark_rollback(environment);
         self.terminate_leftovers()
+    }
+}
+
+impl Drop for InstalledDelegates<'_, '_> {
+    /// At the end of the call, nothing that it has started is left but daemons.
+    fn drop(&mut self) {
+        self.terminate_leftovers();
     }
 }
 

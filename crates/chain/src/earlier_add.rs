@@ -3,7 +3,7 @@
 
 use cni::{Attachment, Command, Error, NetworkConfig, SpecVersion, code};
 
-use crate::attachment_lock::{self, LockedJournal, RunningCall};
+use crate::attachment_lock::{self, Found, IfMissing, LockedJournal};
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::journal::Journal;
@@ -25,20 +25,23 @@ pub(crate) struct Cleared {
 ///
 /// # Errors
 ///
-/// Code 110 if the attachment is on the network; code 11 if another call is running;
+/// Code 110 if the attachment is on the network; code 11 if another call is running, or if
+/// it is not known whether there is a record;
 /// otherwise the error of the DEL that undoes the earlier ADD.
 pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
-    let locked = match attachment_lock::acquire(context, attachment, true, RunningCall::Respected) {
-        Err(error) if error.code == code::IO => {
-            tracing::warn!(%error, "the attachment is not recorded");
+    let locked = match attachment_lock::acquire(context, attachment, IfMissing::Make, true)? {
+        Found::Locked(locked) => locked,
+        Found::Missing => unreachable!("a missing journal is made"),
+        Found::Unusable(error) => {
+            let path = context.journals.file(attachment);
+            tracing::warn!(path = %path.display(), %error, "the attachment is not recorded");
             return Ok(Cleared {
                 journal: None,
                 has_undone: false,
             });
         }
-        other => other?,
     };
-    let LockedJournal { journal, record } = locked.expect("a missing journal is made");
+    let LockedJournal { journal, record } = *locked;
     let is_new = record.is_none();
     let has_undone = match record {
         None => false,
@@ -124,7 +127,7 @@ fn refuse_unless_lost(
         })
         .collect();
     let installed = InstalledDelegates::new(context, context.environment.clone());
-    let mut installed = VersionNegotiation::new(installed.holding(journal.lock_fd()));
+    let mut installed = VersionNegotiation::new(installed.holding(Some(journal)));
     let answer = record.answer().map(ToOwned::to_owned);
     let failed = Steps::new(&mut installed, Some(attachment)).run(
         Command::Check,

@@ -13,7 +13,8 @@ use crate::version_negotiation::VersionNegotiation;
 /// Executes an IPAM plugin with GC or STATUS, with this configuration and environment.
 /// A plugin of a version without the command is passed over.
 ///
-/// The plugin may be, or run, a chain itself.
+/// The plugin may be, or run, a chain itself. `owns_process` is as
+/// [`crate::Chain::owning_its_process`] has it.
 ///
 /// # Errors
 ///
@@ -24,11 +25,13 @@ pub fn forward(
     config: &NetworkConfig,
     environment: &Environment,
     observer: &dyn Observer,
+    owns_process: bool,
 ) -> Result<(), Error> {
     let settings = Settings::of_one(plugin.clone());
     let plugins = Plugins::in_cni_path(environment)?;
     let mut context = Context::new(settings, config, environment, plugins);
     context.observer = Some(observer);
+    context.owns_process = owns_process;
     let steps = Step::all(&context.settings.delegates, context.config);
     let delegates = InstalledDelegates::unmarked(&context, environment.clone());
     let mut delegates = VersionNegotiation::new(delegates);

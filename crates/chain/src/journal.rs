@@ -4,30 +4,25 @@
 //! Lines are appended, each in one write, and DEL removes the file. ADD, DEL and GC hold
 //! `flock(2)` on it while they work, and so do the delegates that they execute.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use cni::{Attachment, FileId, NetworkName, StateFolder};
+use cni::{Attachment, Error, FileId, NetworkName, StateFolder, code};
 use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
 
+use crate::descendants::Left;
+use crate::lock_holders::{LockHolder, lock_holders};
+use crate::lock_wait;
 use crate::record::Record;
 use crate::record_line::{Line, whole_lines};
 
-/// Longest wait for another call that takes a record over, which takes a millisecond.
-const MOST_FOR_TAKING_OVER: Duration = Duration::from_millis(200);
-
 /// Access to the file of a record: it is read, and lines are appended.
 const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
-
-/// Interval of the attempts at a held lock.
-const RETRY: Duration = Duration::from_millis(2);
 
 /// Number of attempts to make a file in a folder that other calls remove with its last
 /// file.
@@ -47,6 +42,19 @@ pub(crate) struct Journal {
     is_locked: bool,
     /// True if no write has failed.
     is_whole: Cell<bool>,
+    /// The processes that have inherited the lock and have not ended.
+    left: RefCell<Left>,
+}
+
+/// A journal that was to be opened.
+pub(crate) enum Opened {
+    /// It is open.
+    Journal(Journal),
+    /// There is none.
+    Missing,
+    /// There is none that may be used, and none can be made: this call isn't the owner of
+    /// the folder or of the file, or the disk takes no more file.
+    Unusable(io::Error),
 }
 
 impl Journals {
@@ -68,59 +76,106 @@ impl Journals {
     }
 
     /// Opens a journal without waiting for its lock. A missing one is made.
-    pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Journal> {
+    ///
+    /// # Errors
+    ///
+    /// The system's: it is not known whether there is one.
+    pub(crate) fn create(&self, attachment: &Attachment) -> io::Result<Opened> {
         let name = name(attachment);
         for _ in 0..MOST_RACES {
-            let folder = StateFolder::create(&self.folder)?;
-            match folder.create_file(&name, ACCESS) {
+            let opened = StateFolder::create(&self.folder).and_then(|folder| {
+                let file = folder.create_file(&name, ACCESS)?;
+                Ok(Journal::new(folder, name.clone(), file))
+            });
+            match opened {
                 // A call that removes the last record removes the folder, too.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
-                Ok(file) => return Ok(Journal::new(folder, name, file)),
+                other => return opened_or_unusable(other),
             }
         }
         Err(io::Error::other("its folder is removed again and again"))
     }
 
-    /// Opens a journal without waiting for its lock; `None` if it is missing.
-    pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Option<Journal>> {
+    /// Opens a journal without waiting for its lock.
+    ///
+    /// # Errors
+    ///
+    /// The system's: it is not known whether there is one.
+    pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Opened> {
         let name = name(attachment);
         let opened = StateFolder::open(&self.folder).and_then(|folder| {
             let file = folder.open_file(&name, ACCESS)?;
             Ok(Journal::new(folder, name, file))
         });
         match opened {
-            Ok(journal) => Ok(Some(journal)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Missing),
+            other => opened_or_unusable(other),
         }
     }
 
     /// The attachments that have a record, in order.
-    pub(crate) fn attachments(&self) -> Vec<Attachment> {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten();
-        let mut attachments: Vec<Attachment> = entries
-            .filter_map(|entry| attachment_of(entry.ok()?.file_name().to_str()?))
-            .collect();
-        attachments.sort_unstable();
-        attachments
-    }
-
-    /// Reads the record in a journal; `None` if nothing has been written to it.
     ///
     /// # Errors
     ///
-    /// The reason why the record can't be used.
+    /// The system's: it is not known which have one.
+    pub(crate) fn attachments(&self) -> io::Result<Vec<Attachment>> {
+        let mut attachments = Vec::new();
+        let entries = match fs::read_dir(&self.folder) {
+            Err(error) if is_never_there(&error) => return Ok(attachments),
+            other => other?,
+        };
+        for entry in entries {
+            let name = entry?.file_name();
+            attachments.extend(name.to_str().and_then(attachment_of));
+        }
+        attachments.sort_unstable();
+        Ok(attachments)
+    }
+
+    /// The error of records that can't be listed now.
+    pub(crate) fn unknown(&self, error: &io::Error) -> Error {
+        let folder = self.folder.display();
+        Error::new(code::TRY_AGAIN_LATER, format!("records {folder}: {error}"))
+    }
+
+    /// Reads the record in a journal; `None` if nothing has been written to it, `Err` with
+    /// the reason if it is damaged.
+    ///
+    /// # Errors
+    ///
+    /// The system's: the content is not known.
     pub(crate) fn read(
         &self,
         journal: &Journal,
         attachment: &Attachment,
-    ) -> Result<Option<Record>, String> {
-        let content = journal.read().map_err(|error| error.to_string())?;
-        if content.is_empty() {
-            return Ok(None);
-        }
-        Record::parse(&content, &self.network, attachment).map(Some)
+    ) -> io::Result<Option<Result<Record, String>>> {
+        let content = journal.read()?;
+        let parse = || Record::parse(&content, &self.network, attachment);
+        Ok((!content.is_empty()).then(parse))
+    }
+}
+
+/// True if an error proves that there is no file of this path: a part of it is missing, is no
+/// folder, or is too long for the file system.
+fn is_never_there(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
+}
+
+/// Tells an error that leaves it unknown whether there is a journal from one that doesn't.
+fn opened_or_unusable(opened: io::Result<Journal>) -> io::Result<Opened> {
+    use io::ErrorKind::{
+        IsADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+    };
+    match opened {
+        Ok(journal) => Ok(Opened::Journal(journal)),
+        Err(error) if is_never_there(&error) => Ok(Opened::Unusable(error)),
+        Err(error) => match error.kind() {
+            IsADirectory | PermissionDenied | QuotaExceeded | ReadOnlyFilesystem | StorageFull => {
+                Ok(Opened::Unusable(error))
+            }
+            _ => Err(error),
+        },
     }
 }
 
@@ -132,6 +187,7 @@ impl Journal {
             file,
             is_locked: false,
             is_whole: Cell::new(true),
+            left: RefCell::default(),
         }
     }
 
@@ -142,14 +198,8 @@ impl Journal {
     /// The system's; `NotFound` if the file was removed meanwhile, and must be opened
     /// again.
     pub(crate) fn lock(&mut self, at_most: Duration) -> io::Result<bool> {
-        let deadline = Instant::now() + at_most;
-        loop {
-            match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(RETRY),
-                Err(Errno::WOULDBLOCK) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
+        if !lock_wait::lock(&self.file, at_most)? {
+            return Ok(false);
         }
         self.must_be_named()?;
         self.is_locked = true;
@@ -168,23 +218,24 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes the record over from processes that hold its lock and don't end: the content
-    /// is copied to a new file, which replaces the old one and is locked.
+    /// The processes that hold the lock, as far as they can be seen.
     ///
     /// # Errors
     ///
-    /// The system's; `NotFound` if another call has replaced or removed the file first.
-    pub(crate) fn take_over(&mut self) -> io::Result<()> {
-        let file = self.folder.with_lock(MOST_FOR_TAKING_OVER, || {
-            self.must_be_named()?;
-            self.folder.replace(&self.name, &self.read()?)?;
-            let file = self.folder.open_file(&self.name, ACCESS)?;
-            flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(file)
-        })?;
-        self.file = file;
-        self.is_locked = true;
-        Ok(())
+    /// The system's.
+    pub(crate) fn holders(&self) -> io::Result<Vec<LockHolder>> {
+        lock_holders(&self.file)
+    }
+
+    /// Takes note of processes that have inherited the lock and have not ended.
+    pub(crate) fn note_left(&self, left: Left) {
+        let noted = self.left.take().and(left);
+        self.left.replace(noted);
+    }
+
+    /// True if a process that has inherited the lock may still be at work.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.left.borrow().is_at_work()
     }
 
     /// The locked file, for processes that inherit the lock.
@@ -258,6 +309,16 @@ impl Journal {
     }
 }
 
+impl Drop for Journal {
+    /// The kernel releases the lock when the last process that has inherited it has ended. A
+    /// daemon that a delegate has started doesn't work for the attachment any more.
+    fn drop(&mut self) {
+        if self.is_locked && *self.left.get_mut() == Left::Daemons {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
 /// Name of the file of an attachment's record.
 pub(crate) fn name(attachment: &Attachment) -> String {
     let Attachment {
@@ -279,9 +340,24 @@ pub(crate) fn attachment_of(file: &str) -> Option<Attachment> {
 mod tests {
     use super::*;
     use crate::testing::attachment;
+    use rustix::io::Errno;
 
     fn journals(root: &Path) -> Journals {
         Journals::new(root, &"net".parse().unwrap())
+    }
+
+    fn create(journals: &Journals) -> Journal {
+        match journals.create(&attachment()).unwrap() {
+            Opened::Journal(journal) => journal,
+            _ => panic!("it is not made"),
+        }
+    }
+
+    fn open(journals: &Journals) -> Option<Journal> {
+        match journals.open(&attachment()).unwrap() {
+            Opened::Journal(journal) => Some(journal),
+            _ => None,
+        }
     }
 
     #[test]
@@ -298,34 +374,64 @@ mod tests {
     fn one_at_a_time_holds_a_record_until_it_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let journals = journals(root.path());
-        assert!(journals.open(&attachment()).unwrap().is_none());
-        let mut first = journals.create(&attachment()).unwrap();
+        assert!(open(&journals).is_none());
+        let mut first = create(&journals);
         assert!(first.lock(Duration::ZERO).unwrap());
-        let mut second = journals.open(&attachment()).unwrap().unwrap();
+        let mut second = open(&journals).unwrap();
         assert!(!second.lock(Duration::from_millis(5)).unwrap());
         first.remove();
         let error = second.lock(Duration::ZERO).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(journals.open(&attachment()).unwrap().is_none());
+        assert!(open(&journals).is_none());
         assert!(!root.path().join("net").exists());
-        assert!(
-            journals
-                .create(&attachment())
-                .unwrap()
-                .lock(Duration::ZERO)
-                .unwrap()
-        );
+        assert!(create(&journals).lock(Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_daemon_that_has_inherited_the_lock_keeps_it_only_if_its_caller_is_killed() {
+        let root = tempfile::tempdir().unwrap();
+        let journals = journals(root.path());
+        for (left, is_free) in [
+            (Left::Nothing, false),
+            (Left::Daemons, true),
+            (Left::Running(Vec::new()), false),
+        ] {
+            let mut journal = create(&journals);
+            assert!(journal.lock(Duration::ZERO).unwrap());
+            let inherited = journal.file.try_clone().unwrap();
+            journal.note_left(left);
+            drop(journal);
+            assert_eq!(create(&journals).lock(Duration::ZERO).unwrap(), is_free);
+            drop(inherited);
+        }
+    }
+
+    #[test]
+    fn what_proves_that_there_is_no_record_is_told_from_what_leaves_it_unknown() {
+        let is_known = |errno: Errno| opened_or_unusable(Err(errno.into())).is_ok();
+        for errno in [
+            Errno::NAMETOOLONG,
+            Errno::NOTDIR,
+            Errno::ACCESS,
+            Errno::NOSPC,
+            Errno::ROFS,
+        ] {
+            assert!(is_known(errno), "{errno}");
+        }
+        for errno in [Errno::IO, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
+            assert!(!is_known(errno), "{errno}");
+        }
     }
 
     #[test]
     fn lines_follow_a_line_that_was_cut_off() {
         let root = tempfile::tempdir().unwrap();
         let journals = journals(root.path());
-        let journal = journals.create(&attachment()).unwrap();
+        let journal = create(&journals);
         journal.append(&[Line::Added {}]);
         let path = journals.file(&attachment());
         fs::write(&path, "{\"added\":{}}\n{\"resu").unwrap();
-        let journal = journals.open(&attachment()).unwrap().unwrap();
+        let journal = open(&journals).unwrap();
         journal.mend();
         journal.append(&[Line::Added {}]);
         assert_eq!(

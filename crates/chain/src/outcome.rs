@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use cni::{Error, JsonOutput, code};
 
+use crate::Left;
+
 /// Outcome of a delegate's run.
 #[derive(Debug)]
 pub enum Outcome {
@@ -73,8 +75,8 @@ pub enum Failure {
         limit: Duration,
         /// The end of its stderr.
         stderr: String,
-        /// Processes that could not be terminated.
-        unterminated: Vec<u32>,
+        /// What is left of it and of its processes.
+        left: Left,
     },
     /// It was terminated since it printed too much. Its command may or may not have
     /// succeeded.
@@ -83,23 +85,23 @@ pub enum Failure {
         limit: usize,
         /// The end of its stderr.
         stderr: String,
-        /// Processes that could not be terminated.
-        unterminated: Vec<u32>,
+        /// What is left of it and of its processes.
+        left: Left,
     },
     /// It was terminated since it could not be waited for.
     Lost {
         /// The system's error.
         error: io::Error,
-        /// Processes that could not be terminated.
-        unterminated: Vec<u32>,
+        /// What is left of it and of its processes.
+        left: Left,
     },
     /// It has succeeded, and the caller doesn't take the chain's answer.
     NotDelivered(io::Error),
     /// It was terminated, with every process that it had started, since the call was
     /// cancelled.
     Cancelled {
-        /// Processes that could not be terminated.
-        unterminated: Vec<u32>,
+        /// What is left of it and of its processes.
+        left: Left,
     },
 }
 
@@ -126,10 +128,10 @@ impl Failure {
     /// True if some of its processes may still be at work.
     pub(crate) fn has_unterminated(&self) -> bool {
         match self {
-            Self::TimedOut { unterminated, .. }
-            | Self::PrintedTooMuch { unterminated, .. }
-            | Self::Lost { unterminated, .. }
-            | Self::Cancelled { unterminated } => !unterminated.is_empty(),
+            Self::TimedOut { left, .. }
+            | Self::PrintedTooMuch { left, .. }
+            | Self::Lost { left, .. }
+            | Self::Cancelled { left } => left.is_at_work(),
             _ => false,
         }
     }
@@ -191,13 +193,10 @@ impl Failure {
             Self::TimedOut {
                 limit,
                 stderr,
-                unterminated,
+                left,
             } => Error::new(
                 code::TRY_AGAIN_LATER,
-                format!(
-                    "did not end within {limit:?}, and {}",
-                    terminated(unterminated)
-                ),
+                format!("did not end within {limit:?}, and {}", terminated(left)),
             )
             .with_details(stderr_line(stderr)),
             Self::NotDelivered(error) => Error::new(
@@ -207,28 +206,22 @@ impl Failure {
             Self::PrintedTooMuch {
                 limit,
                 stderr,
-                unterminated,
+                left,
             } => Error::new(
                 code::DELEGATE_GARBLED,
-                format!(
-                    "printed more than {limit} bytes, and {}",
-                    terminated(unterminated)
-                ),
+                format!("printed more than {limit} bytes, and {}", terminated(left)),
             )
             .with_details(stderr_line(stderr)),
-            Self::Lost {
-                error,
-                unterminated,
-            } => Error::new(
+            Self::Lost { error, left } => Error::new(
                 code::IO,
                 format!(
                     "could not be waited for ({error}), and {}",
-                    terminated(unterminated)
+                    terminated(left)
                 ),
             ),
-            Self::Cancelled { unterminated } => Error::new(
+            Self::Cancelled { left } => Error::new(
                 code::INTERRUPTED,
-                format!("{}, since SIGTERM or SIGINT came", terminated(unterminated)),
+                format!("{}, since SIGTERM or SIGINT came", terminated(left)),
             ),
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,
@@ -238,16 +231,21 @@ impl Failure {
     }
 }
 
-fn terminated(unterminated: &[u32]) -> String {
-    if unterminated.is_empty() {
-        return "was terminated".to_owned();
+fn terminated(left: &Left) -> String {
+    match left {
+        Left::Nothing | Left::Daemons => "was terminated".to_owned(),
+        Left::Running(pids) if pids.is_empty() => {
+            "was terminated, but a process that it has started is still running".to_owned()
+        }
+        Left::Running(pids) => {
+            let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+            format!(
+                "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a \
+                 server): process {}",
+                pids.join(", ")
+            )
+        }
     }
-    let pids: Vec<String> = unterminated.iter().map(u32::to_string).collect();
-    format!(
-        "can't be terminated (it may be in a frozen cgroup, or wait for a disk or a server): \
-         process {}",
-        pids.join(", ")
-    )
 }
 
 fn stdout_line(text: &str) -> String {

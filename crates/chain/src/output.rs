@@ -8,7 +8,7 @@ use cni::{Error, Excerpt, JsonOutput, code};
 use serde::Deserialize;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::{Failure, Outcome};
+use crate::{Failure, Left, Outcome};
 
 /// The most that a delegate may print, in bytes; one that prints more is terminated. A
 /// result has some hundred bytes, and a delegate that prints without end must not take
@@ -33,7 +33,7 @@ pub(crate) struct Output {
 #[derive(Debug)]
 pub(crate) struct Terminated {
     pub(crate) reason: Reason,
-    pub(crate) unterminated: Vec<u32>,
+    pub(crate) left: Left,
 }
 
 /// A reason to terminate a delegate.
@@ -75,32 +75,25 @@ impl From<Output> for Outcome {
             stdout,
             stderr,
         } = output;
-        if let Some(Terminated {
-            reason,
-            unterminated,
-        }) = terminated
-        {
+        if let Some(Terminated { reason, left }) = terminated {
             // A refusal with 110 still counts: the address is an earlier ADD's.
             let refused = as_error(&stdout).filter(|it| it.code == code::ALREADY_ALLOCATED);
-            if let Some(error) = refused.filter(|_| unterminated.is_empty()) {
+            if let Some(error) = refused.filter(|_| !left.is_at_work()) {
                 return Self::Failed(Failure::Error { error, stderr });
             }
             return Self::Failed(match reason {
                 Reason::TimedOut(limit) => Failure::TimedOut {
                     limit,
                     stderr,
-                    unterminated,
+                    left,
                 },
-                Reason::Cancelled => Failure::Cancelled { unterminated },
+                Reason::Cancelled => Failure::Cancelled { left },
                 Reason::PrintedTooMuch => Failure::PrintedTooMuch {
                     limit: MOST_OUTPUT,
                     stderr,
-                    unterminated,
+                    left,
                 },
-                Reason::Lost(error) => Failure::Lost {
-                    error,
-                    unterminated,
-                },
+                Reason::Lost(error) => Failure::Lost { error, left },
             });
         }
         let status = status.unwrap_or_default();

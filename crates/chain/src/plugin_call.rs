@@ -10,7 +10,6 @@ use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
 use crate::context::Context;
 use crate::delegates::{DelegateCall, Delegates, InstalledDelegates};
 use crate::event::Observer;
-use crate::leftover_processes::{self, OwnerMark};
 use crate::output::Output;
 use crate::overtime::Overtime;
 use crate::plugins::Plugins;
@@ -31,8 +30,6 @@ pub struct Execution<'a> {
     /// A lock that programs inherit, so that it is held as long as one of them is there,
     /// even if this process is killed.
     pub lock: Option<BorrowedFd<'a>>,
-    /// The owner of the programs, by which [`terminate_left`] finds them.
-    pub owner: &'a str,
 }
 
 impl Execution<'_> {
@@ -54,8 +51,9 @@ impl Execution<'_> {
         let plugins = Plugins::in_cni_path(self.environment)?;
         let mut context = Context::new(settings, config, self.environment, plugins);
         context.observer = Some(observer);
-        let environment = OwnerMark::of(self.owner).mark(self.environment.clone());
-        let mut delegates = InstalledDelegates::unmarked(&context, environment).holding(self.lock);
+        let environment = self.environment.clone();
+        let mut delegates =
+            InstalledDelegates::unmarked(&context, environment).holding_lock(self.lock);
         let outcome = delegates.run(&DelegateCall {
             name: plugin,
             command,
@@ -81,11 +79,10 @@ impl Execution<'_> {
     /// It can't be run, it has failed, or it takes too long. The message has its name and
     /// the end of its stderr.
     pub fn tool(&self, tool: &str, arguments: &[&str], stdin: &str) -> Result<(), Error> {
-        let environment = OwnerMark::of(self.owner).mark(self.environment.clone());
         let run = Run {
             executable: Path::new(tool),
             arguments,
-            environment: &environment,
+            environment: self.environment,
             stdin: stdin.as_bytes(),
             timeout: Some(self.timeout),
             cancellation: None,
@@ -115,16 +112,6 @@ impl Execution<'_> {
     }
 }
 
-/// Terminates the programs of an owner that an earlier process has left behind, with
-/// every process that they have started except daemons. Returns the PIDs of those that have
-/// not ended in time.
-#[must_use]
-pub fn terminate_left(owner: &str, at_most: Duration) -> Vec<u32> {
-    let left = leftover_processes::terminate_owned(&OwnerMark::of(owner), at_most);
-    let pids = left.into_iter();
-    pids.map(|pid| pid.as_raw_pid().unsigned_abs()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File, Permissions};
@@ -132,11 +119,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
-    use rustix::fs::{FlockOperation, flock};
+    use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock};
 
     use super::*;
-    use crate::Event;
     use crate::testing::{config, names};
+    use crate::{Event, lock_holders, lock_wait};
 
     struct Quiet;
 
@@ -164,7 +151,6 @@ mod tests {
             environment: &environment(&folder),
             timeout,
             lock: None,
-            owner: "a",
         };
         let output = execution.plugin(command, &names(&["p"])[0], &config(""), &Quiet);
         output.map(|it| it.map(|it| it.json().get().to_owned()))
@@ -208,7 +194,6 @@ mod tests {
             environment: &environment(&folder),
             timeout: LONG,
             lock: None,
-            owner: "a",
         };
         execution
             .tool("sh", &["-c", "read a; [ $a = b ]"], "b\n")
@@ -220,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_owner_has_left_holds_its_lock_until_it_is_terminated() {
+    fn what_a_killed_caller_has_left_holds_its_lock_until_it_ends() {
         let folder = folder("");
         let path = folder.path().join("lock");
         let lock = File::create(&path).unwrap();
@@ -229,20 +214,18 @@ mod tests {
             environment: &environment(&folder),
             timeout: LONG,
             lock: Some(lock.as_fd()),
-            owner: "left",
         };
-        // The first process ends, as the killed owner does.
-        execution
-            .tool("sh", &["-c", "sleep 100 & exit 0"], "")
-            .unwrap();
+        // The first process ends, as a caller that is killed does.
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let waits = format!("read gone < '{}' & exit 0", fifo.display());
+        execution.tool("sh", &["-c", &waits], "").unwrap();
         drop(lock);
         let other = File::open(&path).unwrap();
-        let is_free = || flock(&other, FlockOperation::NonBlockingLockExclusive).is_ok();
-        assert!(!is_free());
-        assert_eq!(terminate_left("other", LONG), [0; 0]);
-        assert_eq!(terminate_left("lef", LONG), [0; 0]);
-        assert!(!is_free());
-        assert_eq!(terminate_left("left", LONG), [0; 0]);
-        assert!(is_free());
+        assert!(!lock_wait::lock(&other, Duration::ZERO).unwrap());
+        let holders = lock_holders(&other).unwrap();
+        assert_eq!(holders[0].command, "sh", "{holders:?}");
+        fs::write(fifo, "gone\n").unwrap();
+        assert!(lock_wait::lock(&other, LONG).unwrap());
     }
 }

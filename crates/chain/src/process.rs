@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use cni::{Cancellation, Environment, wait_for};
 use rustix::io::ioctl_fionread;
 
+use crate::Left;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
 use crate::overtime::Overtime;
 use crate::process_group::ProcessGroup;
@@ -53,13 +54,10 @@ impl Run<'_> {
             Err(error) => Some(Reason::Lost(error)),
         };
         let terminated = reason.map(|reason| {
-            let unterminated = self.terminate(&mut child, &group);
+            let left = self.terminate(&mut child, &group);
             // Reads output that the process wrote before its termination.
             let _ = pipes.read(true, true);
-            Terminated {
-                reason,
-                unterminated,
-            }
+            Terminated { reason, left }
         });
         Ok(Output {
             terminated,
@@ -71,9 +69,12 @@ impl Run<'_> {
     }
 
     /// Terminates the group; returns the leader if it doesn't end.
-    fn terminate(&self, child: &mut Child, group: &ProcessGroup) -> Vec<u32> {
-        let ended = self.overtime.spend(|most| group.terminate(child, most));
-        if ended { Vec::new() } else { vec![child.id()] }
+    fn terminate(&self, child: &mut Child, group: &ProcessGroup) -> Left {
+        if self.overtime.spend(|most| group.terminate(child, most)) {
+            Left::Nothing
+        } else {
+            Left::Running(vec![child.id()])
+        }
     }
 
     /// Reads the pipes until the child has ended, or until there is a reason to

@@ -8,7 +8,7 @@ use cni::wait_for;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 /// Longest time between SIGTERM and SIGKILL, in which a delegate can clean up.
-const GRACE: Duration = Duration::from_secs(1);
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// Interval of the polling if the kernel has no pidfd (Linux before 5.3).
 const POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -109,13 +109,6 @@ impl Record {
         self.deleting.as_ref()
     }
 
-    /// The calls whose processes may still be at work.
-    pub(crate) fn calls(&self) -> impl Iterator<Item = &RecordedCall> {
-        [Some(&self.intent.call), self.deleting.as_ref()]
-            .into_iter()
-            .flatten()
-    }
-
     /// The delegates of the ADD, in order.
     pub(crate) fn delegates(&self) -> Vec<RecordedDelegate<'_>> {
         let mut earlier: Option<&RawValue> = None;
@@ -185,7 +178,7 @@ fn added_none(earlier: Option<&RawValue>, result: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftover_processes::CallId;
+    use crate::call_id::CallId;
     use crate::record_line::MOST;
     use crate::testing::attachment;
 
@@ -200,10 +193,7 @@ mod tests {
         let json = r#"{"cniVersion":"1.0.0","name":"net","ipam":{"x":1.50}}"#;
         let config = NetworkConfig::parse(json.as_bytes().to_vec()).unwrap();
         let delegates = ["s", "a", "b"].map(|name| name.parse().unwrap());
-        let call = RecordedCall {
-            id: CallId::new(),
-            session: Some(1),
-        };
+        let call = RecordedCall { id: CallId::new() };
         let mut intent = Intent::new(&config, &attachment(), &delegates, call);
         intent.args = "A=1".into();
         intent.netns = "/run/netns/c1".into();
@@ -234,7 +224,6 @@ mod tests {
             let answer = record.answer().map(RawValue::get);
             assert_eq!(answer, (n == 3).then_some(RESULTS[2]));
             assert_eq!(record.intent.args, "A=1");
-            assert_eq!(record.intent.call.session, Some(1));
         }
     }
 

@@ -4,7 +4,7 @@ use cni::{Attachment, ContainerId, DelegateName, IfName, NetworkConfig, NetworkN
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::leftover_processes::CallId;
+use crate::call_id::CallId;
 
 /// The version of the format.
 pub(crate) const FORMAT: u32 = 2;
@@ -57,9 +57,6 @@ pub(crate) struct Intent {
 pub(crate) struct RecordedCall {
     /// Its ID, which the processes of its delegates have in their environment.
     pub(crate) id: CallId,
-    /// Its session, if it executes delegates.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) session: Option<i32>,
 }
 
 impl Intent {

@@ -3,7 +3,7 @@
 
 use cni::{Attachment, Error, code};
 
-use crate::attachment_lock::{self, LockedJournal, RunningCall};
+use crate::attachment_lock::{self, Found, IfMissing};
 use crate::context::Context;
 use crate::del;
 use crate::failure;
@@ -38,23 +38,17 @@ pub(crate) fn release(
     refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
 ) -> Result<Released, Error> {
     // Without a record, the lock's file is made, so that an ADD waits.
-    let running = match when_busy {
-        WhenBusy::Refuse => RunningCall::Untouched,
-        WhenBusy::Wait => RunningCall::WaitedFor,
-    };
-    let locked = match attachment_lock::acquire(context, attachment, true, running) {
-        Err(error) if error.code == code::TRY_AGAIN_LATER => {
-            return Ok(Released::Refused(error.msg));
-        }
-        other => other?,
-    };
-    let Some(LockedJournal {
-        mut journal,
-        record,
-    }) = locked
-    else {
-        return Err(Error::new(code::IO, "the record's file can't be made"));
-    };
+    let waits = when_busy == WhenBusy::Wait;
+    let (journal, record) =
+        match attachment_lock::acquire(context, attachment, IfMissing::Make, waits) {
+            Err(error) if error.code == code::TRY_AGAIN_LATER => {
+                return Ok(Released::Refused(error.msg));
+            }
+            Err(error) => return Err(error),
+            Ok(Found::Locked(locked)) => (Some(locked.journal), locked.record),
+            // No ADD has a record there, and none waits.
+            Ok(Found::Missing | Found::Unusable(_)) => (None, None),
+        };
     let view = match &record {
         Some(Ok(record)) => Some(AttachmentRecord::from(record.clone())),
         _ => None,
@@ -62,7 +56,7 @@ pub(crate) fn release(
     // Made by this call, or empty: nobody needs it.
     let is_empty = record.is_none();
     if let Some(reason) = refuse(view.as_ref()) {
-        if is_empty {
+        if is_empty && let Some(journal) = journal {
             journal.remove();
         }
         return Ok(Released::Refused(reason));
@@ -73,18 +67,19 @@ pub(crate) fn release(
         context,
         attachment,
         &today,
-        (Some(&mut journal), record),
+        (journal.as_ref(), record),
         environment,
     );
-    match failure::of_all(failed) {
-        None => {
-            journal.remove();
-            Ok(Released::Done)
-        }
-        Some(error) if is_empty => {
-            journal.remove();
-            Err(error)
-        }
+    let error = failure::of_all(failed);
+    if (error.is_none() || is_empty)
+        && let Some(journal) = journal
+        && !journal.is_at_work()
+    {
+        journal.remove();
+    }
+    match error {
+        None => Ok(Released::Done),
+        Some(error) if is_empty => Err(error),
         Some(error) => Err(context.with_record(attachment, error)),
     }
 }

@@ -39,10 +39,11 @@ impl Lifeline {
         })
     }
 
-    /// True if a process that has inherited it is still there. No more can inherit it.
-    pub(crate) fn has_holder(self) -> bool {
+    /// True unless all processes that have inherited it end within this time. No more can
+    /// inherit it.
+    pub(crate) fn has_holder(self, at_most: Duration) -> bool {
         drop(self.writer);
-        !cni::wait_readable(&self.reader, Duration::ZERO).unwrap_or(true)
+        !cni::wait_readable(&self.reader, at_most).unwrap_or(false)
     }
 }
 

@@ -6,7 +6,7 @@ use cni::{
 };
 
 use crate::delegates::{DelegateCall, Delegates};
-use crate::{Failure, Outcome};
+use crate::{Failure, Left, Outcome};
 
 /// `eth0` of `c1`.
 pub(crate) fn attachment() -> Attachment {
@@ -116,8 +116,8 @@ impl Delegates for Script {
         self.cancelled_after.is_some_and(|n| self.log.len() >= n)
     }
 
-    fn begin_rollback(&mut self) -> Vec<u32> {
+    fn begin_rollback(&mut self) -> Left {
         self.cancelled_after = None;
-        Vec::new()
+        Left::Nothing
     }
 }

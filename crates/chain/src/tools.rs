@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use serde_json::value::RawValue;
 
 use crate::Outcome;
+use crate::call_id::CallId;
 use crate::context::Context;
 use crate::delegates::{Delegates, InstalledDelegates};
 use crate::journal::attachment_of;
-use crate::leftover_processes::CallId;
 use crate::plugins::Plugins;
 use crate::record::Record;
 use crate::record_line::whole_lines;
@@ -318,10 +318,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn lines(states: &[&str]) -> Vec<u8> {
-        let call = || RecordedCall {
-            id: CallId::new(),
-            session: None,
-        };
+        let call = || RecordedCall { id: CallId::new() };
         let mut bytes = Vec::new();
         for state in states {
             let line = match *state {

@@ -7,7 +7,7 @@ use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
 use serde::Deserialize;
 
 use crate::delegates::{DelegateCall, Delegates};
-use crate::{Failure, Outcome};
+use crate::{Failure, Left, Outcome};
 
 /// Delegates, and the versions that they have been found to support.
 pub(crate) struct VersionNegotiation<D> {
@@ -87,7 +87,7 @@ impl<D: Delegates> Delegates for VersionNegotiation<D> {
         self.delegates.is_cancelled()
     }
 
-    fn begin_rollback(&mut self) -> Vec<u32> {
+    fn begin_rollback(&mut self) -> Left {
         self.delegates.begin_rollback()
     }
 }
@@ -198,8 +198,8 @@ mod tests {
             false
         }
 
-        fn begin_rollback(&mut self) -> Vec<u32> {
-            Vec::new()
+        fn begin_rollback(&mut self) -> Left {
+            Left::Nothing
         }
     }
 

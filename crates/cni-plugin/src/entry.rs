@@ -11,7 +11,10 @@ use std::time::Duration;
 
 use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext, wait_writable};
 
-use crate::respond::{respond, respond_and_deliver};
+use rustix::io::Errno;
+use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+
+use crate::respond::{Caller, respond_to};
 use crate::signals::Signals;
 use crate::{command_line, log, write_to_stderr};
 
@@ -47,21 +50,21 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     let print = |bytes: &[u8]| print(bytes, &signals);
     // One read is enough for most configurations.
     let mut stdin = Vec::with_capacity(8 << 10);
-    let output = respond_and_deliver(
-        plugin,
-        &environment,
-        &mut || {
-            io::stdin().lock().read_to_end(&mut stdin)?;
-            // Until here, a signal ends the process: nothing has been done.
-            signals.install_for(plugin, &environment);
-            Ok(stdin.clone())
-        },
-        Some(&signals),
-        Some(&print),
-    );
+    let caller = Caller {
+        cancellation: Some(&signals),
+        deliver: Some(&print),
+        owns_process: plugin.executes_others() && becomes_subreaper(),
+    };
+    let mut read = || {
+        io::stdin().lock().read_to_end(&mut stdin)?;
+        // Until here, a signal ends the process: nothing has been done.
+        signals.install_for(plugin, &environment);
+        Ok(stdin.clone())
+    };
+    let output = respond_to(plugin, &environment, &mut read, &caller);
     let printed = print(&output.stdout);
     if let (Err(error), true) = (&printed, output.success) {
-        undo(plugin, error, environment, &stdin);
+        undo(plugin, error, environment, &stdin, caller.owns_process);
     }
     if output.success && printed.is_ok() {
         ExitCode::SUCCESS
@@ -125,13 +128,32 @@ fn print(bytes: &[u8], signals: &LazySignals) -> io::Result<()> {
 }
 
 /// Undoes an ADD whose result nobody has received.
-fn undo(plugin: &dyn Plugin, error: &io::Error, environment: Environment, stdin: &[u8]) {
+fn undo(
+    plugin: &dyn Plugin,
+    error: &io::Error,
+    environment: Environment,
+    stdin: &[u8],
+    owns_process: bool,
+) {
     if environment.get("CNI_COMMAND") != Some(Command::Add.as_str().as_ref()) {
         return;
     }
     tracing::error!(%error, "the result could not be delivered; undoing the ADD");
     let del = environment.with("CNI_COMMAND", Command::Del.as_str());
-    respond(plugin, &del, &mut || Ok(stdin.to_vec()), None);
+    let caller = Caller {
+        owns_process,
+        ..Caller::default()
+    };
+    respond_to(plugin, &del, &mut || Ok(stdin.to_vec()), &caller);
+}
+
+/// Makes this process the subreaper of its descendants, prctl(2): the kernel makes it the
+/// parent of every process that its children leave behind. Returns whether it is, and had no
+/// child before: a shell that executes a plugin in its place leaves it its children.
+fn becomes_subreaper() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let has_none = waitid(WaitId::All, options).err() == Some(Errno::CHILD);
+    has_none && set_child_subreaper(Some(getpid())).is_ok()
 }
 
 /// Sends a panic's message to the log.

@@ -33,16 +33,30 @@ pub fn respond(
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
     cancellation: Option<&dyn Cancellation>,
 ) -> Output {
-    respond_and_deliver(plugin, environment, stdin, cancellation, None)
+    let caller = Caller {
+        cancellation,
+        ..Caller::default()
+    };
+    respond_to(plugin, environment, stdin, &caller)
 }
 
-/// Answers one call. A plugin may deliver its answer before the call ends.
-pub(crate) fn respond_and_deliver(
+/// The abilities of whoever makes a call.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Caller<'a> {
+    /// [`Call::cancellation`].
+    pub(crate) cancellation: Option<&'a dyn Cancellation>,
+    /// [`Call::deliver`].
+    pub(crate) deliver: Option<Deliver<'a>>,
+    /// [`Call::owns_process`].
+    pub(crate) owns_process: bool,
+}
+
+/// Answers one call of this caller.
+pub(crate) fn respond_to(
     plugin: &dyn Plugin,
     environment: &Environment,
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
-    cancellation: Option<&dyn Cancellation>,
-    deliver: Option<Deliver<'_>>,
+    caller: &Caller<'_>,
 ) -> Output {
     let trace = TraceContext::of_call(environment);
     // The chain reports a delegate's failure, with the delegate's name.
@@ -59,8 +73,9 @@ pub(crate) fn respond_and_deliver(
                     let version = config.version();
                     let mut call = Call::new(config, environment);
                     call.trace = trace.clone();
-                    call.cancellation = cancellation;
-                    let deliver_and_log = deliver.map(|deliver| {
+                    call.cancellation = caller.cancellation;
+                    call.owns_process = caller.owns_process;
+                    let deliver_and_log = caller.deliver.map(|deliver| {
                         move |bytes: &[u8]| {
                             tracing::debug!(output = %OneLine(bytes), "delivering the answer");
                             deliver(bytes)

@@ -62,6 +62,12 @@ pub trait Plugin: Sync {
         Ok(Reply::Nothing)
     }
 
+    /// True if the plugin executes others. A process of its own is then the subreaper of its
+    /// descendants ([`Call::owns_process`]).
+    fn executes_others(&self) -> bool {
+        false
+    }
+
     /// True if SIGTERM and SIGINT cancel this command ([`Call::cancellation`]) instead
     /// of ending the process.
     fn handles_signals(&self, command: Command) -> bool {
@@ -105,6 +111,9 @@ pub struct Call<'a> {
     /// that uses it can undo its work while it still holds its locks, and replies with
     /// [`Reply::Delivered`].
     pub deliver: Option<Deliver<'a>>,
+    /// True if the process does nothing but this call, is the subreaper of its descendants,
+    /// and had no child before. Then every child of it is the call's.
+    pub owns_process: bool,
     /// All variables of the call. A plugin must not read those of the process.
     pub environment: &'a Environment,
 }
@@ -120,6 +129,7 @@ impl<'a> Call<'a> {
             trace: TraceContext::of_call(environment),
             cancellation: None,
             deliver: None,
+            owns_process: false,
             environment,
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use chain::{Execution, terminate_left};
+use chain::{Execution, LockHolder, lock_holders};
 use cni::StateFolder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
@@ -18,67 +18,58 @@ use crate::refusal::{Refusal, impossible};
 /// The time for programs that an earlier call has left to end by themselves.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time for their termination.
-const TERMINATION: Duration = Duration::from_secs(3);
-
 /// Time between two attempts.
 const RETRY: Duration = Duration::from_millis(5);
 
 /// The lock, held.
-pub(crate) struct EndpointLock {
-    file: File,
-    owner: String,
-}
+pub(crate) struct EndpointLock(File);
 
 impl EndpointLock {
     /// Locks the endpoint of this file, which no other call of this process has locked. What
-    /// an earlier call has left is waited for, and then terminated, except for daemons.
+    /// a killed daemon has left is waited for.
     ///
     /// # Errors
     ///
-    /// The file can't be opened, or a process can't be terminated.
+    /// The file can't be opened, or a process holds on; it is named.
     pub(crate) fn acquire(folder: &StateFolder, name: &str) -> Result<Self, Refusal> {
         let failed = |error: io::Error| {
             let file = folder.path_of(name);
             impossible(format!("{}: {error}", file.display()))
         };
-        let file = folder.open_file(name, OFlags::RDWR).map_err(failed)?;
-        let owner = folder.path_of(name).display().to_string();
-        let it = Self { file, owner };
+        let it = Self(folder.open_file(name, OFlags::RDWR).map_err(failed)?);
         if it.is_acquired_within(PATIENCE).map_err(failed)? {
             return Ok(it);
         }
-        let unterminated = terminate_left(&it.owner, TERMINATION);
-        if !unterminated.is_empty() {
-            let pids: Vec<String> = unterminated.iter().map(u32::to_string).collect();
-            return Err(impossible(format!(
-                "an earlier call for this endpoint is still running (process {})",
-                pids.join(", ")
-            )));
-        }
-        if !it.is_acquired_within(PATIENCE).map_err(failed)? {
-            tracing::warn!(
-                file = it.owner,
-                "a daemon that a plugin has left holds the lock"
-            );
-        }
-        Ok(it)
+        let holders = lock_holders(&it.0).map_err(failed)?;
+        let holders: Vec<String> = holders.iter().map(LockHolder::to_string).collect();
+        Err(impossible(format!(
+            "an earlier call for this endpoint is still running (process {})",
+            holders.join(", ")
+        )))
     }
 
     /// The execution of programs for the endpoint.
     pub(crate) fn execution<'a>(&'a self, plugins: &'a PluginRunner) -> Execution<'a> {
-        plugins.execution(&self.owner, Some(self.file.as_fd()))
+        plugins.execution(Some(self.0.as_fd()))
     }
 
     fn is_acquired_within(&self, at_most: Duration) -> io::Result<bool> {
         let deadline = Instant::now() + at_most;
         loop {
-            match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            match flock(&self.0, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(true),
                 Err(Errno::WOULDBLOCK) if Instant::now() < deadline => sleep(RETRY),
                 Err(Errno::WOULDBLOCK) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+}
+
+impl Drop for EndpointLock {
+    /// The call has waited for each program. What one has left behind, such as a daemon, does
+    /// not keep the endpoint locked.
+    fn drop(&mut self) {
+        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }

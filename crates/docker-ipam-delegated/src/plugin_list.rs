@@ -38,17 +38,12 @@ impl PluginRunner {
         }
     }
 
-    /// The execution of programs that inherit this lock of their owner.
-    pub(crate) fn execution<'a>(
-        &'a self,
-        owner: &'a str,
-        lock: Option<BorrowedFd<'a>>,
-    ) -> Execution<'a> {
+    /// The execution of programs that inherit this lock.
+    pub(crate) fn execution<'a>(&'a self, lock: Option<BorrowedFd<'a>>) -> Execution<'a> {
         Execution {
             environment: &self.environment,
             timeout: LONGEST,
             lock,
-            owner,
         }
     }
 

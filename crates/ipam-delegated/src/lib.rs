@@ -38,6 +38,7 @@ impl IpamDelegated<'_> {
             SettingsCheck::Lenient => Chain::for_del(&call.config, call.environment, plugins)?,
         };
         run(&chain
+            .owning_its_process(call.owns_process)
             .cancelled_by(call.cancellation)
             .observed_by(&LogObserver))
     }
@@ -104,6 +105,10 @@ impl Plugin for IpamDelegated<'_> {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         self.with_chain(call, SettingsCheck::Strict, |chain| chain.status())
             .map(|()| Reply::Nothing)
+    }
+
+    fn executes_others(&self) -> bool {
+        true
     }
 
     /// The chain undoes a cancelled ADD.
