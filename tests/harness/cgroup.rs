@@ -26,6 +26,31 @@ impl Cgroup {
         format!("/{}", self.0)
     }
 
+    /// A script that makes it, and moves the shell into it.
+    pub(crate) fn join_script(&self) -> String {
+        format!(
+            "for top in {HIERARCHIES} {HIERARCHIES}/*; do
+    [ -e $top/cgroup.procs ] || continue
+    mkdir -p $top/{name}
+    for file in cpuset.cpus cpuset.mems; do
+        if [ -e $top/$file ]; then cat $top/$file > $top/{name}/$file; fi
+    done
+    echo $$ > $top/{name}/cgroup.procs
+done",
+            name = self.0
+        )
+    }
+
+    /// Removes it with all below it, once its processes have left it.
+    pub(crate) fn remove(&self) {
+        let started = Instant::now();
+        for folder in self.folders() {
+            while !remove(&folder) && started.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(10));
+            }
+        }
+    }
+
     /// Its folders: one in the only hierarchy of version 2, or one in each of version 1.
     fn folders(&self) -> Vec<PathBuf> {
         let top = Path::new(HIERARCHIES);
@@ -39,12 +64,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let started = Instant::now();
-        for folder in self.folders() {
-            while !remove(&folder) && started.elapsed() < PATIENCE {
-                sleep(Duration::from_millis(10));
-            }
-        }
+        self.remove();
     }
 }
 

@@ -1,8 +1,8 @@
 //! A Kubernetes cluster: a control plane and two nodes, each in namespaces of its own.
 //!
-//! Everything is in the namespaces, in one temporary folder and in one control group per node:
-//! it ends with the test, even if that is killed. A test starts a cluster and makes its claims
-//! one after the other, since a start takes some twenty seconds.
+//! Its processes and mounts are in the namespaces, and end with the test, even if that is killed.
+//! A test starts a cluster and makes its claims one after the other, since a start takes ten to
+//! twenty seconds.
 
 mod control_plane;
 mod machine;
@@ -11,6 +11,7 @@ mod pods;
 mod programs;
 mod runtime;
 
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ use control_plane::ControlPlane;
 
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
-pub use pods::{Pod, pod};
+pub use pods::{Pod, pod, workload};
 pub use programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use runtime::ContainerRuntime;
 
@@ -32,7 +33,7 @@ pub use runtime::ContainerRuntime;
 pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
 
 /// The longest that something is waited for that comes in the end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Held by the only cluster of this process: the machine has few processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -110,6 +111,11 @@ impl KubernetesCluster {
         &self.nodes[number]
     }
 
+    /// A node whose daemons are to be started.
+    pub fn node_mut(&mut self, number: usize) -> &mut KubernetesNode {
+        &mut self.nodes[number]
+    }
+
     /// A node, by its name.
     ///
     /// # Panics
@@ -133,15 +139,25 @@ impl KubernetesCluster {
 
     /// Boots a node whose power was cut, with another boot ID.
     pub fn boot(&mut self, number: usize) {
+        self.boot_without_kubelet(number);
+        self.nodes[number].start_kubelet();
+    }
+
+    /// Boots a node whose power was cut, with its container runtime only.
+    pub fn boot_without_kubelet(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         node.boot(&self.control_plane).unwrap();
         node.start_runtime();
-        node.start_kubelet();
     }
 
     /// The endpoint of the cluster's etcd, which asks for no certificate.
     pub fn etcd(&self) -> String {
         control_plane::ETCD.to_owned()
+    }
+
+    /// The administrator's configuration, which all nodes see at its path.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.control_plane.kubeconfig()
     }
 
     /// A command in `docs/kubernetes`, as an administrator of the cluster.
@@ -240,17 +256,32 @@ impl KubernetesCluster {
     ///
     /// # Panics
     ///
-    /// If it doesn't for a minute. The message has the cluster's state.
+    /// If it doesn't for three minutes. The message has the cluster's state.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
+        self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] })
+    }
+
+    /// Waits until nothing is missing; returns the time that it took.
+    ///
+    /// # Panics
+    ///
+    /// If something is for three minutes. The message names it, and has the cluster's state.
+    #[track_caller]
+    pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) -> Duration {
         let started = Instant::now();
-        while !holds() {
-            if started.elapsed() > PATIENCE {
-                panic!("{what}: not within {PATIENCE:?}\n{}", self.state());
+        loop {
+            let missing = missing();
+            if missing.is_empty() {
+                return started.elapsed();
             }
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{what}: not within {PATIENCE:?}: {missing:#?}\n{}",
+                self.state()
+            );
             sleep(Duration::from_millis(200));
         }
-        started.elapsed()
     }
 
     /// What a person would look at.

@@ -42,7 +42,7 @@ pub use installer::{
 };
 pub use kubernetes::{
     ContainerRuntime, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster, KubernetesNode, NODES,
-    POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod,
+    POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod, workload,
 };
 pub use node::Node;
 pub use plugins::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};

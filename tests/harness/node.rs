@@ -4,6 +4,8 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use crate::Cgroup;
+
 /// The namespaces, held open by a waiting process.
 pub struct Node {
     holder: Child,
@@ -48,7 +50,7 @@ impl Node {
     /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text
     /// names the tool, or what it said.
     pub fn try_new() -> Result<Self, String> {
-        Self::holding(&[], HOLD)
+        Self::holding(&[], None, HOLD)
     }
 
     /// Makes a node with a PID namespace of its own, for daemons and containers: all of its
@@ -58,13 +60,20 @@ impl Node {
     ///
     /// As [`Self::try_new`].
     pub fn with_own_processes() -> Result<Self, String> {
-        Self::holding(&["pid"], HOLD)
+        Self::holding(&["pid"], None, HOLD)
     }
 
-    /// Makes a node with these namespaces as well, `pid` or `uts`. The shell script makes its
-    /// private folders, prints `ready`, and waits for the end of stdin.
-    pub(crate) fn holding(more: &'static [&'static str], script: &str) -> Result<Self, String> {
-        let mut unshare = Command::new("unshare");
+    /// Makes a node with these namespaces as well: `pid`, `uts`, and `cgroup`, whose root is the
+    /// control group. The shell script makes its private folders, prints `ready`, and waits for
+    /// the end of stdin.
+    pub(crate) fn holding(
+        more: &'static [&'static str],
+        cgroup: Option<&Cgroup>,
+        script: &str,
+    ) -> Result<Self, String> {
+        let join = cgroup.map(Cgroup::join_script).unwrap_or_default();
+        let mut unshare = Command::new("bash");
+        unshare.args(["-ec", &format!("{join}\nexec unshare \"$@\""), "unshare"]);
         unshare.args(["--mount", "--net", "--propagation", "private"]);
         for namespace in more {
             unshare.arg(format!("--{namespace}"));

@@ -37,7 +37,9 @@ impl ControlPlane {
         node.sh(&format!(
             "ip link add nodes type bridge
              ip addr add {NETWORK}.1/24 dev nodes
-             ip link set nodes up"
+             ip link set nodes up
+             ip link add second type bridge
+             ip link set second up"
         ));
         let mut it = Self {
             node,
@@ -105,26 +107,33 @@ impl ControlPlane {
         self.start("kube-scheduler", &[&kubeconfig, alone[0], alone[1]]);
     }
 
-    /// Joins a node's network namespace to the bridge.
+    /// Joins a node's network namespace to the bridge by `eth0`, and to a second one, without
+    /// an address, by `eth1`.
     pub(super) fn join(&self, name: &str, number: usize, node: &Node) {
         self.part(number);
         let holder = node.holder();
-        self.ip(&format!(
-            "link add node{number} type veth peer name eth0 netns {holder}"
-        ));
-        self.ip(&format!("link set node{number} master nodes up"));
+        for (link, interface, bridge) in [("node", "eth0", "nodes"), ("second", "eth1", "second")] {
+            let link = format!("{link}{number}");
+            self.ip(&format!(
+                "link add {link} type veth peer name {interface} netns {holder}"
+            ));
+            self.ip(&format!("link set {link} master {bridge} up"));
+        }
         let address = Self::address(number);
         node.sh(&format!(
             "hostname {name}
              ip addr add {address}/24 dev eth0
              ip link set eth0 up
+             ip link set eth1 up
              ip route add default via {NETWORK}.1"
         ));
     }
 
-    /// Removes a node's link, if there is one.
+    /// Removes a node's links, if there are any.
     pub(super) fn part(&self, number: usize) {
-        let _ = self.node.succeeds(&format!("ip link del node{number}"));
+        for link in ["node", "second"] {
+            let _ = self.node.succeeds(&format!("ip link del {link}{number}"));
+        }
     }
 
     /// Runs `ip` in the network namespace, with the process IDs of the test.

@@ -13,6 +13,25 @@ use super::runtime::ContainerRuntime;
 use super::{NODES, PATIENCE};
 use crate::{Cgroup, Node};
 
+/// Mounts the control groups anew, so that those of the node are at the top. In version 2, only
+/// control groups without processes can have others below them.
+const CGROUP_MOUNTS: &str = r#"
+while read -r _ _ _ _ folder _ more; do
+    options=${more##* }
+    umount "$folder"
+    mount -t cgroup -o "${options#rw,}" none "$folder"
+done <<< "$(grep -e ' - cgroup ' /proc/self/mountinfo)"
+while read -r _ _ _ _ folder _; do
+    umount "$folder"
+    mount -t cgroup2 none "$folder"
+    if [ -s "$folder/cgroup.controllers" ]; then
+        mkdir "$folder/init"
+        while read -r process; do echo "$process" > "$folder/init/cgroup.procs"; done < "$folder/cgroup.procs"
+        for one in $(cat "$folder/cgroup.controllers"); do echo "+$one" > "$folder/cgroup.subtree_control"; done
+    fi
+done <<< "$(grep -e ' - cgroup2 ' /proc/self/mountinfo)"
+"#;
+
 /// A node of a cluster.
 pub struct KubernetesNode {
     number: usize,
@@ -74,8 +93,8 @@ impl KubernetesNode {
             let source = self.runtime.network_plugins().join(plugin);
             fs::copy(source, plugins.join(plugin)).unwrap();
         }
-        self.runtime.configure(&self.disk, &self.cgroup.path());
-        let kubelet = kubelet_configuration(self.runtime, &self.cgroup.path());
+        self.runtime.configure(&self.disk);
+        let kubelet = kubelet_configuration(self.runtime);
         fs::write(self.disk.join("etc/kubelet.yaml"), kubelet).unwrap();
     }
 
@@ -83,7 +102,12 @@ impl KubernetesNode {
     pub(super) fn boot(&mut self, control_plane: &ControlPlane) -> Result<(), String> {
         assert!(self.node.is_none(), "{} is running", self.name());
         self.boots += 1;
-        let boot_id = format!("{}-{}\n", self.number, self.boots);
+        // The first boot is the machine's, so that containers see the same.
+        let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let boot_id = match self.boots {
+            1 => machine,
+            later => format!("{later:08}{}", &machine[8..]),
+        };
         fs::write(self.disk.join("boot_id"), boot_id).unwrap();
         let script = format!(
             "set -e
@@ -91,6 +115,7 @@ mount -t tmpfs none /run
 mkdir -p /run/netns /run/lock
 for folder in etc opt var/lib var/log; do mount --bind {disk}/$folder /$folder; done
 mount --bind {disk}/boot_id /proc/sys/kernel/random/boot_id
+{CGROUP_MOUNTS}
 ip link set lo up
 echo 1 > /proc/sys/net/ipv4/ip_forward
 mount --make-rshared /
@@ -98,7 +123,7 @@ echo ready
 read -r _ || true",
             disk = self.disk.display()
         );
-        let node = Node::holding(&["pid", "uts"], &script)?;
+        let node = Node::holding(&["pid", "uts", "cgroup"], Some(&self.cgroup), &script)?;
         control_plane.join(self.name(), self.number, &node);
         self.node = Some(node);
         Ok(())
@@ -110,6 +135,7 @@ read -r _ || true",
         for mut daemon in self.daemons.drain(..) {
             let _ = daemon.wait();
         }
+        self.cgroup.remove();
         control_plane.part(self.number);
     }
 
@@ -202,7 +228,12 @@ read -r _ || true",
     fn start(&mut self, name: &str, command_line: &str) {
         let log = self.disk.join("logs").join(name);
         let log = File::options().append(true).create(true).open(log).unwrap();
-        let script = format!("echo $$ > /run/{name}.pid; exec {command_line}");
+        let script = format!(
+            "for top in {{/sys/fs/cgroup,/sys/fs/cgroup/*}}{{,/init}}; do
+    if [ -e $top/cgroup.procs ]; then echo $$ > $top/cgroup.procs || true; fi
+done
+echo $$ > /run/{name}.pid; exec {command_line}"
+        );
         let mut command = self.node().command("bash");
         command
             .args(["-c", &script])
@@ -257,7 +288,7 @@ read -r _ || true",
 }
 
 /// The kubelet's configuration.
-fn kubelet_configuration(runtime: ContainerRuntime, cgroup: &str) -> String {
+fn kubelet_configuration(runtime: ContainerRuntime) -> String {
     let socket = runtime.socket();
     format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1
@@ -267,7 +298,6 @@ authorization: {{mode: AlwaysAllow}}
 containerRuntimeEndpoint: unix://{socket}
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
-cgroupRoot: {cgroup}
 enforceNodeAllocatable: []
 failCgroupV1: false
 failSwapOn: false

@@ -59,19 +59,43 @@ impl KubernetesCluster {
     }
 }
 
-/// The manifest of a pod of [`POD_IMAGE`].
+/// The manifest of a pod of [`POD_IMAGE`]; on this node, or on any.
 pub fn pod(namespace: &str, name: &str, node: Option<&str>) -> Value {
+    let mut spec = pod_spec();
+    spec["nodeName"] = json!(node);
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"namespace": namespace, "name": name},
-        "spec": {
-            "nodeName": node,
-            "automountServiceAccountToken": false,
-            "terminationGracePeriodSeconds": 2,
-            "tolerations": [{"operator": "Exists"}],
-            "containers": [{"name": "main", "image": POD_IMAGE, "imagePullPolicy": "Never"}],
-        },
+        "spec": spec,
+    })
+}
+
+/// The manifest of a `Deployment` or a `StatefulSet`, whose pods are of [`POD_IMAGE`].
+pub fn workload(kind: &str, namespace: &str, name: &str, replicas: usize) -> Value {
+    let labels = json!({"app": name});
+    let mut spec = json!({
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod_spec()},
+    });
+    if kind == "StatefulSet" {
+        spec["serviceName"] = json!(name);
+        spec["podManagementPolicy"] = json!("Parallel");
+    }
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": spec,
+    })
+}
+
+fn pod_spec() -> Value {
+    json!({
+        "automountServiceAccountToken": false,
+        "terminationGracePeriodSeconds": 2,
+        "containers": [{"name": "main", "image": POD_IMAGE, "imagePullPolicy": "Never"}],
     })
 }
 

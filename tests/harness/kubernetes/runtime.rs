@@ -78,7 +78,7 @@ impl ContainerRuntime {
     }
 
     /// Writes its configuration on a node's disk.
-    pub(super) fn configure(self, disk: &Path, cgroup: &str) {
+    pub(super) fn configure(self, disk: &Path) {
         let etc = disk.join("etc");
         match self {
             Self::Containerd | Self::OldContainerd => {
@@ -88,7 +88,7 @@ impl ContainerRuntime {
                 let runc = etc.join("runc-without-oom-score");
                 crate::write_executable(&runc, RUNC_WITHOUT_OOM_SCORE);
                 fs::set_permissions(&runc, fs::Permissions::from_mode(0o755)).unwrap();
-                fs::write(etc.join("crio-test.conf"), crio_configuration(cgroup)).unwrap();
+                fs::write(etc.join("crio-test.conf"), crio_configuration()).unwrap();
                 let containers = etc.join("containers");
                 fs::create_dir_all(&containers).unwrap();
                 fs::write(containers.join("storage.conf"), STORAGE).unwrap();
@@ -115,7 +115,7 @@ fn containerd_configuration() -> String {
 const RUNC_WITHOUT_OOM_SCORE: &str = r#"#!/bin/bash
 while read -r word; do bundle=$word; done < <(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p}')
 if [ -n "${bundle-}" ] && [ -e "$bundle/config.json" ]; then
-    jq -c '.process.oomScoreAdj = 0' "$bundle/config.json" > "$bundle/config.json.new"
+    jq -c '.process.oomScoreAdj = 0 | del(.linux.resources.hugepageLimits)' "$bundle/config.json" > "$bundle/config.json.new"
     mv "$bundle/config.json.new" "$bundle/config.json"
 fi
 exec runc "$@"
@@ -129,7 +129,7 @@ runroot = "/run/containers/storage"
 
 const POLICY: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
 
-fn crio_configuration(_cgroup: &str) -> String {
+fn crio_configuration() -> String {
     let pinns = kubernetes_programs().unwrap().join("pinns");
     format!(
         r#"[crio]
