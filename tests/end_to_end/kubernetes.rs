@@ -2,7 +2,13 @@
 //!
 //! A test starts a cluster, and prints each claim before it tries it.
 
+mod addresses;
+mod garbage_collection;
+mod life;
+mod reservations;
 mod runtimes;
+mod second_interface;
+mod take_over;
 
 use harness::{
     BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,
@@ -39,10 +45,15 @@ pub(crate) fn cluster(test: &str, runtime: ContainerRuntime) -> Option<Kubernete
 /// Installs by the commands of `docs/kubernetes.md`, and waits until all nodes are ready.
 #[track_caller]
 pub(crate) fn install(cluster: &KubernetesCluster) {
-    cluster.as_documented(&[
-        "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml",
-        "kubectl -n kube-system rollout status daemonset/ipam-delegated",
-    ]);
+    install_with(cluster, "conflists.yaml");
+}
+
+/// Installs with these conflists.
+#[track_caller]
+pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
+    let apply = format!("kubectl apply -f pools.yaml -f {conflists} -f daemonset.yaml");
+    cluster.sh(&apply);
+    cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
     for node in cluster.nodes() {
         // containerd notices only what is renamed within the folder.
         node.sh("cd /etc/cni/net.d; mv 10-tenants.conflist x; mv x 10-tenants.conflist");

@@ -41,3 +41,11 @@ fn pods_of_containerd_1_6_get_addresses() {
     install(&cluster);
     pods_come_and_go(&cluster);
 }
+#[test]
+fn pods_of_crio_get_addresses() {
+    let Some(cluster) = cluster("CRI-O", ContainerRuntime::Crio) else {
+        return;
+    };
+    install(&cluster);
+    pods_come_and_go(&cluster);
+}
