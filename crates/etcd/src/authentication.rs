@@ -1,6 +1,6 @@
 //! The token of a user: asked for with the password, and used by all processes of the node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd_settings::Login;
 use tonic::metadata::AsciiMetadataValue;
@@ -31,13 +31,16 @@ impl Client<'_> {
         let Some(login) = &self.settings.login else {
             return Ok(());
         };
+        let started = Instant::now();
         let expired = self.session.remembered.token.take();
         // Taken out, as it is locked while the client is used.
         let mut session = std::mem::take(&mut self.session);
         let renewed = session.alone(within, |session| {
             let other = session.remembered.token.as_ref();
             if other.is_none_or(|it| Some(it) == expired.as_ref()) {
-                let token = self.authenticate(login, within)?;
+                // The wait for another process that asks counts as well.
+                let left = within.saturating_sub(started.elapsed());
+                let token = self.authenticate(login, left)?;
                 session.set_token(token);
             }
             Ok(())

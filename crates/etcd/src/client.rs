@@ -65,6 +65,14 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Ends all requests by this time, if that is earlier: a call has one bound for everything
+    /// that it does.
+    #[must_use]
+    pub fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = self.deadline.min(deadline);
+        self
+    }
+
     /// The settings.
     pub fn settings(&self) -> &'a Settings {
         self.settings

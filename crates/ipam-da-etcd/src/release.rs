@@ -1,6 +1,7 @@
 //! DEL, GC, and the undoing of an ADD: release what a node holds for attachments.
 
 use std::collections::HashSet;
+use std::io;
 
 use cluster::{Cluster, HeldKey, Holder, Keys};
 use cluster_client::Identity;
@@ -72,7 +73,21 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let Cluster { keys, node, .. } = &cluster;
     let prefix = keys.network(node, config.name().as_str());
     let is_stale = |entry: &Entry| !valid.contains(&entry.held.attachment);
-    release_below(&mut client, &cluster, call, &prefix, is_stale)
+    release_below(&mut client, &cluster, call, &prefix, is_stale)?;
+    // Of a pool that was given in blocks before: no address is given by itself until the last
+    // one is given back, and a selector of blocks may not be in the chain any more.
+    if has_blocks(&cluster)
+        && let Err(error) = ipam_ds_etcd::give_back(call)
+    {
+        tracing::warn!(%error, "no block is given back");
+    }
+    Ok(())
+}
+
+/// True unless this node has certainly never had a block.
+fn has_blocks(cluster: &Cluster) -> bool {
+    let folder = cluster.settings.state_dir.join("blocks");
+    std::fs::metadata(folder).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |_| true)
 }
 
 /// Releases the entries below a prefix that are chosen. A node that holds none of them needs no

@@ -1,6 +1,6 @@
 //! ADD: the node's blocks of each pool, and a further one if they are nearly full.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cni::{Call, Error, IpamResult, Object, code};
 use etcd::Client;
@@ -18,7 +18,8 @@ pub(crate) fn add(call: &Call<'_>) -> Result<IpamResult, Error> {
     if pools.is_empty() {
         return Err(no_pools());
     }
-    let entries = pools.iter().map(|pool| entry(&node, pool, call));
+    let deadline = Instant::now() + node.cluster.settings.timeout;
+    let entries = pools.iter().map(|pool| entry(&node, pool, call, deadline));
     let entries: Vec<Object> = entries.collect::<Result<_, _>>()?;
     with_pools(call, &entries)
 }
@@ -31,7 +32,7 @@ pub(crate) fn no_pools() -> Error {
 }
 
 /// The entry of one pool.
-fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
+fn entry(node: &Node, pool: &Asked, call: &Call<'_>, deadline: Instant) -> Result<Object, Error> {
     match node.held(pool)? {
         Held::Enough(entry) => return Ok(entry),
         Held::Low {
@@ -39,7 +40,9 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
             definition,
         } => {
             // Failures don't matter yet, and another process may be at it.
-            let claimed = node.files.alone(Duration::ZERO, || claim(pool, call, true));
+            let claimed = node.files.alone(Duration::ZERO, || {
+                claim(pool, call, deadline.min(Instant::now() + AHEAD_OF_NEED))
+            });
             let Err(error) = claimed else {
                 let local = node.files.read(&node.cluster, &pool.name)?;
                 return Ok(pool.with_blocks(&definition, local.unwrap_or(*local_before).used()));
@@ -57,22 +60,20 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>) -> Result<Object, Error> {
         }
         Held::TooLittle => {}
     }
-    let at_most = node.cluster.settings.timeout * 2;
-    let claimed = node.files.alone(at_most, || claim(pool, call, false))?;
+    let left = deadline.saturating_duration_since(Instant::now());
+    let claimed = node.files.alone(left, || claim(pool, call, deadline))?;
     claimed.ok_or_else(|| {
+        let within = humantime::format_duration(node.cluster.settings.timeout);
         Error::new(
             code::TRY_AGAIN_LATER,
-            format!(
-                "another process has been claiming blocks for longer than {}",
-                humantime::format_duration(at_most)
-            ),
+            format!("another process has been claiming blocks for longer than {within}"),
         )
     })
 }
 
 /// Compares the node's blocks with etcd's if that has to be, and claims one if it is still
 /// needed. No other process of the node does so meanwhile.
-fn claim(pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Object, Error> {
+fn claim(pool: &Asked, call: &Call<'_>, deadline: Instant) -> Result<Object, Error> {
     // Another process may have registered the node while this one waited.
     let node = &Node::of(call)?;
     let Node { cluster, files, .. } = node;
@@ -86,13 +87,9 @@ fn claim(pool: &Asked, call: &Call<'_>, ahead: bool) -> Result<Object, Error> {
             return Ok(pool.with_blocks(&definition, local.used()));
         }
     }
-    let mut hasty = cluster.clone();
-    if ahead {
-        hasty.settings.timeout = hasty.settings.timeout.min(AHEAD_OF_NEED);
-    }
-    let claimed = Client::new(&hasty.settings, call.cancellation)
+    let claimed = Client::new(&cluster.settings, call.cancellation)
         .map_err(Error::from)
-        .and_then(|client| Claims::new(&hasty, call, client))
+        .and_then(|client| Claims::new(cluster, call, client.until(deadline)))
         .and_then(|mut claims| renew(node, pool, &mut claims, &mut local));
     match (claimed, local) {
         (Ok(entry), _) => Ok(entry),
@@ -134,12 +131,20 @@ fn renew(
     });
     local.definition = definition.object().clone();
     // Also after etcd was restored: a block that it has lost would be claimed as a new one.
-    claims.verify(&node.files, local, &pool.name, &definition)?;
+    claims.verify(&node.files, local, &pool.name, Some(&definition))?;
     local.failed = None;
-    match node.need(pool, local, &definition)? {
-        Need::Nothing => {}
-        Need::Soon => claims.claim(&node.files, local, &pool.name, &definition, None)?,
-        Need::Now(block) => claims.claim(&node.files, local, &pool.name, &definition, block)?,
+    loop {
+        let block = match node.need(pool, local, &definition)? {
+            Need::Nothing => break,
+            Need::Soon => None,
+            Need::Now(block) => block,
+        };
+        // What was put aside to be given back is the node's still.
+        if !local.use_again(block) {
+            claims.claim(&node.files, local, &pool.name, &definition, block)?;
+            break;
+        }
+        node.files.write(local)?;
     }
     Ok(pool.with_blocks(&definition, local.used()))
 }

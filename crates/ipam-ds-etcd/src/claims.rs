@@ -54,26 +54,38 @@ impl<'a> Claims<'a> {
         self.identity.incarnation()
     }
 
-    /// Reads a pool's definition.
+    /// Reads the definition of a pool that is given in blocks.
     ///
     /// # Errors
     ///
     /// Code 7, naming etcd's key, if there is none, or no valid one, or one without blocks.
     pub(crate) fn definition(&mut self, pool: &str) -> Result<Definition, Error> {
         let key = self.cluster.keys.pool(pool);
-        let found = self
-            .client
-            .get(key.as_str())?
+        let definition = self
+            .any_definition(pool)?
             .ok_or_else(|| Error::config(format!("etcd has no pool {pool:?}: {key} is missing")))?;
-        self.defined_at = found.mod_revision;
-        let definition =
-            Definition::parse(&key, &found.value).map_err(|why| Error::config(why.to_string()))?;
         if definition.block.is_none() {
             return Err(Error::config(format!(
                 "{key}.block is missing: it must be the length of a block's prefix, such as 26"
             )));
         }
         Ok(definition)
+    }
+
+    /// Reads a pool's definition; `None` if etcd has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd; code 7, naming etcd's key, for an invalid definition.
+    pub(crate) fn any_definition(&mut self, pool: &str) -> Result<Option<Definition>, Error> {
+        let key = self.cluster.keys.pool(pool);
+        let Some(found) = self.client.get(key.as_str())? else {
+            return Ok(None);
+        };
+        self.defined_at = found.mod_revision;
+        Definition::parse(&key, &found.value)
+            .map(Some)
+            .map_err(|why| Error::config(why.to_string()))
     }
 
     /// Verifies that the node may read the pools' definitions.

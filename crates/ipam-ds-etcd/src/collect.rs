@@ -1,10 +1,10 @@
 //! GC: compares the node's blocks with etcd's, and gives back empty ones.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{Definition, ranges_in};
 use cni::{Call, Error, Object, code};
-use node_blocks::{Asked, Block, Local, Moment, Node, asked, low, reserved};
+use node_blocks::{Block, Local, Moment, Node, low, reserved};
 
 use crate::claims::Claims;
 
@@ -15,18 +15,26 @@ const KEEP: Duration = Duration::from_secs(60 * 60);
 /// has ended by then.
 const LEAVE: Duration = Duration::from_secs(10 * 60);
 
-/// Gives back blocks of the call's pools that have been empty for long.
-pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
+/// Gives back blocks of this node that have been empty for long: of all pools that the node has
+/// blocks of, whether a network still names them or not.
+///
+/// # Errors
+///
+/// Code 11, with what was the matter with each pool.
+pub fn give_back(call: &Call<'_>) -> Result<(), Error> {
     let node = Node::of(call)?;
     let keep = keep(&call.config.ipam()?)?;
+    let deadline = Instant::now() + node.cluster.settings.timeout;
     let mut errors = Vec::new();
-    for pool in asked(&call.config)? {
-        let at_most = node.cluster.settings.timeout;
+    for pool in node.files.pools()? {
+        let left = deadline.saturating_duration_since(Instant::now());
         let done = node
             .files
-            .alone(at_most, || collect(&node, &pool, call, keep));
-        if let Err(error) = done {
-            errors.push(error.msg);
+            .alone(left, || collect(&node, &pool, call, keep, deadline));
+        match done {
+            Ok(Some(())) => {}
+            Ok(None) => errors.push(format!("{pool}: another process claims blocks")),
+            Err(error) => errors.push(format!("{pool}: {}", error.msg)),
         }
     }
     match errors.is_empty() {
@@ -46,23 +54,33 @@ fn keep(ipam: &Object) -> Result<Duration, Error> {
     })
 }
 
-fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result<(), Error> {
-    let Some(mut local) = node.files.read(&node.cluster, &pool.name)? else {
+fn collect(
+    node: &Node,
+    pool: &str,
+    call: &Call<'_>,
+    keep: Duration,
+    deadline: Instant,
+) -> Result<(), Error> {
+    let Some(mut local) = node.files.read_of_any_folder(&node.cluster, pool)? else {
         return Ok(());
     };
-    let name = &pool.name;
-    let client = cluster_client::client(&node.cluster, call)?;
+    let name = pool;
+    let client = cluster_client::client(&node.cluster, call)?.until(deadline);
     let mut claims = Claims::new(&node.cluster, call, client)?;
-    let definition = claims.definition(name)?;
-    local.definition = definition.object().clone();
-    claims.verify(&node.files, &mut local, name, &definition)?;
+    // Without a definition with blocks, all of them go as soon as they are empty.
+    let definition = claims.any_definition(name)?;
+    let definition = definition.filter(|it| it.block.is_some());
+    if let Some(definition) = &definition {
+        local.definition = definition.object().clone();
+    }
+    claims.verify(&node.files, &mut local, name, definition.as_ref())?;
     for block in claims.unlisted(&local, name)? {
         tracing::warn!(block = %block.cidr, pool = name, "etcd has this block as the node's; it is used from now on");
         local.blocks.push(block);
     }
     node.files.write(&local)?;
     let now = Moment::now(node.boot.as_deref());
-    let gone = mark(node, name, &definition, &mut local, &now, keep)?;
+    let gone = mark(name, definition.as_ref(), &mut local, &now, keep)?;
     node.files.write(&local)?;
     for block in gone {
         claims.give_back(&block, name)?;
@@ -77,15 +95,13 @@ fn collect(node: &Node, pool: &Asked, call: &Call<'_>, keep: Duration) -> Result
 /// Marks the blocks that are empty and those that aren't used any more; returns those that
 /// are to be given back.
 fn mark(
-    node: &Node,
     pool: &str,
-    definition: &Definition,
+    definition: Option<&Definition>,
     local: &mut Local,
     now: &Moment,
     keep: Duration,
 ) -> Result<Vec<Block>, Error> {
-    let reserved = reserved(node.files.data_dir(), pool)?;
-    let ranges = &definition.pool.ranges;
+    let reserved = reserved(local.data_dir(), pool)?;
     let used = |block: &Block| {
         reserved
             .iter()
@@ -93,8 +109,9 @@ fn mark(
             .count() as u128
     };
     let capacity = |block: &Block| {
+        let ranges = definition.map(|it| ranges_in(&it.pool.ranges, block.cidr));
         let mut entry = Object::new();
-        entry.set("ranges", &ranges_in(ranges, block.cidr));
+        entry.set("ranges", &ranges.unwrap_or_default());
         ipam::Pool::read("a block", entry).map_or(0, |it| it.ranges.capacity())
     };
     let free = |block: &Block| capacity(block).saturating_sub(used(block));
@@ -107,6 +124,11 @@ fn mark(
     let holds_none = local.blocks.iter().all(|it| used(it) == 0);
     let mut gone = Vec::new();
     for block in &mut local.blocks {
+        if used(block) > 0 && definition.is_none() {
+            // Nothing more is given from it.
+            block.leaving_since.get_or_insert_with(|| now.clone());
+            continue;
+        }
         if used(block) > 0 {
             (block.empty_since, block.leaving_since) = (None, None);
             continue;
@@ -126,8 +148,10 @@ fn mark(
             block.empty_since = Some(now.clone());
         }
         let without = left.saturating_sub(free(block));
-        let is_spare = holds_none || without >= low(definition).saturating_mul(2);
-        if empty_for.unwrap_or_default() >= keep && is_spare {
+        let is_spare =
+            holds_none || definition.is_none_or(|it| without >= low(it).saturating_mul(2));
+        let is_old = definition.is_none() || empty_for.unwrap_or_default() >= keep;
+        if is_old && is_spare {
             left = without;
             block.leaving_since = Some(now.clone());
         }

@@ -6,6 +6,8 @@ mod collect;
 mod status;
 mod verify;
 
+pub use collect::give_back;
+
 use cni::{About, Attachment, Call, Error, Plugin, Reply};
 use node_blocks::with_pools;
 
@@ -34,7 +36,7 @@ impl Plugin for IpamDsEtcd {
     /// Blocks that are not given back now will be by a later GC; the allocator behind needs
     /// the pools all the same.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        if let Err(error) = collect::gc(call) {
+        if let Err(error) = collect::give_back(call) {
             tracing::warn!(%error, "no block is given back");
         }
         Ok(known(call))

@@ -36,7 +36,7 @@ impl Claims<'_> {
         files: &Files,
         local: &mut Local,
         pool: &str,
-        definition: &Definition,
+        definition: Option<&Definition>,
     ) -> Result<(), Error> {
         let known: Vec<Block> = local.blocks.clone();
         let claiming = local.claiming.clone();
@@ -133,11 +133,11 @@ impl Claims<'_> {
         files: &Files,
         local: &mut Local,
         pool: &str,
-        definition: &Definition,
+        definition: Option<&Definition>,
         block: &Block,
     ) -> Result<(), Error> {
         let cidr = block.cidr;
-        let others = match definition.block {
+        let others = match definition.and_then(|it| it.block) {
             Some(length) if length == cidr.prefix_len() => {
                 self.of_other_lengths(local, pool, length)?
             }

@@ -139,6 +139,32 @@ impl Files {
     /// blocks can't be used, and for one with another `dataDir`: two networks would give the
     /// same addresses.
     pub fn read(&self, cluster: &Cluster, pool: &str) -> Result<Option<Local>, Error> {
+        let Some(local) = self.read_of_any_folder(cluster, pool)? else {
+            return Ok(None);
+        };
+        let data_dir = local.data_dir();
+        if data_dir != self.data_dir {
+            return Err(Error::config(format!(
+                "ipam.dataDir: {}: addresses of this node's blocks of pool {pool} are reserved in {}, by {}: all networks of a pool need one dataDir",
+                self.data_dir.display(),
+                data_dir.display(),
+                self.folder.path_of(&file(pool)).display()
+            )));
+        }
+        Ok(Some(local))
+    }
+
+    /// As [`Self::read`], of a network with another `dataDir`, too: what is reserved is told by
+    /// [`Local::data_dir`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_of_any_folder(
+        &self,
+        cluster: &Cluster,
+        pool: &str,
+    ) -> Result<Option<Local>, Error> {
         let name = file(pool);
         let failed = |why: &dyn Display| Error::io(self.folder.path_of(&name).display(), why);
         let bytes = match self.folder.read(&name) {
@@ -167,16 +193,26 @@ impl Files {
                 ),
             ));
         }
-        let data_dir = local.data_dir.get_or_insert_with(|| self.data_dir.clone());
-        if *data_dir != self.data_dir {
-            return Err(Error::config(format!(
-                "ipam.dataDir: {}: addresses of this node's blocks of pool {pool} are reserved in {}, by {}: all networks of a pool need one dataDir",
-                self.data_dir.display(),
-                data_dir.display(),
-                self.folder.path_of(&name).display()
-            )));
-        }
+        local.data_dir.get_or_insert_with(|| self.data_dir.clone());
         Ok(Some(local))
+    }
+
+    /// The pools that there are files of.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the folder.
+    pub fn pools(&self) -> Result<Vec<String>, Error> {
+        let path = self.folder.path_of("");
+        let failed = |error: io::Error| Error::io(path.display(), error);
+        let mut pools = Vec::new();
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let pool = name.to_str().and_then(|it| it.strip_suffix(".json"));
+            pools.extend(pool.map(str::to_owned));
+        }
+        pools.sort_unstable();
+        Ok(pools)
     }
 
     /// Writes the file of a pool, in one step, on the disk: a claim that a power failure
@@ -227,6 +263,25 @@ impl Local {
         self.verified_in = Some(incarnation.to_owned());
         let urls = settings.endpoints.iter().map(Endpoint::url);
         self.endpoints = urls.map(str::to_owned).collect();
+    }
+
+    /// Where it is written which addresses of these blocks are reserved.
+    pub fn data_dir(&self) -> &Path {
+        self.data_dir.as_deref().unwrap_or(Path::new(""))
+    }
+
+    /// Takes a block into use again that was put aside: the one with these addresses, or any.
+    /// False if there is none.
+    pub fn use_again(&mut self, wanted: Option<IpNet>) -> bool {
+        let is_wanted = |it: &&mut Block| {
+            it.leaving_since.is_some()
+                && wanted.is_none_or(|block| it.cidr.contains(&block) || block.contains(&it.cidr))
+        };
+        let Some(block) = self.blocks.iter_mut().find(is_wanted) else {
+            return false;
+        };
+        (block.empty_since, block.leaving_since) = (None, None);
+        true
     }
 
     /// The blocks that addresses are given from.

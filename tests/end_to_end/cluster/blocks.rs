@@ -73,8 +73,8 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     needs!(ETCD, ETCDCTL);
     let mut it = cluster();
     let mut config = it.config("n1", &CHAIN, &named());
-    config["ipam"]["etcd"]["timeout"] = json!("300ms");
     it.add("a", &config).result();
+    config["ipam"]["etcd"]["timeout"] = json!("300ms");
     it.etcd.kill();
     it.add("b", &config).result();
     it.add("c", &config).result();
@@ -86,6 +86,7 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     it.del("a", &config).nothing();
     it.add("e", &config).result();
     it.etcd.restart();
+    config["ipam"]["etcd"]["timeout"] = json!("3s");
     it.add("f", &config).result();
 }
 
@@ -209,4 +210,90 @@ fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone
     let config = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
     it.add("a", &config)
         .refused(7, "/ipam/v1/pools/green.block is missing");
+}
+
+/// GCs without a valid attachment, until blocks that are empty are given back.
+fn collect(it: &Cluster, config: &Value) {
+    let mut config = config.clone();
+    config["ipam"]["keepEmptyBlocks"] = json!("0s");
+    for _ in 0..3 {
+        assert!(it.gc(&[], &config).status.success());
+    }
+}
+
+#[test]
+fn a_block_that_was_put_aside_is_used_again_before_another_one_is_claimed() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &CHAIN, &named()));
+    it.add("a", &one).result();
+    let mut gc = one.clone();
+    gc["ipam"]["keepEmptyBlocks"] = json!("0s");
+    // The first GC puts the empty block aside; a second one would give it back.
+    it.gc(&[], &gc).nothing();
+    assert_eq!(blocks(&it).len(), 1);
+    for i in 0..12 {
+        it.add(&format!("b{i}"), &two).result();
+    }
+    assert_eq!(blocks(&it).len(), 4);
+    it.add("c", &one).result();
+}
+
+#[test]
+fn empty_blocks_of_a_pool_that_no_network_names_are_given_back() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    it.etcd.put(
+        "/ipam/v1/pools/green",
+        r#"{"subnet":"10.1.0.0/24","block":28}"#,
+    );
+    let config = it.config("n1", &CHAIN, &named());
+    it.add("a", &config).result();
+    it.del("a", &config).nothing();
+    let other = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
+    // Its definition may be gone, too.
+    it.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
+    collect(&it, &other);
+    assert!(blocks(&it).is_empty());
+}
+
+#[test]
+fn a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_given_back() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let in_blocks = it.config("n1", &CHAIN, &named());
+    it.add("a", &in_blocks).result();
+    it.add("b", &in_blocks).result();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19"}"#,
+    );
+    let one_by_one = it.config("n1", &["ipam-da-etcd"], &named());
+    it.add("c", &one_by_one).refused(7, "is given in blocks");
+    it.del("a", &in_blocks).nothing();
+    collect(&it, &one_by_one);
+    // GC has released `b` by its record, and then the block.
+    assert!(blocks(&it).is_empty(), "{:?}", blocks(&it));
+    it.add("d", &one_by_one).result();
+}
+
+#[test]
+fn a_block_that_a_restore_has_lost_is_claimed_again_and_every_add_succeeds() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let config = it.config("n1", &CHAIN, &named());
+    let mut given: BTreeSet<String> = it.add("a", &config).ips().into_iter().collect();
+    it.etcd.ctl(&["del", "--prefix", "/ipam/v1/blocks/"]);
+    for i in 0..11 {
+        given.extend(it.add(&format!("b{i}"), &config).ips());
+    }
+    assert_eq!(given.len(), 12);
+    let held: BTreeSet<String> = blocks(&it).into_iter().collect();
+    assert_eq!(held.len(), 3);
+    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let local: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    let listed = local["blocks"].as_array().unwrap().iter();
+    let listed: Vec<&str> = listed.filter_map(|it| it["cidr"].as_str()).collect();
+    assert_eq!(listed.len(), 3, "{listed:?}");
+    assert!(listed.iter().all(|it| held.contains(*it)), "{held:?}");
 }
