@@ -206,3 +206,43 @@ fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
     );
     assert_eq!(it.held().len(), 1);
 }
+
+#[test]
+fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_one() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    let config = it.config("n1", &ALLOCATOR, &small());
+    it.add("c1", &config).result();
+    let held = it.held();
+    // The record is lost, and a second ADD fails with what isn't 110: its rollback.
+    let del = |undone: &str| {
+        let call = it.sandbox.call("ipam-da-etcd", "DEL", &config);
+        call.container("c1")
+            .env("IPAM_DELEGATED_CALL", undone)
+            .env("IPAM_DELEGATED_ROLLBACK", undone)
+            .run()
+    };
+    del("another-call").nothing();
+    assert_eq!(it.held(), held);
+    let by: Value =
+        serde_json::from_str(&it.etcd.value(&format!("/ipam/v1/nodes/{}", held[0]))).unwrap();
+    del(by["call"].as_str().unwrap()).nothing();
+    assert!(it.held().is_empty() && it.reserved("blue").is_empty());
+}
+
+#[test]
+fn a_second_add_that_cannot_ask_etcd_leaves_the_running_containers_address() {
+    needs!(ETCD, ETCDCTL);
+    let mut it = Cluster::default();
+    let mut config = it.config("n1", &ALLOCATOR, &small());
+    config["ipam"]["etcd"]["timeout"] = json!("500ms");
+    it.add("c1", &config).result();
+    let held = it.held();
+    std::fs::remove_dir_all(it.sandbox.root().join("n1/state")).unwrap();
+    it.etcd.kill();
+    it.add("c1", &config).refused(11, "etcd");
+    it.etcd.restart();
+    // What that ADD has left behind is undone, and nothing else.
+    assert_eq!(it.add("c1", &config).code(), 110);
+    assert_eq!(it.held(), held);
+}

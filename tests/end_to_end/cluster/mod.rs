@@ -16,6 +16,7 @@ mod not_etcd;
 mod redefined;
 mod rights;
 mod secrets;
+mod status;
 mod sticky;
 mod tls;
 
