@@ -3,6 +3,8 @@
 mod after_a_reboot;
 mod allocator;
 mod allocator_example;
+mod allocator_faults;
+mod allocator_status;
 mod bad_delegates;
 mod bad_input;
 mod bad_pools;
@@ -81,6 +83,7 @@ mod traces;
 mod traffic;
 mod under_fire;
 mod undo;
+mod unknown_directories;
 mod valid_attachments;
 mod version_negotiation;
 mod waiting;

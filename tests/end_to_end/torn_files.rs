@@ -114,6 +114,8 @@ fn a_file_that_was_emptied_in_place_is_found_before_the_pool_is_called_full() {
     let file = pool.file("10.1.0.4");
     File::create(&file).unwrap();
     ages(&file, 11);
+    // The files of a full pool are read once in ten seconds: without the index, at once.
+    fs::remove_dir_all(pool.sandbox.cache_dir()).unwrap();
     pool.call("STATUS", "-").run().nothing();
     assert_eq!(pool.add("d"), "10.1.0.4");
     assert_eq!(pool.call("ADD", "e").run().code(), 11);

@@ -4,76 +4,27 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, IpConfig, IpamResult, NetworkName, code};
-use ipam::{Completion, Interval, Pool, Range};
+use ipam::{Interval, Pool, Range};
 use reservations::{DataDir, State, StickyPool, Stores};
 
-use crate::config::{self, PlacedPool};
-use crate::{held, storage};
+use crate::config::PlacedPool;
+use crate::prepared::Prepared;
 
 /// Reserves an address from each pool for the attachment, and completes
 /// `prevResult` with them, with `ipam.routes` and with `ipam.resolvConf`.
 ///
-/// A failure leaves nothing behind. If the attachment holds an address of an earlier ADD,
-/// each failure is a refusal with 110, so that no caller releases an address in use.
+/// A failure leaves nothing behind of this ADD, and everything of an earlier one.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
-    let mut progress = Progress::default();
-    allocate(attachment, call, &mut progress).map_err(|error| {
-        if progress.left_behind || error.code == code::ALREADY_ALLOCATED {
-            return error;
-        }
-        let held = progress
-            .held
-            .or_else(|| held::by_earlier_add(attachment, call, progress.has_looked));
-        match held {
-            Some((ip, directory)) => Error::new(
-                code::ALREADY_ALLOCATED,
-                format!(
-                    "{attachment} has {ip} of {directory} already; {}",
-                    error.msg
-                ),
-            )
-            .with_details(error.details),
-            None => error,
-        }
-    })
-}
-
-/// Progress of an ADD.
-#[derive(Default)]
-struct Progress {
-    /// True if the directories of its pools have been looked through.
-    has_looked: bool,
-    /// An address that the attachment held there before, and the directory.
-    held: Option<(IpAddr, NetworkName)>,
-    /// True if an address could not be taken back.
-    left_behind: bool,
-}
-
-fn allocate(
-    attachment: &Attachment,
-    call: &Call<'_>,
-    progress: &mut Progress,
-) -> Result<IpamResult, Error> {
-    let config = &call.config;
-    let ipam = config.ipam()?;
-    let data_dir = storage::data_dir(call, &ipam)?;
-    let completion = Completion::read(config, &ipam)?;
-    let pools = config::pools(config)?;
+    let Prepared {
+        data_dir,
+        completion,
+        pools,
+    } = Prepared::read(call)?;
     if pools.is_empty() {
-        return Err(Error::config(
-            "prevResult.pools is missing or empty: \
-             a selector such as ipam-ds-ranges must stand before this allocator",
-        ));
+        return Err(Prepared::without_pools());
     }
-    let mut allocation = Allocation::start(&data_dir, &pools, attachment)?;
-    progress.has_looked = true;
-    progress.held = allocation.held.iter().find_map(|(name, ips)| {
-        let name = NetworkName::clone(name);
-        ips.first().map(|ip| (*ip, name))
-    });
-    let ips = allocation.finish();
-    progress.left_behind = allocation.left_behind;
-    Ok(completion.with_ips(ips?))
+    let ips = Allocation::start(&data_dir, &pools, attachment)?.finish()?;
+    Ok(completion.with_ips(ips))
 }
 
 /// Addresses for one attachment, while the directories of all pools are locked.
@@ -83,8 +34,6 @@ struct Allocation<'a> {
     stores: Stores<'a>,
     /// Addresses that the attachment held before, by directory.
     held: BTreeMap<&'a NetworkName, Vec<IpAddr>>,
-    /// True if an address could not be taken back.
-    left_behind: bool,
 }
 
 impl<'a> Allocation<'a> {
@@ -107,15 +56,14 @@ impl<'a> Allocation<'a> {
             attachment,
             stores,
             held,
-            left_behind: false,
         })
     }
 
     /// Reserves one address from each pool; all are released if one fails.
-    fn finish(&mut self) -> Result<Vec<IpConfig>, Error> {
+    fn finish(mut self) -> Result<Vec<IpConfig>, Error> {
         let pools = self.pools;
         let given = ipam::all_or_nothing(
-            self,
+            &mut self,
             pools.iter().enumerate(),
             |it, (index, placed)| Ok((placed, it.give(index, placed)?)),
             |it, (placed, ip)| it.take_back(&placed.directory, ip.ip()),
@@ -174,11 +122,7 @@ impl<'a> Allocation<'a> {
         index: usize,
         placed: &'p PlacedPool,
     ) -> Result<(IpAddr, &'p Range), Error> {
-        let taken = |by: &str| {
-            let pool = placed.describe(index);
-            let msg = format!("{ip}, requested of {pool}, is reserved already{by}");
-            Error::new(code::REQUESTED_TAKEN, msg)
-        };
+        let taken = |by: &str| placed.taken(ip, index, by);
         let range = placed.pool.ranges.range_of(ip).ok_or_else(|| taken(""))?;
         match store(&mut self.stores, &placed.directory).reserve(ip, self.attachment)? {
             Ok(()) => Ok((ip, range)),
@@ -230,13 +174,10 @@ impl<'a> Allocation<'a> {
 
     fn take_back(&mut self, name: &NetworkName, ip: IpAddr) -> Result<(), Error> {
         let store = store(&mut self.stores, name);
-        let taken_back = match store.state(ip) {
-            Ok(Some(state)) => store.release(ip, state),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        self.left_behind |= taken_back.is_err();
-        taken_back
+        match store.state(ip)? {
+            Some(state) => store.release(ip, state),
+            None => Ok(()),
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! CHECK: the addresses that the attachment was given are still reserved to it.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use reservations::{DataDir, State};
+use reservations::{DataDir, Sought, State};
 
 use crate::config;
 use crate::storage;
@@ -31,15 +30,15 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
         Some(mut store) => store.held_by(attachment, &[]),
         None => Ok(Vec::new()),
     };
+    let sought = Sought::Attachment(attachment, &[]);
     for (ip, name) in &in_pools {
         let Some(state) = not_held(&data_dir, *ip, name, attachment)? else {
             continue;
         };
         // A pool that was renamed since: the address is in the old directory.
-        let mut elsewhere = data_dir.others(&BTreeSet::from([(*name).clone()]))?;
-        elsewhere.push(config.name().clone());
+        let elsewhere = data_dir.names()?;
         let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(it, _)| it == ip));
-        if !any(&elsewhere, is_held)? {
+        if !any_of(&data_dir, &elsewhere, sought, is_held)? {
             return Err(not_reserved(*ip, name, state, attachment));
         }
     }
@@ -48,9 +47,8 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     }
     // Without a selector's pools on CHECK, any address of the attachment is enough, as
     // for host-local's CHECK.
-    let mut names = config::directories(config);
-    names.extend(data_dir.others(&names)?);
-    if any(&names, |name| Ok(!held(name)?.is_empty()))? {
+    let is_held = |name: &NetworkName| Ok(!held(name)?.is_empty());
+    if any_of(&data_dir, &data_dir.names()?, sought, is_held)? {
         return Ok(());
     }
     Err(Error::new(
@@ -79,17 +77,23 @@ fn not_held(
     Ok((!holds).then_some(state))
 }
 
-/// True if one of these directories is so.
-fn any<'n>(
-    names: impl IntoIterator<Item = &'n NetworkName>,
+/// True if one of these directories holds what is sought and is so. An error if none is
+/// known to be so, and one of them can't be looked at.
+fn any_of(
+    data_dir: &DataDir<'_>,
+    names: &[NetworkName],
+    sought: Sought<'_>,
     is_so: impl Fn(&NetworkName) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
+    let mut unknown = None;
     for name in names {
-        if is_so(name)? {
-            return Ok(true);
+        match data_dir.may_hold(name, sought) {
+            Ok(true) if is_so(name)? => return Ok(true),
+            Ok(_) => {}
+            Err(error) => unknown = Some(error),
         }
     }
-    Ok(false)
+    unknown.map_or(Ok(false), Err)
 }
 
 fn not_reserved(

@@ -1,8 +1,9 @@
 //! The pools that a selector has put into `prevResult`, each with its directory.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
-use cni::{Error, NetworkConfig, NetworkName, Object};
+use cni::{Error, NetworkConfig, NetworkName, code};
 use ipam::Pool;
 
 /// A pool, and the directory in which its reservations are kept.
@@ -18,6 +19,13 @@ impl PlacedPool {
     /// The pool by name, for people.
     pub(crate) fn describe(&self, index: usize) -> String {
         self.pool.describe(&self.directory, index)
+    }
+
+    /// The error that a requested address of the pool is reserved.
+    pub(crate) fn taken(&self, ip: IpAddr, index: usize, by: &str) -> Error {
+        let pool = self.describe(index);
+        let msg = format!("{ip}, requested of {pool}, is reserved already{by}");
+        Error::new(code::REQUESTED_TAKEN, msg)
     }
 
     /// The error, of this code, that the pool has no address left.
@@ -40,14 +48,6 @@ pub(crate) fn pools(config: &NetworkConfig) -> Result<Vec<PlacedPool>, Error> {
     };
     let pools = ipam::pools(config)?.into_iter().enumerate();
     Ok(pools.map(placed).collect())
-}
-
-/// True if a selector has put `pools` into `prevResult`.
-pub(crate) fn has_pools(config: &NetworkConfig) -> bool {
-    let prev_result = config.raw_prev_result();
-    let object = prev_result.and_then(|raw| cni::read::<Object>("prevResult", raw).ok());
-    let pools = object.as_ref().and_then(|it| it.get("pools"));
-    pools.is_some_and(|pools| pools.get() != "null")
 }
 
 /// The directories that may hold an attachment's reservations: those of

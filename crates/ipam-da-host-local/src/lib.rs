@@ -3,7 +3,7 @@
 mod add;
 mod check;
 mod config;
-mod held;
+mod prepared;
 mod release;
 mod status;
 mod storage;
@@ -41,8 +41,7 @@ impl Plugin for IpamDaHostLocal {
         status::status(call).map(|()| Reply::Nothing)
     }
 
-    /// ADD ends its wait for a lock, and still answers 110 if the attachment has an
-    /// address of an earlier ADD.
+    /// ADD ends its wait for a lock, and finishes or takes back what it has begun.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
     }

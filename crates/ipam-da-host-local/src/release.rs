@@ -3,19 +3,18 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use cni::{Attachment, Call, Error, NetworkName};
-use reservations::{DataDir, Reservation, State, Store};
+use cni::{Attachment, Call, Error, NetworkName, code};
+use reservations::{DataDir, Reservation, Sought, State, Store};
 
 use crate::config;
 use crate::storage;
 
-/// Releases the attachment's addresses: in the directories of the pools and of the
-/// network, and, unless all are found there, in those of all named pools.
-/// So a DEL needs no selector.
+/// Releases the attachment's addresses, in the directories of the pools and of the
+/// network, and in those of all other named pools: a selector may print nothing on DEL, or
+/// choose other pools than on ADD.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
-    let mut release = Release::new(&data_dir);
     // The addresses of the ADD, from the runtime or from the chain's record. All
     // reservations are found without them, except a file that another program has
     // overwritten in place.
@@ -25,7 +24,10 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .flat_map(|it| it.ips)
             .map(|it| it.ip())
             .collect(),
-        Err(_) => Vec::new(),
+        Err(error) => {
+            tracing::warn!(%error, "going on without the addresses in prevResult");
+            Vec::new()
+        }
     };
     let undone = storage::undone_call(call);
     let held = |store: &mut Store<'_>| {
@@ -40,15 +42,14 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
         let states = held.into_iter().map(|(ip, it)| (ip, State::Reserved(it)));
         Ok(states.collect())
     };
-    let named = config::directories(config);
-    release.in_all(&named, held);
-    // A selector that prints nothing on DEL leaves the named pools unknown, and one that
-    // chooses others than on ADD names wrong ones.
+    let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
+    release.everywhere(&config::directories(config), held);
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
-    let is_complete = !hints.is_empty() && hints.iter().all(is_released);
-    if !is_complete || !config::has_pools(config) {
-        let others = release.others(&named);
-        release.in_all(&others, held);
+    if !hints.iter().all(is_released) {
+        // It may be where nobody could look.
+        let later = |error: Error| Error::new(code::TRY_AGAIN_LATER, error.msg);
+        let unknown = release.unknown.drain(..).map(later);
+        release.errors.extend(unknown);
     }
     release.finish()
 }
@@ -75,10 +76,8 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
     let valid = Valid::new(config.valid_attachments()?);
-    let mut release = Release::new(&data_dir);
-    let mut names = config::directories(config);
-    names.extend(release.others(&names));
-    release.in_all(&names, |store| {
+    let mut release = Release::new(&data_dir, Sought::Network);
+    release.everywhere(&config::directories(config), |store| {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
         stale.retain(|(_, state)| !matches!(state, State::Reserved(it) if valid.covers(it)));
@@ -126,28 +125,52 @@ impl Valid {
 /// Releases in several directories, going on past failures.
 struct Release<'a> {
     data_dir: &'a DataDir<'a>,
+    sought: Sought<'a>,
     released: HashSet<IpAddr>,
     errors: Vec<Error>,
+    /// Errors of directories that nobody has named, and that may hold nothing.
+    unknown: Vec<Error>,
 }
 
 impl<'a> Release<'a> {
-    fn new(data_dir: &'a DataDir<'a>) -> Self {
+    fn new(data_dir: &'a DataDir<'a>, sought: Sought<'a>) -> Self {
         Self {
             data_dir,
+            sought,
             released: HashSet::new(),
             errors: Vec::new(),
+            unknown: Vec::new(),
         }
     }
 
-    /// Releases the reservations that `choose` returns for each of these directories.
-    fn in_all(
+    /// Releases the reservations that `choose` returns, in each of these directories, and in
+    /// each other one that holds what is sought.
+    fn everywhere(
         &mut self,
-        names: &BTreeSet<NetworkName>,
+        named: &BTreeSet<NetworkName>,
         choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
     ) {
-        for name in names {
+        for name in named {
             if let Err(error) = self.in_one(name, &choose) {
                 self.errors.push(error);
+            }
+        }
+        let names = match self.data_dir.names() {
+            Ok(names) => names,
+            Err(error) => return self.errors.push(error),
+        };
+        for name in names.iter().filter(|name| !named.contains(*name)) {
+            match self.data_dir.may_hold(name, self.sought) {
+                Ok(false) => {}
+                Ok(true) => {
+                    if let Err(error) = self.in_one(name, &choose) {
+                        self.errors.push(error);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(directory = %name, %error, "can't tell what it holds");
+                    self.unknown.push(error);
+                }
             }
         }
     }
@@ -157,8 +180,14 @@ impl<'a> Release<'a> {
         name: &NetworkName,
         choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
     ) -> Result<(), Error> {
-        let Some(mut store) = self.data_dir.open(name)? else {
-            return Ok(());
+        let mut store = match self.data_dir.open(name) {
+            Ok(Some(store)) => store,
+            Ok(None) => return Ok(()),
+            // Nobody need write where nothing is to be released.
+            Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
         };
         for (ip, state) in choose(&mut store)? {
             match store.release(ip, state) {
@@ -170,17 +199,6 @@ impl<'a> Release<'a> {
             }
         }
         Ok(())
-    }
-
-    /// The directories of named pools that nobody names in this call.
-    fn others(&mut self, known: &BTreeSet<NetworkName>) -> BTreeSet<NetworkName> {
-        match self.data_dir.others(known) {
-            Ok(names) => names.into_iter().collect(),
-            Err(error) => {
-                self.errors.push(error);
-                BTreeSet::new()
-            }
-        }
     }
 
     fn finish(self) -> Result<(), Error> {

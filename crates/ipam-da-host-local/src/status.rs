@@ -1,38 +1,49 @@
-//! STATUS: verifies that every pool has an address left and a writable directory.
+//! STATUS: does what ADD does, up to the point of reserving.
 
-use cni::{Call, Error, code};
+use std::collections::BTreeMap;
+
+use cni::{Call, DelegateName, Error, NetworkName, code};
 use ipam::Interval;
-use reservations::DataDir;
+use reservations::{State, Store};
 
-use crate::config::{self, PlacedPool};
-use crate::storage;
+use crate::config::PlacedPool;
+use crate::prepared::Prepared;
 
-/// Fails with code 50 if an ADD would find a pool without a free address, or couldn't
-/// write to its directory. All such pools are named.
+/// Fails with code 50 if an ADD would fail whatever its container: its answer can't be
+/// completed, no selector stands before this allocator, a pool has no free address, or a
+/// directory can't be written. All that is wrong with pools and directories is named.
 pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
-    let config = &call.config;
-    let data_dir = storage::data_dir(call, &config.ipam()?)?;
-    let mut problems = Vec::new();
-    let pools = config::pools(config)?;
-    for (index, placed) in pools.iter().enumerate() {
-        match has_room(&data_dir, placed) {
-            Ok(true) => {}
-            Ok(false) => problems.push(placed.exhausted(index, code::UNAVAILABLE).msg),
-            Err(error) => problems.push(error.msg),
-        }
+    let unavailable = |error: Error| match error.code {
+        code::INVALID_CONFIG => error,
+        _ => Error::new(code::UNAVAILABLE, error.msg),
+    };
+    let prepared = Prepared::read(call).map_err(unavailable)?;
+    if !may_get_pools(call, &prepared)? {
+        return Err(Error::new(code::UNAVAILABLE, Prepared::without_pools().msg));
     }
-    let mut names: Vec<_> = pools.iter().map(|placed| &placed.directory).collect();
-    if names.is_empty() {
+    let mut directories: BTreeMap<&NetworkName, Vec<(usize, &PlacedPool)>> = BTreeMap::new();
+    for (index, placed) in prepared.pools.iter().enumerate() {
+        let pools = directories.entry(&placed.directory).or_default();
+        pools.push((index, placed));
+    }
+    if directories.is_empty() {
         // A selector whose pools depend on the container: any of them may be asked for.
-        names.push(config.name());
+        directories.insert(call.config.name(), Vec::new());
     }
-    names.sort_unstable();
-    names.dedup();
-    for name in names {
-        if let Err(error) = data_dir.verify_writable(name)
-            && !problems.contains(&error.msg)
-        {
-            problems.push(error.msg);
+    let mut problems = Vec::new();
+    for (name, pools) in directories {
+        match prepared.data_dir.open_as_add_would(name) {
+            // It will be made: every address is free.
+            Ok(None) => {}
+            Ok(Some(mut store)) => {
+                let mut all: Vec<Error> = pools
+                    .into_iter()
+                    .filter_map(|(index, placed)| can_give(&mut store, placed, index).err())
+                    .collect();
+                all.extend(store.verify_writable().err());
+                problems.extend(all.into_iter().map(|error| error.msg));
+            }
+            Err(error) => problems.push(error.msg),
         }
     }
     if problems.is_empty() {
@@ -42,15 +53,37 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     }
 }
 
-fn has_room(data_dir: &DataDir<'_>, placed: &PlacedPool) -> Result<bool, Error> {
-    let ranges = &placed.pool.ranges;
-    let Some(mut store) = data_dir.open(&placed.directory)? else {
-        return Ok(ranges.capacity() > 0);
-    };
-    let intervals: Vec<Interval> = ranges
+/// False if it is known that an ADD would find no pools: this allocator is not behind
+/// another delegate. One before it may choose pools by the container, or print none on
+/// STATUS.
+fn may_get_pools(call: &Call<'_>, prepared: &Prepared<'_>) -> Result<bool, Error> {
+    if !prepared.pools.is_empty() {
+        return Ok(true);
+    }
+    let delegates: Option<Vec<DelegateName>> = call.config.ipam()?.read("ipam", "delegates")?;
+    let name = cni::about!().name;
+    Ok(delegates
+        .and_then(|all| all.into_iter().next())
+        .is_some_and(|first| first.as_str() != name))
+}
+
+/// An error if the pool has no address for another attachment.
+fn can_give(store: &mut Store<'_>, placed: &PlacedPool, index: usize) -> Result<(), Error> {
+    if let Some(ip) = placed.pool.requested {
+        return match store.state(ip)? {
+            None | Some(State::Torn) => Ok(()),
+            Some(_) => Err(placed.taken(ip, index, "")),
+        };
+    }
+    let intervals: Vec<Interval> = placed
+        .pool
+        .ranges
         .rotation(None)
         .iter()
         .map(|it| it.addresses)
         .collect();
-    Ok(store.first_free(&intervals)?.is_some())
+    match store.first_free(&intervals)? {
+        Some(_) => Ok(()),
+        None => Err(placed.exhausted(index, code::UNAVAILABLE)),
+    }
 }

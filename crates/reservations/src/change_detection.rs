@@ -14,7 +14,7 @@
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::directory::{Directory, set_modified};
 
@@ -36,11 +36,8 @@ impl Version {
 
     /// Gives the directory a new version, after a change of ours.
     pub(crate) fn renew(directory: &Directory) -> io::Result<Self> {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let seconds = i64::try_from(now.as_secs()).unwrap_or_default() - 1;
-        let nanoseconds = now.subsec_nanos();
+        let nanoseconds = since_1970().subsec_nanos();
+        let seconds = now() - 1;
         set_modified(directory.folder(), seconds, nanoseconds)?;
         let version = Self::of(&directory.metadata()?);
         if version.0[..2] != [seconds, nanoseconds.into()] {
@@ -50,6 +47,17 @@ impl Version {
         }
         Ok(version)
     }
+}
+
+/// The time, in seconds since 1970.
+pub(crate) fn now() -> i64 {
+    i64::try_from(since_1970().as_secs()).unwrap_or_default()
+}
+
+fn since_1970() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{Boot, Cancellation, Error, FileId, NetworkName, StateFolder};
+use cni::{Attachment, Boot, Cancellation, Error, FileId, NetworkName, StateFolder};
 
 use crate::change_detection::Version;
-use crate::directory::{Directory, State};
-use crate::index::Index;
+use crate::directory::{Directory, State, is_no_directory};
+use crate::index::{HolderKey, Index};
 use crate::leftover_caches;
 use crate::lock::Lock;
 use crate::new_file::NewFile;
 use crate::store::Store;
-use crate::tools::{self, ListedAddress};
 
 /// Number of attempts at locks whose files others replace meanwhile.
 const MOST_ATTEMPTS: usize = 100;
@@ -44,6 +44,15 @@ pub struct DataDir<'a> {
     cache: OnceCell<Option<StateFolder>>,
 }
 
+/// What a directory may hold.
+#[derive(Clone, Copy, Debug)]
+pub enum Sought<'a> {
+    /// Reservations of the network.
+    Network,
+    /// Reservations of this attachment on the network; perhaps these addresses.
+    Attachment(&'a Attachment, &'a [IpAddr]),
+}
+
 /// A directory that is locked, and the names that lead to it.
 pub(crate) struct Locked {
     pub(crate) names: Vec<NetworkName>,
@@ -66,7 +75,7 @@ impl<'a> DataDir<'a> {
     ///
     /// Code 5, naming the path.
     pub fn open(&self, name: &NetworkName) -> Result<Option<Store<'_>>, Error> {
-        let mut locked = self.lock_all(&[name], Directory::open)?;
+        let mut locked = self.lock_all(&[name], Directory::find)?;
         locked.pop().map(|it| Store::open(self, it)).transpose()
     }
 
@@ -84,45 +93,39 @@ impl<'a> DataDir<'a> {
         stores.collect::<Result<_, _>>().map(Stores)
     }
 
-    /// The names of further directories that may hold reservations of the network:
-    /// those of named pools that are not in `known`.
-    ///
-    /// An index that is up to date answers at once. Without one, the files are read,
-    /// without a lock; no file is made.
+    /// The names of the directories below `dataDir`, and of what else is there.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub fn others(&self, known: &BTreeSet<NetworkName>) -> Result<Vec<NetworkName>, Error> {
+    pub fn names(&self) -> Result<Vec<NetworkName>, Error> {
         let data_dir = &self.settings.data_dir;
         let failed = |error: io::Error| Error::io(data_dir.display(), error);
         let entries = match fs::read_dir(data_dir) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if is_no_directory(&error) => return Ok(Vec::new()),
             other => other.map_err(failed)?,
         };
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(failed)?;
-            let name = entry
-                .file_name()
-                .to_str()
-                .and_then(|name| name.parse().ok());
-            let Some(name) = name else { continue };
-            if !known.contains(&name) && self.may_hold(&entry.path()) {
-                names.push(name);
-            }
+            let name = entry.map_err(failed)?.file_name();
+            // Any other name is no network's and no pool's.
+            names.extend(name.to_str().and_then(|name| name.parse().ok()));
         }
         Ok(names)
     }
 
-    /// Lists the addresses of the directory of this name, without its lock
-    /// ([`tools::list`]).
+    /// True if the directory of this name may hold what is sought.
+    ///
+    /// An index that is up to date answers at once. Without one, the files are read. No lock
+    /// is taken, and no file is made.
     ///
     /// # Errors
     ///
-    /// The system's; `NotFound` if there is no such directory.
-    pub fn list(&self, name: &NetworkName) -> io::Result<Vec<ListedAddress>> {
-        tools::list_in_this_thread(&self.path_of(name))
+    /// Code 5, naming the path: it isn't known what the directory holds.
+    pub fn may_hold(&self, name: &NetworkName, sought: Sought<'_>) -> Result<bool, Error> {
+        let path = self.path_of(name);
+        self.looked_through(&path, name == &self.settings.network, sought)
+            .map_err(|error| Error::io(path.display(), error))
     }
 
     /// Removes indexes whose directories are gone.
@@ -132,30 +135,27 @@ impl<'a> DataDir<'a> {
         }
     }
 
-    /// Verifies that a reservation could be written to the directory of this name, and
-    /// leaves nothing behind. For a missing directory, its nearest parent is tried.
+    /// Opens the directory of this name and locks it, as ADD does. `None` if it is missing
+    /// and ADD could make it: its nearest parent is tried.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub fn verify_writable(&self, name: &NetworkName) -> Result<(), Error> {
-        let path = self.path_of(name);
-        let failed = |path: &Path, e: io::Error| Error::io(path.display(), e);
-        if let Some(mut store) = self.open(name)? {
-            return store.verify_writable();
+    pub fn open_as_add_would(&self, name: &NetworkName) -> Result<Option<Store<'_>>, Error> {
+        let mut locked = self.lock_all(&[name], Directory::open)?;
+        if let Some(locked) = locked.pop() {
+            return Store::open(self, locked).map(Some);
         }
-        let mut parents = path
-            .ancestors()
-            .skip(1)
-            .filter(|it| !it.as_os_str().is_empty());
-        let found = parents.find_map(|path| match Directory::open(path) {
-            Ok(None) => None,
-            Ok(Some(directory)) => {
-                Some(NewFile::try_unnamed(&directory).map_err(|e| failed(path, e)))
+        let path = self.path_of(name);
+        let parents = path.ancestors().skip(1);
+        for path in parents.filter(|path| !path.as_os_str().is_empty()) {
+            let failed = |error: io::Error| Error::io(path.display(), error);
+            if let Some(directory) = Directory::open(path).map_err(failed)? {
+                NewFile::try_unnamed(&directory).map_err(failed)?;
+                break;
             }
-            Err(error) => Some(Err(failed(path, error))),
-        });
-        found.unwrap_or(Ok(()))
+        }
+        Ok(None)
     }
 
     /// The folder of indexes, if they can be kept.
@@ -236,29 +236,47 @@ impl<'a> DataDir<'a> {
         Ok(Some(all))
     }
 
-    /// True if the directory at this path may hold reservations that name the network.
-    fn may_hold(&self, path: &Path) -> bool {
-        let looked = Directory::open(path).and_then(|directory| {
-            let Some(directory) = directory else {
-                return Ok(false);
-            };
-            if let Some(folder) = self.cache() {
-                let metadata = directory.metadata()?;
-                let version = Version::of(&metadata);
-                if let Some(index) = Index::open(folder, FileId::from(&metadata), version) {
-                    return Ok(index.has_shared());
+    fn looked_through(&self, path: &Path, own: bool, sought: Sought<'_>) -> io::Result<bool> {
+        let Some(directory) = Directory::find(path)? else {
+            return Ok(false);
+        };
+        let network = self.settings.network.as_str();
+        let is_sought = |state: &State| match (state, sought) {
+            (State::Reserved(it), _) if !it.is_of(own, network) => false,
+            (State::Reserved(it), Sought::Attachment(attachment, _)) => {
+                it.container_id == attachment.container_id.as_str()
+            }
+            (State::Reserved(_), Sought::Network) => true,
+            (State::Torn, Sought::Network) => own,
+            _ => false,
+        };
+        if let Sought::Attachment(_, hints) = sought {
+            for ip in hints {
+                if directory.read(*ip)?.is_some_and(|state| is_sought(&state)) {
+                    return Ok(true);
                 }
             }
-            let network = self.settings.network.as_str();
-            let mut found = false;
-            directory.list(|_, file| {
-                found |= matches!(&file.state, State::Reserved(it)
-                    if it.network.as_deref() == Some(network));
-            })?;
-            Ok(found)
-        });
-        // Whoever opens it gets the error. A file is no directory of reservations.
-        looked.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotADirectory)
+        }
+        let metadata = directory.metadata()?;
+        let id = FileId::from(&metadata);
+        let index = self.cache();
+        let index = index.and_then(|folder| Index::open(folder, id, Version::of(&metadata)));
+        if let Some(mut index) = index {
+            match sought {
+                Sought::Network if !own => return Ok(index.has_shared()),
+                Sought::Attachment(..) if !own && !index.has_shared() => return Ok(false),
+                Sought::Attachment(attachment, _) => {
+                    let key = HolderKey::of(attachment.container_id.as_str());
+                    if let Ok(ips) = index.candidates(key) {
+                        return Ok(!ips.is_empty());
+                    }
+                }
+                Sought::Network => {}
+            }
+        }
+        let mut found = false;
+        directory.list(|_, file| found |= is_sought(&file.state))?;
+        Ok(found)
     }
 }
 

@@ -72,6 +72,18 @@ impl Directory {
         }
     }
 
+    /// Opens the directory at this path. `None` if it is certain that none is there, so that
+    /// nothing is reserved in it.
+    pub(crate) fn find(path: &Path) -> io::Result<Option<Self>> {
+        Self::open(path).or_else(|error| {
+            if is_no_directory(&error) {
+                Ok(None)
+            } else {
+                Err(error)
+            }
+        })
+    }
+
     /// Opens the directory at this path. A missing one is made, with the mode that
     /// host-local gives it.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
@@ -178,12 +190,7 @@ impl Directory {
                 metadata: Some(metadata),
             }),
             // A dangling link would still exist.
-            Err(error)
-                if error.kind() == io::ErrorKind::NotFound
-                    && fs::symlink_metadata(self.path.join(&name)).is_err() =>
-            {
-                None
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_missing(&name) => None,
             Err(error) => {
                 let path = self.path.join(&name);
                 tracing::warn!(path = %path.display(), %error, "unreadable reservation");
@@ -222,6 +229,16 @@ impl Directory {
         let stat = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW);
         matches!(stat, Err(Errno::NOENT))
     }
+}
+
+/// True if an error of opening a directory is an answer: no directory is at the path. It is
+/// missing; it, or a part of the path, is another file; the name is longer than a name can
+/// be; or links lead in a circle.
+pub(crate) fn is_no_directory(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP)
+    )
 }
 
 /// Sets the modification time of a file or a directory, since 1970.

@@ -41,14 +41,15 @@ use table::{Holders, Runs, Tables};
 pub(crate) use entry::{Entry, HolderKey};
 
 /// First word of the file. Another version of the format has another one.
-const MAGIC: u64 = u64::from_ne_bytes(*b"ipamidx2");
+const MAGIC: u64 = u64::from_ne_bytes(*b"ipamidx3");
 
 /// Size of the header, in bytes.
 const HEADER: usize = 1024;
 
 /// Words of the header in front of the path: magic, device, inode, version (4), number
-/// of holders, of runs, and of shared entries, length of the path.
-const WORDS: usize = 11;
+/// of holders, of runs, and of shared entries, time of the last reading of all files, length
+/// of the path.
+const WORDS: usize = 12;
 
 /// Size of header and log.
 const HEAD: usize = 16 * 1024;
@@ -79,6 +80,8 @@ pub(crate) struct Index {
     changed: BTreeMap<IpAddr, Option<Entry>>,
     /// Number of entries of another network than the directory's.
     shared: i64,
+    /// Time at which all files were read last, in seconds since 1970.
+    files_read: i64,
     /// Number of changes in the file's log, and the checksum of the last one.
     logged: usize,
     chain: u64,
@@ -111,6 +114,7 @@ impl Index {
             tables: Tables::new(header.sum, header.holders, header.runs, ahead),
             changed: BTreeMap::new(),
             shared: header.shared,
+            files_read: header.files_read,
             logged: 0,
             chain: header.sum,
             pending: Vec::new(),
@@ -135,6 +139,7 @@ impl Index {
         id: FileId,
         path: &Path,
         version: Version,
+        files_read: i64,
         mut entries: Vec<Entry>,
     ) -> io::Result<()> {
         let holders = Holders::sorted(&mut entries);
@@ -145,6 +150,7 @@ impl Index {
             holders: holders.len(),
             runs: runs.len(),
             shared: entries.iter().map(|it| i64::from(it.shared)).sum(),
+            files_read,
             path: path.to_owned(),
             sum: 0,
         };
@@ -191,6 +197,11 @@ impl Index {
         }
     }
 
+    /// Time at which all files were read last, in seconds since 1970.
+    pub(crate) fn files_read(&self) -> i64 {
+        self.files_read
+    }
+
     /// True if the directory holds reservations of other networks than its own.
     pub(crate) fn has_shared(&self) -> bool {
         self.shared > 0
@@ -232,7 +243,7 @@ impl Index {
         if self.logged + self.pending.len() > MOST_CHANGES {
             let damaged = |Unusable| io::Error::other("the index is damaged");
             let entries = self.entries().map_err(damaged)?;
-            return Self::build(folder, self.id, path, version, entries);
+            return Self::build(folder, self.id, path, version, self.files_read, entries);
         }
         let mut bytes = Vec::with_capacity(self.pending.len() * log::SIZE);
         for change in &self.pending {
@@ -263,6 +274,7 @@ struct Header {
     holders: usize,
     runs: usize,
     shared: i64,
+    files_read: i64,
     /// Empty if it is too long for the header.
     path: PathBuf,
     sum: u64,
@@ -280,7 +292,7 @@ impl Header {
         if words[0] != MAGIC {
             return None;
         }
-        let path_end = usize::try_from(words[10]).ok()?.checked_add(WORDS * 8)?;
+        let path_end = usize::try_from(words[11]).ok()?.checked_add(WORDS * 8)?;
         let path = content.get(WORDS * 8..path_end)?;
         Some(Self {
             id: FileId {
@@ -291,6 +303,7 @@ impl Header {
             holders: usize::try_from(words[7]).ok()?,
             runs: usize::try_from(words[8]).ok()?,
             shared: words[9].cast_signed(),
+            files_read: words[10].cast_signed(),
             path: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
             sum,
         })
@@ -309,7 +322,8 @@ impl Header {
             .into_iter()
             .chain(version)
             .chain([self.holders as u64, self.runs as u64])
-            .chain([self.shared.cast_unsigned(), path.len() as u64]);
+            .chain([self.shared, self.files_read].map(i64::cast_unsigned))
+            .chain([path.len() as u64]);
         let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
         bytes.extend_from_slice(path);
         bytes.resize(HEADER - 8, 0);

@@ -20,9 +20,12 @@ pub(crate) fn file_name(pool: usize) -> String {
 }
 
 /// Reads the address that the pool gave last.
-pub(crate) fn read(directory: &Directory, pool: usize) -> Option<IpAddr> {
-    let (content, _) = directory.read_file(&file_name(pool)).ok()?;
-    parse(pool, &content)
+pub(crate) fn read(directory: &Directory, pool: usize) -> io::Result<Option<IpAddr>> {
+    match directory.read_file(&file_name(pool)) {
+        Ok((content, _)) => Ok(parse(pool, &content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn parse(pool: usize, content: &[u8]) -> Option<IpAddr> {

@@ -17,7 +17,7 @@ mod sticky_keys;
 mod store;
 pub mod tools;
 
-pub use data_dir::{DataDir, Settings, Stores};
+pub use data_dir::{DataDir, Settings, Sought, Stores};
 pub use directory::{State, TORN_AGE};
 pub use reservation::{Reservation, address_of_file};
 pub use sticky_keys::StickyPool;

@@ -77,6 +77,15 @@ impl Reservation {
             && self.ifname.as_deref() == Some(attachment.ifname.as_str())
     }
 
+    /// True if the reservation is this network's; `own` for one in the directory that is
+    /// named after it.
+    pub(crate) fn is_of(&self, own: bool, network: &str) -> bool {
+        match &self.network {
+            Some(named) => named == network,
+            None => own,
+        }
+    }
+
     /// True if the address is reserved to this container as a whole.
     pub fn is_container(&self, attachment: &Attachment) -> bool {
         self.container_id == attachment.container_id.as_str() && self.ifname.is_none()

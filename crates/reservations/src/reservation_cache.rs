@@ -8,8 +8,8 @@ use cni::{FileId, StateFolder};
 use ipam::Interval;
 use rustix::fs::OFlags;
 
-use crate::change_detection::Version;
-use crate::directory::{Directory, State};
+use crate::change_detection::{self, Version};
+use crate::directory::{Directory, State, TORN_AGE};
 use crate::index::{self, Entry, HolderKey, Index, Unusable};
 use crate::leftover_caches;
 use crate::reservation_list::ReservationList;
@@ -58,9 +58,17 @@ impl<'a> ReservationCache<'a> {
         })
     }
 
-    /// True if an index answers, so that no file has been read in this call.
-    pub(crate) fn is_index(&self) -> bool {
-        matches!(self.known, Known::Index(_))
+    /// True if all files have been read in this call, or shortly before it: for less time
+    /// than after which a torn file is free. A clock that was set back counts as later.
+    pub(crate) fn has_just_read(&self) -> bool {
+        match &self.known {
+            Known::Index(index) => {
+                let age = change_detection::now() - index.files_read();
+                (0..TORN_AGE.as_secs().cast_signed()).contains(&age)
+            }
+            Known::Files(_) => true,
+            Known::Nothing => false,
+        }
     }
 
     /// The addresses that may be reserved to the container; their files say whether they
@@ -170,7 +178,8 @@ impl<'a> ReservationCache<'a> {
                 {
                     leftover_caches::remove(folder);
                 }
-                Index::build(folder, self.id, directory.path(), version, entries)
+                let now = change_detection::now();
+                Index::build(folder, self.id, directory.path(), version, now, entries)
             }
             _ => Ok(()),
         };

@@ -53,21 +53,16 @@ impl StickyPool<'_> {
 }
 
 impl StickyKeys {
-    /// Reads the file. A missing one has no lines; one that can't be read is logged.
-    pub(crate) fn read(directory: &Directory) -> Self {
+    /// Reads the file. A missing one has no lines.
+    pub(crate) fn read(directory: &Directory) -> io::Result<Self> {
         let mut content = match directory.read_file(FILE) {
             Ok((content, _)) => content,
-            Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    let path = directory.path().join(FILE);
-                    tracing::warn!(path = %path.display(), %error, "no sticky key is known");
-                }
-                Vec::new()
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
         };
         let whole = content.iter().rposition(|byte| *byte == b'\n');
         content.truncate(whole.map_or(0, |at| at + 1));
-        Self { content }
+        Ok(Self { content })
     }
 
     /// Remembers that a key was given this address. If it can't be remembered, the key gets
@@ -207,7 +202,7 @@ mod tests {
     }
 
     fn note(directory: &Directory, last: usize, key: &str) -> StickyKeys {
-        let mut keys = StickyKeys::read(directory);
+        let mut keys = StickyKeys::read(directory).unwrap();
         keys.append(directory, ip(last), key)
             .or_else(|_| keys.make(directory, ip(last), key))
             .unwrap();
@@ -255,7 +250,7 @@ mod tests {
         let whole = "10.0.0.2 \"a\"\n10.0.0.3 \"b\"\n";
         for end in 0..whole.len() {
             fs::write(&path, &whole[..end]).unwrap();
-            let keys = StickyKeys::read(&directory);
+            let keys = StickyKeys::read(&directory).unwrap();
             assert_eq!(keys.address_of("a", ALL), (end >= 13).then(|| ip(2)));
             assert_eq!(keys.address_of("b", ALL), None);
             let keys = note(&directory, 4, "c");
@@ -280,13 +275,14 @@ mod tests {
             let lines = fs::read_to_string(folder.path().join(FILE)).unwrap();
             assert!(lines.lines().count() <= pool.most_lines() + 1);
         }
-        let mut keys = StickyKeys::read(&directory);
+        let mut keys = StickyKeys::read(&directory).unwrap();
         keys.shorten(&directory, pool).unwrap();
         let content = fs::read_to_string(folder.path().join(FILE)).unwrap();
         assert_eq!(
             content,
             "10.0.0.200 \"other\"\n10.0.0.4 \"k2\"\n10.0.0.5 \"k3\"\n10.0.0.6 \"k4\"\n"
         );
-        assert_eq!(StickyKeys::read(&directory).address_of("k1", pool), None);
+        let keys = StickyKeys::read(&directory).unwrap();
+        assert_eq!(keys.address_of("k1", pool), None);
     }
 }

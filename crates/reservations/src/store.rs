@@ -31,8 +31,8 @@ pub struct Store<'a> {
     cache: ReservationCache<'a>,
     /// The pool whose rotation was asked for last, and its file, if it can be written.
     last_reserved: Option<(usize, Option<LastReserved>)>,
-    /// The sticky keys, if one was asked for.
-    sticky_keys: Option<StickyKeys>,
+    /// The sticky keys, if one was asked for; `None` inside if they can't be read.
+    sticky_keys: Option<Option<StickyKeys>>,
     _lock: Lock,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Store<'a> {
         };
         let mut found = search(&mut self.cache);
         // A file that was emptied in place is not noticed by the index.
-        if matches!(found, Ok(None)) && self.cache.is_index() {
+        if matches!(found, Ok(None)) && !self.cache.has_just_read() {
             found = self
                 .cache
                 .read_files(&self.directory)
@@ -237,11 +237,7 @@ impl<'a> Store<'a> {
 
     /// True if a reservation in this directory is the network's.
     pub fn is_ours(&self, reservation: &Reservation) -> bool {
-        is_of(
-            reservation,
-            self.own,
-            self.data_dir.settings.network.as_str(),
-        )
+        reservation.is_of(self.own, self.data_dir.settings.network.as_str())
     }
 
     /// The address that the pool of this index gave last.
@@ -251,7 +247,9 @@ impl<'a> Store<'a> {
             Ok(file) => file.ip(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             // The file may be read-only.
-            Err(_) => last_reserved::read(&self.directory, pool),
+            Err(_) => last_reserved::read(&self.directory, pool)
+                .inspect_err(|error| tracing::warn!(pool, %error, "the rotation starts again"))
+                .unwrap_or_default(),
         };
         self.last_reserved = Some((pool, opened.ok()));
         ip
@@ -280,20 +278,30 @@ impl<'a> Store<'a> {
 
     /// The address of the pool that a sticky key was given last.
     pub fn address_of_key(&mut self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
-        let directory = &self.directory;
-        let keys = self
-            .sticky_keys
-            .get_or_insert_with(|| StickyKeys::read(directory));
-        keys.address_of(key, pool)
+        self.sticky_keys()
+            .and_then(|keys| keys.address_of(key, pool))
     }
 
     /// Remembers that a sticky key was given this address, if it can be written.
     pub fn remember_key(&mut self, key: &str, ip: IpAddr, pool: StickyPool<'_>) {
+        self.sticky_keys();
+        if let Some(Some(keys)) = &mut self.sticky_keys {
+            keys.remember(&self.directory, &mut self.cache, key, ip, pool);
+        }
+    }
+
+    /// The sticky keys. `None` if they can't be read, which is logged: nothing is known of
+    /// them, and nothing is written.
+    fn sticky_keys(&mut self) -> Option<&StickyKeys> {
         let directory = &self.directory;
-        let keys = self
-            .sticky_keys
-            .get_or_insert_with(|| StickyKeys::read(directory));
-        keys.remember(directory, &mut self.cache, key, ip, pool);
+        let read = || {
+            let path = directory.path();
+            let warn = |error: &io::Error| {
+                tracing::warn!(path = %path.display(), %error, "no sticky key is known");
+            };
+            StickyKeys::read(directory).inspect_err(warn).ok()
+        };
+        self.sticky_keys.get_or_insert_with(read).as_ref()
     }
 
     /// Removes the unfinished file that a killed process has left.
@@ -317,11 +325,18 @@ impl<'a> Store<'a> {
         removed.map_err(failed)
     }
 
-    /// Verifies that a reservation could be written, and leaves nothing behind.
-    pub(crate) fn verify_writable(&mut self) -> Result<(), Error> {
+    /// Verifies that a reservation could be made, and leaves nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// Code 5, naming the path.
+    pub fn verify_writable(&mut self) -> Result<(), Error> {
         let directory = &self.directory;
         let written = self.cache.change(directory, || {
-            NewFile::write(directory, b"x")?;
+            let name = new_file::temporary_name();
+            let mut file = NewFile::write(directory, b"x")?;
+            file.link(&name)?;
+            directory.remove(&name)?;
             Ok(((), Noted::Nothing))
         });
         written.map_err(|e| Error::io(directory.path().display(), e))
@@ -386,7 +401,8 @@ fn make(directory: &Directory, ip: IpAddr, content: Content<'_>) -> io::Result<R
     if file.link(&name)? {
         return Ok(Ok(()));
     }
-    let state = || directory.read(ip).ok().flatten();
+    // A file that can't be read is taken by somebody.
+    let state = || directory.read(ip).unwrap_or(Some(State::Unreadable));
     let mut found = state();
     if found == Some(State::Torn) {
         tracing::warn!(
@@ -402,17 +418,10 @@ fn make(directory: &Directory, ip: IpAddr, content: Content<'_>) -> io::Result<R
     Ok(Err(found.unwrap_or(State::Unreadable)))
 }
 
-fn is_of(reservation: &Reservation, own: bool, network: &str) -> bool {
-    match &reservation.network {
-        Some(named) => named == network,
-        None => own,
-    }
-}
-
 /// True if GC of the network may release an address in this state.
 fn may_release(state: &State, own: bool, network: &str) -> bool {
     match state {
-        State::Reserved(reservation) => is_of(reservation, own, network),
+        State::Reserved(reservation) => reservation.is_of(own, network),
         State::Torn => own,
         State::BeingWritten | State::Unreadable => false,
     }

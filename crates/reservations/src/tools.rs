@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use cni::NetworkName;
 
-use crate::directory::{Directory, ReadFile, State};
+use crate::directory::{Directory, ReadFile, State, is_no_directory};
 use crate::reclaim;
 use crate::sticky_keys::{StickyKeys, StickyPool};
 
@@ -35,20 +35,6 @@ pub struct ListedAddress {
 ///
 /// The system's; `NotFound` if there is no such directory.
 pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
-    list_by(directory, |ips, read| cni::in_threads(ips, read))
-}
-
-/// [`list`] in this thread alone, for plugins.
-pub(crate) fn list_in_this_thread(directory: &Path) -> io::Result<Vec<ListedAddress>> {
-    list_by(directory, |ips, read| ips.iter().map(read).collect())
-}
-
-type Read<'a> = &'a (dyn Fn(&IpAddr) -> Option<ListedAddress> + Sync);
-
-fn list_by(
-    directory: &Path,
-    each: impl FnOnce(&[IpAddr], Read<'_>) -> Vec<Option<ListedAddress>>,
-) -> io::Result<Vec<ListedAddress>> {
     let name = directory
         .file_name()
         .map(|it| it.to_string_lossy().into_owned());
@@ -60,7 +46,7 @@ fn list_by(
         let file = opened.read_listed(*ip)?;
         Some(listed(name.as_deref(), *ip, file))
     };
-    Ok(each(&ips, &read).into_iter().flatten().collect())
+    Ok(cni::in_threads(&ips, read).into_iter().flatten().collect())
 }
 
 /// The addresses that have a file in one directory, whatever is in it, in no order. No file
@@ -137,13 +123,22 @@ pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
         let entry = entry?;
         let name = entry.file_name().into_string().ok();
         if let Some(name) = name.and_then(|name| name.parse().ok())
-            && entry.path().is_dir()
+            && is_directory(&entry.path())?
         {
             names.push(name);
         }
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// True if the path leads to a directory.
+fn is_directory(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.is_dir()),
+        Err(error) if is_no_directory(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The last time that a network looked through a directory for reservations from before a
@@ -179,8 +174,10 @@ pub fn address_of_key(
     key: &str,
     pool: StickyPool<'_>,
 ) -> io::Result<Option<IpAddr>> {
-    let directory = Directory::open(directory)?;
-    Ok(directory.and_then(|it| StickyKeys::read(&it).address_of(key, pool)))
+    let Some(directory) = Directory::open(directory)? else {
+        return Ok(None);
+    };
+    Ok(StickyKeys::read(&directory)?.address_of(key, pool))
 }
 
 /// The address that a pool of the directory gave last.
@@ -190,7 +187,7 @@ pub fn address_of_key(
 /// As [`list`].
 pub fn last_reserved(directory: &Path, pool: usize) -> io::Result<Option<IpAddr>> {
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    Ok(crate::last_reserved::read(&opened, pool))
+    crate::last_reserved::read(&opened, pool)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ impl Place {
             ID,
             Path::new("/data/net"),
             version(n),
+            7,
             entries,
         )
         .unwrap();
