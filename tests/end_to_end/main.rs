@@ -53,6 +53,7 @@ mod killed;
 mod kubernetes;
 mod kubernetes_manifests;
 mod kubernetes_nodes;
+mod kustomize;
 mod leftovers;
 mod manual;
 mod merged;
