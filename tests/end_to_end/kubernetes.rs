@@ -3,6 +3,7 @@
 //! A test starts a cluster, and prints each claim before it tries it.
 
 mod addresses;
+mod first_installation;
 mod garbage_collection;
 mod life;
 mod reservations;
@@ -54,9 +55,5 @@ pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
     let apply = format!("kubectl apply -f pools.yaml -f {conflists} -f daemonset.yaml");
     cluster.sh(&apply);
     cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
-    for node in cluster.nodes() {
-        // containerd notices only what is renamed within the folder.
-        node.sh("cd /etc/cni/net.d; mv 10-tenants.conflist x; mv x 10-tenants.conflist");
-    }
     cluster.wait_for_ready_nodes();
 }
