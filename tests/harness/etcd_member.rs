@@ -87,6 +87,30 @@ impl EtcdMember {
         }
     }
 
+    /// Replaces its data by a snapshot's, and starts it again.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn restore(&mut self, snapshot: &Path) {
+        self.kill();
+        let data = self.folder.path().join("data");
+        fs::remove_dir_all(&data).unwrap();
+        let peers = format!("http://127.0.0.1:{}", self.ports[1]);
+        let mut etcdctl = Command::new(ETCDCTL);
+        etcdctl
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore", "--name", "test"])
+            .args(["--initial-cluster", &format!("test={peers}")])
+            .args(["--initial-advertise-peer-urls", &peers])
+            .arg("--data-dir")
+            .arg(&data)
+            .arg(snapshot);
+        let output = etcdctl.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        self.restart();
+    }
+
     fn launch(&mut self) {
         let [_, peers] = self.ports;
         let peers = format!("http://127.0.0.1:{peers}");

@@ -43,10 +43,23 @@ impl<'a> Identity<'a> {
         call: &Call<'a>,
         client: &mut Client<'_>,
     ) -> Result<Self, Error> {
-        let registration = registered(cluster, call.environment, client, None)?;
+        Self::on(cluster, call.environment, client)
+    }
+
+    /// The same for a tool, which is called with this environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::of`].
+    pub fn on(
+        cluster: &'a Cluster,
+        environment: &'a Environment,
+        client: &mut Client<'_>,
+    ) -> Result<Self, Error> {
+        let registration = registered(cluster, environment, client, None)?;
         Ok(Self {
             cluster,
-            environment: call.environment,
+            environment,
             key: cluster.keys.token(&cluster.node),
             value: registration.to_value(),
             registration,

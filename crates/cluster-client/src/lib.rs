@@ -3,9 +3,11 @@
 mod disk;
 mod identity;
 mod pools;
+mod restored;
 
 pub use identity::{Identity, take_name};
 pub use pools::{Asked, Values, pools};
+pub use restored::{LatestState, is_reconciled, read_marks, refuse_marks};
 
 use cluster::Cluster;
 use cni::{Call, Error, Object};

@@ -172,6 +172,21 @@ impl Keys {
         format!("{}tokens/{node}", self.root)
     }
 
+    /// Start of the marks of nodes that have to say what lives there.
+    pub fn reconciles(&self) -> String {
+        format!("{}reconcile/", self.root)
+    }
+
+    /// The mark of a node that has to say what lives there.
+    pub fn reconcile(&self, node: &str) -> String {
+        format!("{}reconcile/{node}", self.root)
+    }
+
+    /// Reads a key below [`Self::reconciles`].
+    pub fn parse_reconcile<'k>(&self, key: &'k [u8]) -> Option<&'k str> {
+        str::from_utf8(key).ok()?.strip_prefix(&self.reconciles())
+    }
+
     /// Start of a pool's sticky keys.
     pub fn sticky_keys(&self, pool: &str) -> String {
         format!("{}sticky/{pool}/keys/", self.root)

@@ -10,11 +10,20 @@ use crate::connection;
 use crate::error::Error;
 use crate::executor::Executor;
 use crate::messages::{
-    DeleteRequest, DeleteResponse, KeyValue, MemberStatus, PutRequest, PutResponse, RangeRequest,
-    RangeResponse, StatusRequest, TxnRequest, TxnResponse,
+    DeleteRequest, DeleteResponse, Header, KeyValue, MemberStatus, PutRequest, PutResponse,
+    RangeRequest, RangeResponse, StatusRequest, TxnRequest, TxnResponse,
 };
 use crate::request::{Range, RangeAnswer, Txn, TxnAnswer, after_prefix};
 use crate::session::Session;
+
+/// A state of etcd: its cluster, and the store's revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The cluster's ID.
+    pub cluster: u64,
+    /// The revision, which grows with each change.
+    pub revision: i64,
+}
 
 /// A client for one call of a plugin. All of its requests together take no longer than
 /// `ipam.etcd.timeout`.
@@ -33,6 +42,7 @@ pub struct Client<'a> {
     /// True if each request may take `timeout`, and not all of them together.
     bounds_each: bool,
     pub(crate) requests: u32,
+    moment: Option<Moment>,
 }
 
 impl<'a> Client<'a> {
@@ -60,6 +70,7 @@ impl<'a> Client<'a> {
             deadline: started + settings.timeout,
             bounds_each: false,
             requests: 0,
+            moment: None,
             settings,
             cancellation,
         })
@@ -112,6 +123,18 @@ impl<'a> Client<'a> {
         self.requests
     }
 
+    /// State of etcd at the last answer to a read or a transaction.
+    pub fn moment(&self) -> Option<Moment> {
+        self.moment
+    }
+
+    fn note(&mut self, header: Option<&Header>) {
+        self.moment = header.map(|it| Moment {
+            cluster: it.cluster_id,
+            revision: it.revision,
+        });
+    }
+
     /// Reads one key.
     ///
     /// # Errors
@@ -129,6 +152,7 @@ impl<'a> Client<'a> {
     pub fn range(&mut self, range: &Range) -> Result<RangeAnswer, Error> {
         let (response, _) =
             self.call::<RangeRequest, RangeResponse>("/etcdserverpb.KV/Range", &range.0, false)?;
+        self.note(response.header.as_ref());
         Ok(response.into())
     }
 
@@ -205,6 +229,7 @@ impl<'a> Client<'a> {
             &txn.to_request(),
             changes,
         )?;
+        self.note(response.header.as_ref());
         Ok(TxnAnswer::new(response, resent))
     }
 

@@ -12,7 +12,7 @@ mod messages;
 mod request;
 mod session;
 
-pub use client::Client;
+pub use client::{Client, Moment};
 pub use error::{Error, Kind};
 pub use etcd_settings::{DEFAULT_TIMEOUT, Endpoint, Login, Settings};
 pub use messages::{KeyValue, MemberStatus};

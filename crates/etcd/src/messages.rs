@@ -23,6 +23,8 @@ pub struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Header {
+    #[prost(uint64, tag = "1")]
+    pub(crate) cluster_id: u64,
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
 }

@@ -4,7 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 
 use cluster::{Cluster, Holder};
-use cluster_client::{Asked, Identity, Values};
+use cluster_client::{
+    Asked, Identity, LatestState, Values, is_reconciled, read_marks, refuse_marks,
+};
 use cni::{Attachment, CHAIN_CALL, Call, Error, IpConfig, IpamResult, NetworkName, code};
 use etcd::{Client, Compare, Op, Range, RangeAnswer, Txn};
 use ipam::{Completion, Pool};
@@ -38,7 +40,7 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     let mut client = cluster_client::client(&cluster, call)?;
     client.keep_in_reserve(FOR_UNDOING);
     let identity = Identity::of(&cluster, call, &mut client)?;
-    let add = Add::new(&cluster, call, identity, attachment);
+    let add = Add::new(&cluster, call, identity, attachment)?;
     let given = Asked::read(config).and_then(|asked| add.give_of(&mut client, &asked));
     match given {
         Ok(ips) => Ok(completion.with_ips(ips)),
@@ -56,6 +58,7 @@ pub(crate) struct Add<'a> {
     /// The value that is written for it, and for no other ADD.
     pub(crate) holder: Holder,
     last_given: LastGiven,
+    latest_state: RefCell<LatestState>,
     pub(crate) reached_etcd: Cell<bool>,
 }
 
@@ -78,23 +81,29 @@ pub(crate) enum Known<T> {
 
 impl<'a> Add<'a> {
     /// An ADD of this call, which hasn't begun.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 for a file of the node that can't be read.
     pub(crate) fn new(
         cluster: &'a Cluster,
         call: &'a Call<'a>,
         identity: Identity<'a>,
         attachment: &'a Attachment,
-    ) -> Self {
+    ) -> Result<Self, Error> {
         let network = call.config.name();
         let of_chain = Some(call.environment.text(CHAIN_CALL)).filter(|it| !it.is_empty());
-        Self {
+        Ok(Self {
             identity: RefCell::new(identity),
             holder: Holder::new(&cluster.node, network.as_str(), attachment, of_chain),
             last_given: LastGiven::open(cluster),
+            // Before the first look: other processes see later states meanwhile.
+            latest_state: RefCell::new(LatestState::open(cluster)?),
             attachment,
             network,
             cluster,
             reached_etcd: Cell::new(false),
-        }
+        })
     }
 
     /// Gives an address of each pool that is asked for. The definitions that an earlier ADD
@@ -149,9 +158,10 @@ impl<'a> Add<'a> {
                 Err(error) => return Err(self.undo(client, error, &value)),
             };
             // An earlier transaction, whose answer was lost, may have been applied.
-            let is_given = answer.succeeded || is_ours(answer.ranges().nth(2), &value);
+            let is_given = answer.succeeded || is_ours(answer.ranges().nth(3), &value);
             if is_given {
                 tracing::debug!(tried, requests = client.requests(), "reserved");
+                self.latest_state.borrow_mut().remember(client);
                 return Ok(Known::Same(self.finish(client, &choices)));
             }
             let mut ranges = answer.ranges();
@@ -160,6 +170,7 @@ impl<'a> Add<'a> {
             if now_held.iter().any(Option::is_some) && now_held != seen.held {
                 return Err(self.already(&now_held, &choices));
             }
+            refuse_marks(&self.cluster.keys, ranges.next())?;
             for choice in &mut choices {
                 choice.note(&mut ranges, pools.len())?;
                 is_explained |= choice.asked.is_none();
@@ -234,6 +245,8 @@ impl<'a> Add<'a> {
         }
         let answer = client.txn(&Txn::read(reads))?;
         self.reached_etcd.set(true);
+        let latest_state = self.latest_state.borrow();
+        latest_state.refuse_older(self.cluster, client)?;
         let mut ranges = answer.ranges();
         let held = ranges.next();
         let definitions: Vec<&RangeAnswer> = ranges.by_ref().take(known.len()).collect();
@@ -291,6 +304,8 @@ impl<'a> Add<'a> {
         txn.otherwise.push(Op::get(identity.read()));
         let held_keys = Range::prefix(self.held_prefix()).keys_only();
         txn.otherwise.push(Op::get(held_keys));
+        txn.when.push(is_reconciled(keys));
+        txn.otherwise.push(Op::get(read_marks(keys)));
         for (choice, held) in choices.iter().zip(&seen.held) {
             let Some(ip) = choice.asked else {
                 continue;

@@ -1,7 +1,7 @@
 //! STATUS: does what an ADD does, up to the point of reserving.
 
 use cluster::Cluster;
-use cluster_client::{Asked, Identity};
+use cluster_client::{Asked, Identity, is_reconciled, read_marks, refuse_marks};
 use cni::{Attachment, Call, Error, code};
 use etcd::{Client, Compare, Op, Range, Txn};
 use ipam::Completion;
@@ -33,7 +33,7 @@ fn as_an_add(call: &Call<'_>) -> Result<(), Error> {
         container_id: "status".parse().expect("a container ID"),
         ifname: "status".parse().expect("an interface's name"),
     };
-    let add = Add::new(&cluster, call, identity, &nobody);
+    let add = Add::new(&cluster, call, identity, &nobody)?;
     let asked = Asked::read(config)?;
     let keys = &cluster.keys;
     let mut values = asked.fetch(&mut client, keys)?;
@@ -72,6 +72,7 @@ fn as_an_add(call: &Call<'_>) -> Result<(), Error> {
             continue;
         }
         ranges.next();
+        refuse_marks(keys, ranges.next())?;
         for choice in &mut choices {
             choice.note(&mut ranges, pools.len())?;
         }
@@ -91,15 +92,20 @@ fn could_reserve_in_any(client: &mut Client<'_>, add: &Add<'_>) -> Result<(), Er
         (identity.is_current(), identity.read())
     };
     let answer = client.txn(&Txn {
-        when: vec![condition, Compare::never(keys.token(node))],
+        when: vec![
+            condition,
+            is_reconciled(keys),
+            Compare::never(keys.token(node)),
+        ],
         then: [keys.addresses("status"), keys.node(node)]
             .map(|key| Op::put(key, ""))
             .to_vec(),
         otherwise: vec![
             Op::get(read),
+            Op::get(read_marks(keys)),
             Op::get(Range::key(keys.pool("status")).count_only()),
         ],
     })?;
     add.is_registered(client, answer.ranges().next())?;
-    Ok(())
+    refuse_marks(keys, answer.ranges().nth(1))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cluster::{BlockOwner, Cluster, Definition, blocks, some_blocks};
-use cluster_client::Identity;
+use cluster_client::{Identity, LatestState, is_reconciled, read_marks, refuse_marks};
 use cni::{Call, Error, code};
 use etcd::{Client, Compare, Op, Range, Txn, TxnAnswer};
 use ipam::IpNet;
@@ -26,6 +26,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) client: Client<'a>,
     pub(crate) cluster: &'a Cluster,
     pub(crate) identity: Identity<'a>,
+    latest_state: LatestState,
     /// The last change of the definition that was read last.
     defined_at: i64,
 }
@@ -42,6 +43,8 @@ impl<'a> Claims<'a> {
         mut client: Client<'a>,
     ) -> Result<Self, Error> {
         Ok(Self {
+            // Before etcd is asked: other processes see later states meanwhile.
+            latest_state: LatestState::open(cluster)?,
             identity: Identity::of(cluster, call, &mut client)?,
             client,
             cluster,
@@ -173,6 +176,7 @@ impl<'a> Claims<'a> {
         let Some(claiming) = local.claiming.clone() else {
             return Ok(None);
         };
+        self.refuse_older()?;
         let txn = self.transaction(pool, &claiming);
         // If no answer comes, the note stays, and `verify` finds out.
         let answer = self.client.txn(&txn)?;
@@ -181,6 +185,7 @@ impl<'a> Claims<'a> {
         if answer.succeeded || now.is_some_and(|it| it.value == claiming.owner.to_value()) {
             let cidr = claiming.cidr;
             tracing::debug!(%cidr, pool, "claimed a block");
+            self.latest_state.remember(&self.client);
             local.blocks.retain(|it| it.cidr != cidr);
             local.blocks.push(claiming);
             return Ok(None);
@@ -194,6 +199,7 @@ impl<'a> Claims<'a> {
     ///
     /// Those of [`Self::claim`].
     pub(crate) fn could_claim(&mut self, pool: &str, cidr: IpNet) -> Result<(), Error> {
+        self.refuse_older()?;
         let block = Block::new(cidr, BlockOwner::new(&self.cluster.node));
         let mut txn = self.transaction(pool, &block);
         txn.when
@@ -202,7 +208,13 @@ impl<'a> Claims<'a> {
         self.reason(pool, &answer).map(|_| ())
     }
 
-    /// The transaction that claims a block: this machine has the node's name, nobody has the
+    /// Refuses an etcd that is older than this node has seen it.
+    fn refuse_older(&mut self) -> Result<(), Error> {
+        let (cluster, client) = (self.cluster, &mut self.client);
+        self.latest_state.refuse_older(cluster, client)
+    }
+
+    /// The transaction that claims a block: etcd was not restored, this machine has the node's name, nobody has the
     /// block, and the definition is the one that was read.
     fn transaction(&self, pool: &str, block: &Block) -> Txn {
         let keys = &self.cluster.keys;
@@ -216,6 +228,7 @@ impl<'a> Claims<'a> {
                 // With another definition, the block might overlap with one of another length.
                 Compare::mod_revision(definition.as_str(), self.defined_at),
                 Compare::none_starts_with(addresses.as_str()),
+                is_reconciled(keys),
             ],
             then: vec![Op::put(key.as_str(), block.owner.to_value())],
             otherwise: vec![
@@ -223,6 +236,7 @@ impl<'a> Claims<'a> {
                 Op::get(Range::key(key)),
                 Op::get(Range::key(definition).keys_only()),
                 Op::get(Range::prefix(addresses).keys_only().limit(1)),
+                Op::get(read_marks(keys)),
             ],
         }
     }
@@ -243,6 +257,7 @@ impl<'a> Claims<'a> {
                 ),
             ));
         }
+        refuse_marks(&self.cluster.keys, answer.ranges().nth(4))?;
         if let Some(address) = address {
             let address = String::from_utf8_lossy(&address.key);
             return Err(Error::config(format!(

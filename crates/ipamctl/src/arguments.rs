@@ -12,7 +12,7 @@ use crate::target::{Exact, Target};
 /// conflists.
 ///
 /// It reads the conflists, the reservations and the records of attachments, those of
-/// host-local as well. Only gc and release change anything.
+/// host-local as well. Only gc, release and the commands of a cluster change anything.
 #[derive(Debug, Parser)]
 #[command(
     name = "ipamctl",
@@ -185,6 +185,11 @@ pub(crate) enum Command {
     /// It shows that machine, and asks. Run it on the machine that keeps the name, when the
     /// other one is off or has another name.
     NodeRegister(NodeRegisterArguments),
+    /// Tell an etcd that was restored from a snapshot what lives on this node.
+    ///
+    /// It claims again what etcd has lost. The exit status is 1 if another container or node
+    /// has some of it by now.
+    Reconcile(ReconcileArguments),
     /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.
     Metrics,
 }
@@ -368,6 +373,19 @@ pub(crate) struct NodeRegisterArguments {
     /// Don't ask.
     #[arg(long)]
     pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReconcileArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Before any node uses the restored etcd: nothing new is given until each node has run
+    /// this command.
+    #[arg(long)]
+    pub(crate) begin: bool,
+    /// Nodes that the restored etcd may not know.
+    #[arg(value_name = "NODE", requires = "begin")]
+    pub(crate) nodes: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -12,6 +12,7 @@ pub(crate) mod metrics;
 pub(crate) mod node_forget;
 mod node_register;
 pub(crate) mod pools;
+pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod show;
 
@@ -72,6 +73,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
         Command::NodeRegister(arguments) => {
             node_register::run(arguments, &node(), environment, output)
         }
+        Command::Reconcile(arguments) => reconcile::run(arguments, &node(), output),
         Command::Metrics => metrics::run(&node(), output),
     }
 }

@@ -72,7 +72,8 @@ impl EtcdCluster {
         }
     }
 
-    fn is(&self, other: &Cluster) -> bool {
+    /// True for the same endpoints, keys and node.
+    pub(crate) fn is(&self, other: &Cluster) -> bool {
         let urls = |it: &Cluster| -> Vec<String> {
             let endpoints = it.settings.endpoints.iter();
             endpoints.map(|it| it.url().to_owned()).collect()

@@ -1,6 +1,7 @@
 //! The file of what a node holds of a pool: `<etcd.stateDir>/blocks/<pool>.json`.
 
 use std::fmt::Display;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -106,6 +107,41 @@ impl Files {
         let path = cluster.settings.state_dir.join("blocks");
         let folder = StateFolder::create(&path).map_err(|e| Error::io(path.display(), e))?;
         Ok(Self { folder, data_dir })
+    }
+
+    /// The files of all pools that the node has blocks of, each with the folder of its
+    /// reservations.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read`], and code 5 for a folder that can't be read.
+    pub fn all(cluster: &Cluster) -> Result<Vec<(Self, Local)>, Error> {
+        let path = cluster.settings.state_dir.join("blocks");
+        let failed = |error: io::Error| Error::io(path.display(), error);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(failed)?,
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(pool) = name.to_str().and_then(|it| it.strip_suffix(".json")) else {
+                continue;
+            };
+            // The file says where its reservations are.
+            let file = path.join(&name);
+            let content = fs::read(&file).map_err(|e| Error::io(file.display(), e))?;
+            let local: Local = serde_json::from_slice(&content)
+                .map_err(|error| Error::io(file.display(), error))?;
+            let data_dir = local
+                .data_dir
+                .ok_or_else(|| Error::io(file.display(), "it doesn't name its dataDir"))?;
+            let files = Self::open(cluster, data_dir)?;
+            if let Some(local) = files.read(cluster, pool)? {
+                all.push((files, local));
+            }
+        }
+        Ok(all)
     }
 
     /// `ipam.dataDir`.
@@ -250,6 +286,11 @@ impl Local {
             one_length_since: None,
             failed: None,
         }
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &str {
+        &self.pool
     }
 
     /// True if the blocks were compared with an etcd that has one of these endpoints, too.

@@ -277,6 +277,51 @@ fn a_block_that_another_node_takes_meanwhile_is_neither_released_nor_counted() {
 }
 
 #[test]
+fn what_etcd_does_not_have_is_said_and_not_shown_as_empty() {
+    needs!(ETCD, ETCDCTL);
+    let (cluster, [_, n2]) = start();
+    let blocks = json!([{"name": "blocks"}]);
+    let n2_blocks = cluster.config("n2", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
+    cluster.add("c1", &n2_blocks).result();
+    cluster.add("c2", &n2).result();
+    let run = |words: &[&str]| cluster.sandbox.ipamctl(words).run();
+    let all = run(&["ls", "--all-nodes"]);
+    assert!(
+        all.stderr
+            .contains("given in blocks (ipamctl blocks): blocks"),
+        "{all:?}"
+    );
+    // Foreign keys and content.
+    cluster
+        .etcd
+        .put("/ipam/v1/blocks/blocks/10.56.0.240/28", "?");
+    cluster.etcd.put("/ipam/v1/blocks/blocks/10.56.0.1/28", "?");
+    cluster.etcd.put("/ipam/v1/addresses/lan/010.55.0.9", "?");
+    for words in [&["blocks"][..], &["node-forget", "n2", "--dry-run"]] {
+        let shown = run(words);
+        assert!(
+            shown.stderr.contains("10.56.0.1/28 is no key of ours"),
+            "{shown:?}"
+        );
+    }
+    let forget = run(&["node-forget", "n2", "--dry-run"]);
+    let unknown = "block 10.56.0.240/28 of pool blocks has content that isn't ours";
+    assert!(forget.stderr.contains(unknown), "{forget:?}");
+    let all = run(&["ls", "--all-nodes"]);
+    assert!(
+        all.stderr.contains("lan/010.55.0.9 is no key of ours"),
+        "{all:?}"
+    );
+    cluster.etcd.put("/ipam/v1/pools/blocks", "{");
+    let named = run(&["blocks", "blocks"]);
+    assert!(
+        named.stderr.contains("it isn't known whether pool blocks"),
+        "{named:?}"
+    );
+    assert_eq!(named.status.code(), Some(2));
+}
+
+#[test]
 fn a_cluster_that_does_not_answer_is_said_and_not_shown_as_empty() {
     needs!(ETCD, ETCDCTL);
     let (mut cluster, [n1, _]) = start();

@@ -13,6 +13,7 @@ mod injected;
 mod ipamctl;
 mod killed;
 mod not_etcd;
+mod reconcile;
 mod redefined;
 mod rights;
 mod secrets;

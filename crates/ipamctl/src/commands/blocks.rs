@@ -46,6 +46,11 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
     if let Some(name) = &arguments.pool {
         pools.retain(|it| it.name.as_str() == name);
         ensure!(
+            !pools.is_empty() || problems.is_empty(),
+            "it isn't known whether pool {name} is given in blocks: {} pools could not be read",
+            problems.len()
+        );
+        ensure!(
             !pools.is_empty(),
             "{} has no pool {name} that is given in blocks",
             cluster.path().display()

@@ -138,6 +138,10 @@ impl Look {
         client: &mut Client<'_>,
         changes: &[Change<'_>],
     ) -> Result<()> {
+        // Until then, it isn't known what is held.
+        let marks = client.range(&cluster_client::read_marks(&cluster.cluster.keys))?;
+        cluster_client::refuse_marks(&cluster.cluster.keys, Some(&marks))
+            .map_err(|error| anyhow::anyhow!("nothing is written: {}", error.msg))?;
         let addresses = cluster.members(client)?;
         let blocks = claimed_blocks(cluster, client)?;
         let taken = taken_away(changes, &addresses, &blocks);
@@ -161,7 +165,10 @@ impl Look {
     ) -> Txn {
         let keys = &cluster.cluster.keys;
         let mut txn = Txn {
-            when: vec![Compare::none_changed_since(keys.pools(), self.revision)],
+            when: vec![
+                Compare::none_changed_since(keys.pools(), self.revision),
+                cluster_client::is_reconciled(keys),
+            ],
             ..Txn::default()
         };
         for change in changes.iter().filter(|it| it.old.is_some()) {

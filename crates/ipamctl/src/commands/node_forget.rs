@@ -63,10 +63,17 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     let mut client = cluster.client()?;
     let held = entries(&mut client, keys, name, &keys.node(name))?;
     let mut blocks = claimed_blocks(&cluster, &mut client)?;
+    for it in blocks.iter().filter(|it| it.owner.is_none()) {
+        let ClaimedBlock { block, pool, .. } = it;
+        warn(&format!(
+            "block {block} of pool {pool} has content that isn't ours: it isn't known whether it is {name}'s, and it is left alone"
+        ));
+    }
     blocks.retain(|it| it.owner.as_ref().is_some_and(|it| it.node == name));
     let token = client.get(keys.token(name))?;
+    let mark = client.get(keys.reconcile(name))?;
     ensure!(
-        !held.is_empty() || !blocks.is_empty() || token.is_some(),
+        !held.is_empty() || !blocks.is_empty() || token.is_some() || mark.is_some(),
         "{} holds nothing of a node {name}",
         cluster.path().display()
     );
@@ -115,6 +122,11 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
             }
         }
         row.blocks = released_blocks.iter().map(Block::from).collect();
+        // What the node would have said lives there is released.
+        client.txn(&Txn {
+            then: vec![Op::delete(keys.reconcile(name))],
+            ..Txn::default()
+        })?;
         row.released = true;
         let rest = entries(&mut client, keys, name, &keys.node(name))?.len();
         if rest > 0 {

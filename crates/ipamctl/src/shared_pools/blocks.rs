@@ -9,7 +9,7 @@ use conflist::Problem;
 use etcd::Client;
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use super::view::pool_of;
+use super::view::{pool_of, warn_of_foreign};
 use super::{EtcdCluster, PAGE};
 
 /// A pool that is given in blocks.
@@ -121,7 +121,7 @@ pub(crate) fn block_pools(
 }
 
 /// The claimed blocks of all pools, lowest first: those of pools that nobody defines any
-/// more, too.
+/// more, too. A key that is no block's is named on stderr.
 ///
 /// # Errors
 ///
@@ -134,15 +134,22 @@ pub(crate) fn claimed_blocks(
     let prefix = keys.all_blocks();
     let mut found = Vec::new();
     client.pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
-        found.extend(page.into_iter().filter_map(|it| {
-            let pool = pool_of(&prefix, &it.key)?;
-            Some(ClaimedBlock {
-                block: keys.parse_block(pool.as_str(), &it.key)?,
+        for it in page {
+            let pool = pool_of(&prefix, &it.key);
+            let block = pool
+                .as_ref()
+                .and_then(|pool| keys.parse_block(pool.as_str(), &it.key));
+            let (Some(pool), Some(block)) = (pool, block) else {
+                warn_of_foreign(&it.key);
+                continue;
+            };
+            found.push(ClaimedBlock {
+                block,
                 pool,
                 owner: BlockOwner::parse(&it.value),
                 mod_revision: it.mod_revision,
-            })
-        }));
+            });
+        }
         Ok(())
     })?;
     found.sort_by_key(|it| it.block.network());

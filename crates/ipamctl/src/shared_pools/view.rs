@@ -13,6 +13,7 @@ use reservations::tools::ListedAddress;
 use reservations::{Reservation, State};
 
 use super::{EtcdCluster, PAGE};
+use crate::output::warn;
 
 /// What etcd has of a cluster's pools.
 #[derive(Debug, Default)]
@@ -201,15 +202,26 @@ impl EtcdCluster {
         let prefix = keys.all_addresses();
         client.pages(&prefix, PAGE, keys_only, |_, page| {
             for it in page {
-                if let Some(pool) = pool_of(&prefix, &it.key)
-                    && let Some(ip) = keys.parse_address(pool.as_str(), &it.key)
-                {
-                    f(pool, ip, it.value);
+                let pool = pool_of(&prefix, &it.key);
+                let ip = pool
+                    .as_ref()
+                    .and_then(|pool| keys.parse_address(pool.as_str(), &it.key));
+                match (pool, ip) {
+                    (Some(pool), Some(ip)) => f(pool, ip, it.value),
+                    _ => warn_of_foreign(&it.key),
                 }
             }
             Ok(())
         })
     }
+}
+
+/// Says that a key is not counted.
+pub(super) fn warn_of_foreign(key: &[u8]) {
+    let key = cni::OneLine(key).to_string();
+    warn(&format!(
+        "{key} is no key of ours: it is left alone, and not counted"
+    ));
 }
 
 /// The pool of a key below the prefix of all addresses or all blocks.

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
 use cluster::Holder;
+use cni::NetworkName;
 use serde::Serialize;
 
 use super::short;
@@ -13,7 +14,7 @@ use crate::arguments::LsArguments;
 use crate::commands::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
-use crate::shared_pools::{Member, since};
+use crate::shared_pools::{Member, claimed_blocks, since};
 use crate::table::{Align, Table};
 
 /// An address. The keys are documented, and don't change their meaning.
@@ -53,7 +54,22 @@ pub(super) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
     );
     let mut members = Vec::new();
     for cluster in &node.clusters {
-        members.extend(cluster.members(&mut cluster.client()?)?);
+        let mut client = cluster.client()?;
+        members.extend(cluster.members(&mut client)?);
+        let mut in_blocks: Vec<NetworkName> = claimed_blocks(cluster, &mut client)?
+            .into_iter()
+            .map(|it| it.pool)
+            .collect();
+        in_blocks.sort();
+        in_blocks.dedup();
+        if !in_blocks.is_empty() {
+            let pools: Vec<&str> = in_blocks.iter().map(NetworkName::as_str).collect();
+            warn(&format!(
+                "{} doesn't have the addresses of these pools, which are given in blocks (ipamctl blocks): {}",
+                cluster.path().display(),
+                pools.join(", ")
+            ));
+        }
     }
     if let Some(name) = &arguments.network {
         let is_of = |it: &Holder| it.network == *name;
@@ -63,7 +79,7 @@ pub(super) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
         let rows: Vec<Row> = members.into_iter().map(Row::from).collect();
         Output::json(&rows)?;
     } else if members.is_empty() {
-        warn("no address is reserved");
+        warn("etcd has no address of a node");
     } else {
         output.table(&table(&members, arguments.no_trunc))?;
     }

@@ -1,0 +1,150 @@
+//! The addresses of a cluster's pools that live on this node, by the chain's records.
+
+use std::path::PathBuf;
+
+use chain::tools::{AttachmentRecord, ListedRecord, RecordState};
+use cluster::Cluster;
+use cni::{Attachment, IpamResult, NetworkName};
+use std::net::IpAddr;
+
+use crate::network::ETCD_ALLOCATOR;
+use crate::node::Node;
+use crate::shared_pools::EtcdCluster;
+
+/// An address that an attachment of this node has.
+#[derive(Clone, Debug)]
+pub(super) struct Living {
+    pub(super) network: NetworkName,
+    pub(super) attachment: Attachment,
+    pub(super) pool: String,
+    pub(super) ip: IpAddr,
+    /// The record that says so.
+    pub(super) record: PathBuf,
+}
+
+/// The addresses, by all records of the node. A record that doesn't tell what its attachment
+/// holds is a problem.
+pub(super) fn by_records(
+    node: &Node,
+    cluster: &EtcdCluster,
+    problems: &mut Vec<String>,
+) -> Vec<Living> {
+    let mut living = Vec::new();
+    for state_dir in node.state_dirs() {
+        let networks = match chain::tools::networks(&state_dir) {
+            Ok(networks) => networks,
+            Err(error) => {
+                problems.push(format!("{}: {error}", state_dir.display()));
+                continue;
+            }
+        };
+        for network in networks {
+            let records = match chain::tools::records(&state_dir, &network) {
+                Ok(records) => records,
+                Err(error) => {
+                    let path = state_dir.join(network.as_str());
+                    problems.push(format!("{}: {error}", path.display()));
+                    continue;
+                }
+            };
+            for record in records {
+                match of_record(cluster, &network, &record) {
+                    Ok(its) => living.extend(its),
+                    Err(reason) => {
+                        problems.push(format!("{}: {reason}", record.file.display()));
+                    }
+                }
+            }
+        }
+    }
+    living
+}
+
+/// The addresses of this cluster in one record.
+fn of_record(
+    cluster: &EtcdCluster,
+    network: &NetworkName,
+    record: &ListedRecord,
+) -> Result<Vec<Living>, String> {
+    let content = record.content.as_ref().map_err(String::clone)?;
+    let is_allocator = |name: &str| name == ETCD_ALLOCATOR;
+    if !content
+        .delegates
+        .iter()
+        .any(|it| is_allocator(it.name.as_str()))
+    {
+        return Ok(Vec::new());
+    }
+    if !is_of(cluster, network, content)? {
+        return Ok(Vec::new());
+    }
+    let mut living = Vec::new();
+    let mut given = None;
+    for delegate in &content.delegates {
+        let answered = delegate.result.as_deref();
+        if is_allocator(delegate.name.as_str()) {
+            match (answered, content.state) {
+                (Some(answered), _) => {
+                    let read = |raw| IpamResult::read("result", raw).map_err(|it| it.msg);
+                    let given = given.map_or_else(|| Ok(IpamResult::default()), read)?;
+                    for (pool, ip) in pairs(network, &given, &read(answered)?)? {
+                        living.push(Living {
+                            network: network.clone(),
+                            attachment: record.attachment.clone(),
+                            pool,
+                            ip,
+                            record: record.file.clone(),
+                        });
+                    }
+                }
+                // The runtime was given no address.
+                (None, RecordState::Adding) => {}
+                (None, _) => return Err(format!("it has no answer of {}", delegate.name)),
+            }
+        }
+        given = answered;
+    }
+    Ok(living)
+}
+
+/// True if the record's ADD has asked this cluster.
+fn is_of(
+    cluster: &EtcdCluster,
+    network: &NetworkName,
+    content: &AttachmentRecord,
+) -> Result<bool, String> {
+    let config = content.config().ok_or("it has no configuration")?;
+    let ipam = config.ipam().map_err(|it| it.msg)?;
+    let recorded = Cluster::read(&ipam).map_err(|it| it.msg)?;
+    // A restored etcd may have other endpoints.
+    let is_same = cluster.is(&recorded)
+        || (cluster.networks.contains(network) && recorded.keys == cluster.cluster.keys);
+    if is_same && recorded.node != cluster.cluster.node {
+        return Err(format!("it is of node {}, another name", recorded.node));
+    }
+    Ok(is_same)
+}
+
+/// The pools that an allocator was given, each with the address that it has answered.
+fn pairs(
+    network: &NetworkName,
+    given: &IpamResult,
+    answered: &IpamResult,
+) -> Result<Vec<(String, IpAddr)>, String> {
+    let pools = ipam::pools_of_result(given).map_err(|it| it.msg)?;
+    let new = answered.ips.iter().skip(given.ips.len());
+    let ips: Vec<IpAddr> = new.map(cni::IpConfig::ip).collect();
+    if pools.len() != ips.len() {
+        return Err(format!(
+            "it has {} addresses of {} pools",
+            ips.len(),
+            pools.len()
+        ));
+    }
+    let name = |pool: &cni::Object| -> Result<String, String> {
+        let name: Option<NetworkName> = pool.read("pools", "name").map_err(|it| it.msg)?;
+        Ok(name.as_ref().unwrap_or(network).to_string())
+    };
+    let both = pools.iter().zip(ips);
+    both.map(|(pool, ip)| Ok((name(pool)?, ip))).collect()
+}
