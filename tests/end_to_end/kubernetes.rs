@@ -7,9 +7,9 @@ mod first_installation;
 mod garbage_collection;
 mod life;
 mod reservations;
-mod runtimes;
 mod second_interface;
 mod take_over;
+mod walk;
 
 use harness::{
     BUSYBOX, ContainerRuntime, Flavour, Image, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster,

@@ -198,18 +198,29 @@ impl KubernetesCluster {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs commands that `docs/kubernetes.md` has, as they are there.
+    /// Runs commands of `docs/kubernetes.md`.
     ///
     /// # Panics
     ///
     /// If the page doesn't have one of them, or if one fails.
     #[track_caller]
     pub fn as_documented(&self, commands: &[&str]) -> String {
+        self.as_documented_with(commands, &[])
+    }
+
+    /// Runs commands of `docs/kubernetes.md`, with values in the place of words.
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::as_documented`].
+    #[track_caller]
+    pub fn as_documented_with(&self, commands: &[&str], values: &[(&str, &str)]) -> String {
         let page = std::fs::read_to_string(repository().join("docs/kubernetes.md")).unwrap();
         for command in commands {
             assert!(page.contains(command), "not in the page: {command}");
         }
-        self.sh(&commands.join("\n"))
+        let with_value = |script: String, (word, value): &(&str, &str)| script.replace(word, value);
+        self.sh(&values.iter().fold(commands.join("\n"), with_value))
     }
 
     /// The lines of a command's stdout, which are none if it fails.

@@ -1,10 +1,10 @@
-//! A pod's life on containerd 2.3: restarts of everything, forced deletion, loss of power, a
-//! lost node.
+//! A pod's life on containerd 2.3 with CNI 1.1.0: STATUS, restarts of everything, forced deletion,
+//! loss of power, a lost node.
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, workload};
 
 use super::reservations::{no_leaks, reserved, reserved_is_running};
-use super::{cluster, install};
+use super::{cluster, install_with};
 
 /// Namespaces with a Deployment each.
 const NAMESPACES: [&str; 3] = ["shop", "red", "blue"];
@@ -29,12 +29,29 @@ fn delete_pods(cluster: &KubernetesCluster, options: &str) {
     }
 }
 
+fn status_reaches_the_node(cluster: &KubernetesCluster) {
+    let node = cluster.node(0);
+    // It would put the catalogue back.
+    node.sh("kill -STOP $(pgrep -x ipam-installer)");
+    node.sh("mv /etc/cni/ipam.d /etc/cni/away");
+    let of_ready = "{.status.conditions[?(@.type==\"Ready\")].message}";
+    let message = format!("kubectl get node worker-1 -o 'jsonpath={of_ready}'");
+    cluster.wait_for("the message", || cluster.sh(&message).contains("ipam.d"));
+    assert_eq!(cluster.ready_nodes(), ["worker-2"]);
+    node.sh("mv /etc/cni/away /etc/cni/ipam.d");
+    node.sh("kill -CONT $(pgrep -x ipam-installer)");
+    cluster.wait_for_ready_nodes();
+}
+
 #[test]
 fn after_every_restart_deletion_and_loss_the_reserved_addresses_are_those_of_running_pods() {
     let Some(mut cluster) = cluster("a pod's life", ContainerRuntime::Containerd) else {
         return;
     };
-    install(&cluster);
+    install_with(&cluster, "conflists-gc.yaml");
+
+    claim("STATUS: a node without its catalogue is not ready, and says why");
+    status_reaches_the_node(&cluster);
 
     claim("thirty pods in three namespaces");
     for namespace in NAMESPACES {
