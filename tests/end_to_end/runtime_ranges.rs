@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 fn call(sandbox: &Sandbox, command: &str, ranges: Option<Value>) -> Call {
     let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
     let mut config = sandbox.config("1.1.0", &delegates, &json!({}));
+    config["capabilities"] = json!({"ipRanges": true});
     if let Some(ranges) = ranges {
         config["runtimeConfig"] = json!({ "ipRanges": ranges });
     }
@@ -38,6 +39,35 @@ fn gc_and_status_succeed_without_the_runtimes_ranges() {
 }
 
 #[test]
+fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
+    let sandbox = Sandbox::default();
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let mut config = sandbox.config("1.1.0", &delegates, &json!({}));
+    for capabilities in [
+        json!(null),
+        json!({}),
+        json!({"ipRanges": false, "ips": true}),
+    ] {
+        config["capabilities"] = capabilities;
+        let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
+        status.refused(7, "ipam.ranges is missing or empty");
+    }
+    // As ADD is, whatever the container is.
+    for (pools, text) in [
+        (json!(null), "ipam.pools is missing"),
+        (json!({}), "ipam.pools: invalid type"),
+    ] {
+        let ipam = json!({"pools": pools});
+        let delegates = ["ipam-ds-static", "ipam-da-host-local"];
+        let config = sandbox.config("1.1.0", &delegates, &ipam);
+        for command in ["ADD", "STATUS"] {
+            let output = sandbox.call("ipam-delegated", command, &config).run();
+            output.refused(7, text);
+        }
+    }
+}
+
+#[test]
 fn add_without_the_runtimes_ranges_is_refused() {
     let sandbox = Sandbox::default();
     let error = call(&sandbox, "ADD", None).run().error();
@@ -61,6 +91,7 @@ fn del_without_the_runtimes_ranges_releases_all_and_succeeds_with_nothing_reserv
 fn a_selector_or_an_allocator_alone_answers_all_but_add_without_ranges() {
     let sandbox = Sandbox::default();
     let mut config = sandbox.config("1.1.0", &[], &json!({}));
+    config["capabilities"] = json!({"ipRanges": true});
     config["cni.dev/valid-attachments"] = json!([]);
     config["prevResult"] = json!({"ips": []});
     for command in ["GC", "STATUS", "CHECK"] {

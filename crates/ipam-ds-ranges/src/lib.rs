@@ -35,8 +35,7 @@ impl Plugin for IpamDsRanges {
         Selection::read(call)?.reply(call)
     }
 
-    // GC and STATUS are called without runtimeConfig: its ranges are no pools then,
-    // and there may be none at all.
+    // GC and STATUS are called without runtimeConfig: its ranges are no pools then.
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         Ok(warn_of_error(
@@ -45,8 +44,30 @@ impl Plugin for IpamDsRanges {
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        Selection::read(call)?.reply(call)
+        let mut selection = Selection::read(call)?;
+        // ADD may get ranges of the runtime, which STATUS doesn't.
+        if !takes_ranges_of_the_runtime(call)? {
+            selection = selection.not_empty()?;
+        }
+        selection.reply(call)
     }
+}
+
+/// The pools of a call, for tools. There may be none.
+///
+/// # Errors
+///
+/// Code 7, naming the key and the value.
+pub fn pools(call: &Call<'_>) -> Result<Vec<Object>, Error> {
+    Ok(Selection::read(call)?.pools)
+}
+
+/// True if the configuration declares that the runtime may add ranges: the capability
+/// `ipRanges`.
+fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {
+    let capabilities: Option<Object> = call.config.read("capabilities")?;
+    let declared = capabilities.map(|it| it.read("capabilities", "ipRanges"));
+    Ok(declared.transpose()?.flatten().unwrap_or(false))
 }
 
 /// The reply to DEL and GC: an allocator finds what to release without the pools, so

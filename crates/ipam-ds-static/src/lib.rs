@@ -20,6 +20,11 @@ impl Selector for IpamDsStatic {
         let pools = ipam.read("ipam", "pools")?;
         pools.ok_or_else(|| Error::config("ipam.pools is missing: it must be an array of pools"))
     }
+
+    /// The pools are those of every container.
+    fn status(&self, call: &Call<'_>) -> Result<(), Error> {
+        self.pools(call).map(|_| ())
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,15 @@ pub trait Selector: Sync {
     ///
     /// The reason why no pool can be chosen. It fails ADD alone.
     fn pools(&self, call: &Call<'_>) -> Result<Vec<Object>, Error>;
+
+    /// Whether ADD would be refused whatever the container is, for STATUS.
+    ///
+    /// # Errors
+    ///
+    /// The refusal.
+    fn status(&self, _: &Call<'_>) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// The plugin of a selector.
@@ -66,6 +75,7 @@ impl<T: Selector> Plugin for SelectorPlugin<T> {
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.0.status(call)?;
         Ok(self.select_if_possible(call))
     }
 }

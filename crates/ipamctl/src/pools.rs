@@ -1,11 +1,12 @@
 //! The pools of a network, without a container: those of its configuration, and those that
 //! its selectors are known to have chosen.
 
-use std::path::PathBuf;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
-use cni::{Call, Environment, NetworkConfig, NetworkName, Object, Plugin, Reply};
+use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
 use ipam::Pool;
-use ipam_ds_ranges::IpamDsRanges;
 use serde_json::value::RawValue;
 
 use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
@@ -35,11 +36,10 @@ impl PlacedPool {
         self.pool.directory(&self.networks[0])
     }
 
-    /// True if both are the same addresses of the same directory. What they exclude may
-    /// differ: a selector excludes what it keeps for others.
-    fn is(&self, other: &Self) -> bool {
-        self.directory == other.directory
-            && self.pool.ranges.to_string() == other.pool.ranges.to_string()
+    /// What it is known by: the same addresses of the same directory are one pool. What they
+    /// exclude may differ: a selector excludes what it keeps for others.
+    fn key(&self) -> (PathBuf, String) {
+        (self.directory.clone(), self.pool.ranges.to_string())
     }
 }
 
@@ -49,6 +49,9 @@ pub(crate) struct Pools {
     pub(crate) all: Vec<PlacedPool>,
     /// By network.
     pub(crate) problems: Vec<(NetworkName, String)>,
+    /// The place of each in [`Self::all`].
+    known: HashMap<(PathBuf, String), usize>,
+    directories: HashSet<PathBuf>,
 }
 
 impl Pools {
@@ -103,16 +106,26 @@ impl Pools {
     }
 
     fn add(&mut self, new: PlacedPool) {
-        match self.all.iter_mut().find(|known| known.is(&new)) {
-            Some(known) => {
+        match self.known.entry(new.key()) {
+            Entry::Occupied(at) => {
+                let known = &mut self.all[*at.get()];
                 for network in new.networks {
                     if !known.networks.contains(&network) {
                         known.networks.push(network);
                     }
                 }
             }
-            None => self.all.push(new),
+            Entry::Vacant(place) => {
+                place.insert(self.all.len());
+                self.directories.insert(new.directory.clone());
+                self.all.push(new);
+            }
         }
+    }
+
+    /// True if a pool is known to be kept in this directory.
+    pub(crate) fn has_directory(&self, directory: &Path) -> bool {
+        self.directories.contains(directory)
     }
 }
 
@@ -122,11 +135,7 @@ pub(crate) fn of_ranges(
     environment: &Environment,
 ) -> Result<Vec<Pool>, String> {
     let call = Call::new(config.without_call(), environment);
-    match IpamDsRanges.status(&call) {
-        Ok(Reply::Result(result)) => result.other("pools").map_or(Ok(Vec::new()), of_array),
-        Ok(_) => Ok(Vec::new()),
-        Err(error) => Err(error.msg),
-    }
+    of_objects(ipam_ds_ranges::pools(&call).map_err(|e| e.msg)?)
 }
 
 /// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
@@ -157,7 +166,10 @@ pub(crate) fn of_answer(answer: &RawValue) -> Result<Vec<Pool>, String> {
 }
 
 fn of_array(raw: &RawValue) -> Result<Vec<Pool>, String> {
-    let objects: Vec<Object> = cni::read("pools", raw).map_err(|e| e.msg)?;
+    of_objects(cni::read("pools", raw).map_err(|e| e.msg)?)
+}
+
+fn of_objects(objects: Vec<Object>) -> Result<Vec<Pool>, String> {
     let objects = objects.into_iter().enumerate();
     objects
         .filter(|(_, pool)| has_ranges(pool))
