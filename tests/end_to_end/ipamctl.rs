@@ -5,6 +5,7 @@ mod check_lists;
 mod collection;
 mod explain;
 mod faults;
+mod large;
 mod listing;
 mod manual;
 mod release;

@@ -98,6 +98,13 @@ impl Object {
         self.members.retain(|(k, _)| k != key);
     }
 
+    /// The members in the order in which they were written; a key may be there twice.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.members
+            .iter()
+            .map(|(key, value)| (key.as_str(), &**value))
+    }
+
     /// The keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.members.iter().map(|(key, _)| key.as_str())

@@ -8,7 +8,7 @@ use ipam::Disjoint;
 
 use crate::pool::CataloguePool;
 use crate::rule::{Rule, rule_path};
-use crate::source::{self, Source};
+use crate::source::Source;
 use crate::template::Template;
 
 /// All pools, in the order in which they are written, and all rules, in the order in which
@@ -73,7 +73,7 @@ fn read_pools(sources: &[Source]) -> Result<(Vec<CataloguePool>, HashMap<String,
     let mut pools: Vec<CataloguePool> = Vec::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
     for source in sources {
-        for name in source.pools.keys() {
+        for (name, raw) in source.pools.iter() {
             let path = format!("{}pools.{name}", source.prefix);
             if let Some(earlier) = by_name.insert(name.to_owned(), pools.len()) {
                 let earlier = &pools[earlier].path;
@@ -83,7 +83,7 @@ fn read_pools(sources: &[Source]) -> Result<(Vec<CataloguePool>, HashMap<String,
                     format!("{path} is defined twice, the first time as {earlier}")
                 }));
             }
-            let written: Option<Object> = source::read(&path, &source.pools, name)?;
+            let written: Option<Object> = cni::read(&path, raw)?;
             pools.push(CataloguePool::read(
                 path,
                 name,

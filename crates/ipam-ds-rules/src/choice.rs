@@ -1,5 +1,6 @@
 //! Chooses: the first rule that holds, its pools, and the address requested of each.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cni::{Dns, Error, Excerpt, Object, code};
@@ -40,10 +41,11 @@ pub(crate) fn choose(
     let rule = first_that_holds(catalogue, facts)?;
     let then = rule.then()?;
     let mut chosen: Vec<Chosen> = Vec::with_capacity(then.pools.len());
+    let mut names = HashSet::new();
     for (i, template) in then.pools.iter().enumerate() {
         let key = format!("pools[{i}]");
         let pool = Chosen::read(catalogue, &rule, &key, template, facts)?;
-        if chosen.iter().any(|earlier| earlier.name == pool.name) {
+        if !names.insert(pool.name.clone()) {
             return Err(Error::config(format!(
                 "{}.{key}: {:?}: the pool {:?} is chosen twice",
                 rule.path(),

@@ -1,5 +1,6 @@
 //! A rule, as it is written: conditions, pools, requested addresses, a sticky key.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cni::{Error, Object};
@@ -72,8 +73,9 @@ impl Rule {
                 "{path}.pools is missing or empty: a rule leads to one pool at least"
             )));
         }
+        let mut seen = HashSet::new();
         for (i, pool) in pools.iter().enumerate() {
-            if pools[..i].contains(pool) {
+            if !seen.insert(pool.as_written()) {
                 let name = pool.as_written();
                 return Err(Error::config(format!(
                     "{path}.pools[{i}]: {name:?} is there twice"
@@ -149,15 +151,15 @@ fn verify_keys(path: &str, object: &Object) -> Result<(), Error> {
 }
 
 fn conditions(path: &str, when: &Object) -> Result<Vec<(String, Condition<'static>)>, Error> {
-    let mut conditions: Vec<(String, Condition<'static>)> = Vec::new();
-    for name in when.keys() {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut conditions = Vec::new();
+    for (name, raw) in when.iter() {
         let path = format!("{path}.{name}");
         facts::verify_name(name).map_err(|why| Error::config(format!("{path}: {why}")))?;
-        if conditions.iter().any(|(earlier, _)| earlier == name) {
+        if !seen.insert(name) {
             return Err(Error::config(format!("{path} is there twice")));
         }
-        let value = when.get(name).map(|raw| cni::read(&path, raw));
-        let value = value.transpose()?.unwrap_or(Value::Null);
+        let value: Value = cni::read(&path, raw)?;
         conditions.push((name.to_owned(), Condition::read(&path, value)?));
     }
     Ok(conditions)

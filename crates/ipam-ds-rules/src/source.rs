@@ -52,7 +52,7 @@ impl Source {
 }
 
 /// Reads a key's value under this name.
-pub(crate) fn read<T: serde::de::DeserializeOwned>(
+fn read<T: serde::de::DeserializeOwned>(
     path: &str,
     object: &Object,
     key: &str,

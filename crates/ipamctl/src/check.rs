@@ -13,8 +13,10 @@ pub(crate) mod host;
 pub(crate) mod main_plugin;
 pub(crate) mod moved_ranges;
 pub(crate) mod overlaps;
+mod range_index;
 pub(crate) mod rules;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use cni::Environment;
@@ -24,6 +26,7 @@ use serde::Serialize;
 use crate::network::{CHAIN, Network};
 use crate::pools::{PlacedPool, Pools};
 use host::Host;
+use range_index::RangeIndex;
 
 /// Weight of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,6 +54,8 @@ pub(crate) struct Finding {
 pub(crate) struct Findings<'a> {
     file: &'a Path,
     all: Vec<Finding>,
+    /// Key and problem of each, so that each is there once.
+    known: HashSet<(String, String)>,
 }
 
 impl<'a> Findings<'a> {
@@ -58,6 +63,7 @@ impl<'a> Findings<'a> {
         Self {
             file,
             all: Vec::new(),
+            known: HashSet::new(),
         }
     }
 
@@ -87,7 +93,8 @@ impl<'a> Findings<'a> {
             problem,
             instead,
         };
-        if !self.all.contains(&finding) {
+        let known = (finding.key.clone(), finding.problem.clone());
+        if self.known.insert(known) {
             self.all.push(finding);
         }
     }
@@ -128,6 +135,7 @@ pub(crate) fn findings(
         }
         checked.push(it);
     }
+    let ranges = RangeIndex::of(&checked);
     for (i, it) in checked.iter().enumerate() {
         if !is_wanted(it.conflist) {
             continue;
@@ -155,7 +163,7 @@ pub(crate) fn findings(
             rules::check(network, &mut findings);
             folders::check(network, host, &mut findings);
         }
-        overlaps::check(it, &checked, host, &mut findings);
+        overlaps::check(i, &checked, &ranges, host, &mut findings);
         moved_ranges::check(it, &checked, host, &mut findings);
         all.extend(findings.all);
     }

@@ -69,6 +69,8 @@ pub(crate) enum Extent {
 pub(crate) struct Inventory {
     pub(crate) pools: Pools,
     pub(crate) directories: Vec<Directory>,
+    /// The place of each in [`Self::directories`].
+    places: HashMap<PathBuf, usize>,
     pub(crate) records: Vec<NetworkRecord>,
     /// The attachments that were made for Docker; none unless [`Extent::All`] is read.
     pub(crate) docker: Docker,
@@ -79,8 +81,8 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Reads it.
-    pub(crate) fn read(node: &Node, extent: Extent) -> Self {
+    /// What the conflists say, without reservations and records.
+    pub(crate) fn of_conflists(node: &Node) -> Self {
         let mut it = Self {
             unread_conflists: node.problems.len(),
             ..Self::default()
@@ -88,6 +90,12 @@ impl Inventory {
         for network in &node.networks {
             it.pools.add_configured(network, &node.environment);
         }
+        it
+    }
+
+    /// Reads it.
+    pub(crate) fn read(node: &Node, extent: Extent) -> Self {
+        let mut it = Self::of_conflists(node);
         for data_dir in node.data_dirs() {
             it.read_data_dir(&data_dir, extent);
         }
@@ -150,7 +158,7 @@ impl Inventory {
                 reservations::tools::list(&path).map(|listed| (taken(&listed), listed))
             };
             match read {
-                Ok((taken, listed)) => self.directories.push(Directory {
+                Ok((taken, listed)) => self.add_directory(Directory {
                     path,
                     shared_by: None,
                     name,
@@ -194,7 +202,14 @@ impl Inventory {
             taken: it.taken,
             listed: it.listed,
         });
-        self.directories.extend(directories);
+        directories.for_each(|it| self.add_directory(it));
+    }
+
+    /// Adds a directory.
+    pub(crate) fn add_directory(&mut self, directory: Directory) {
+        let path = directory.path.clone();
+        self.places.entry(path).or_insert(self.directories.len());
+        self.directories.push(directory);
     }
 
     fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {
@@ -279,7 +294,7 @@ impl Inventory {
 
     /// The directory at this path, if it exists.
     pub(crate) fn directory(&self, path: &Path) -> Option<&Directory> {
-        self.directories.iter().find(|it| it.path == path)
+        Some(&self.directories[*self.places.get(path)?])
     }
 
     /// The taken addresses of a directory; none if it doesn't exist.
@@ -289,8 +304,7 @@ impl Inventory {
 
     /// True if a pool is known to be kept in this directory.
     pub(crate) fn is_configured(&self, directory: &Path) -> bool {
-        let mut pools = self.pools.all.iter();
-        pools.any(|it| it.directory == directory)
+        self.pools.has_directory(directory)
     }
 
     /// Who holds what: each reserved address, and each record whose addresses are not

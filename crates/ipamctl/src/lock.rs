@@ -1,7 +1,6 @@
 //! Whether a process holds the lock of an attachment, and which.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 use std::path::Path;
 
 use crate::attached::Attached;
@@ -56,36 +55,9 @@ impl Lock {
 
 /// The processes that hold a lock on this file, for messages alone: `process 4711 (sleep)`.
 fn holders(file: &Path) -> Vec<String> {
-    let Ok(inode) = fs::symlink_metadata(file).map(|it| it.ino()) else {
-        return Vec::new();
-    };
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|it| it.parse::<u32>().ok()) else {
-            continue;
-        };
-        let infos = fs::read_dir(entry.path().join("fdinfo"));
-        let mut infos = infos.into_iter().flatten().flatten();
-        let holds = infos.any(|info| {
-            let is_the_file = fs::read_link(entry.path().join("fd").join(info.file_name()))
-                .is_ok_and(|it| it.file_name() == file.file_name());
-            is_the_file && fs::read_to_string(info.path()).is_ok_and(|it| has_lock(&it, inode))
-        });
-        if holds {
-            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            found.push(format!("process {pid} ({})", name.trim()));
-        }
-    }
-    found
-}
-
-/// True if the kernel says in `/proc/PID/fdinfo/FD` that the descriptor holds a lock on this
-/// inode: `lock: 1: FLOCK  ADVISORY  WRITE 4711 00:2f:12345 0 EOF`.
-fn has_lock(info: &str, inode: u64) -> bool {
-    let mut locks = info.lines().filter(|line| line.starts_with("lock:"));
-    let end = format!(":{inode}");
-    locks.any(|line| line.contains("FLOCK") && line.split_whitespace().any(|it| it.ends_with(&end)))
+    let holders = File::open(file).and_then(|file| chain::lock_holders(&file));
+    let holders = holders.into_iter().flatten();
+    holders.map(|it| format!("process {it}")).collect()
 }
 
 #[cfg(test)]
@@ -97,7 +69,7 @@ mod tests {
     fn the_holder_of_a_lock_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("record");
-        let file = fs::File::create(&path).unwrap();
+        let file = File::create(&path).unwrap();
         assert!(holders(&path).is_empty());
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
         let found = holders(&path);

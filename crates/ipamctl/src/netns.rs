@@ -6,14 +6,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chain::tools::AttachmentRecord;
-use cni::{Environment, boot_id, is_namespace};
+use cni::{Environment, is_namespace};
 
 /// Folders of network namespaces. Nothing else is looked at: a file system of somebody
 /// else's may not answer.
 const NAMESPACES: [&str; 3] = ["/run/", "/var/run/", "/proc/"];
-
-/// Names a folder to be read instead of `/proc` for what is known of the boot.
-const PROC: &str = "IPAM_DELEGATED_PROC";
 
 /// Ticks of a second in `/proc/PID/stat`: `USER_HZ`, the same on each Linux that we build for.
 const TICKS: u64 = 100;
@@ -42,14 +39,12 @@ pub(crate) struct Boot {
 impl Boot {
     /// Reads it.
     pub(crate) fn read(environment: &Environment) -> Self {
-        let proc = environment.get(PROC).unwrap_or("/proc".as_ref());
-        let stat = fs::read_to_string(Path::new(proc).join("stat")).ok();
-        let seconds = stat.as_deref().and_then(|stat| {
-            let mut lines = stat.lines();
-            lines.find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
-        });
+        let boot = cni::Boot::current(environment).ok();
+        let seconds = boot
+            .as_ref()
+            .and_then(|it| it.start().ok()?.try_into().ok());
         Self {
-            id: boot_id(environment),
+            id: boot.map(|it| it.id().to_owned()),
             started: seconds.map(|it| UNIX_EPOCH + Duration::from_secs(it)),
         }
     }

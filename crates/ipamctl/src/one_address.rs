@@ -11,21 +11,19 @@ use crate::inventory::{Directory, Inventory, NetworkRecord};
 use crate::node::Node;
 
 /// The inventory of what the holders of this address hold; `None` if a holder has no
-/// record, so that only the files of all addresses say what else it holds.
+/// record, so that only the files of all addresses say what else it holds, or if something
+/// can't be read.
 pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
     // In etcd, all addresses of the node are one request.
     if !node.clusters.is_empty() {
         return None;
     }
-    let mut it = Inventory::default();
-    for network in &node.networks {
-        it.pools.add_configured(network, &node.environment);
-    }
+    let mut it = Inventory::of_conflists(node);
     for data_dir in node.data_dirs() {
         for name in reservations::tools::directories(&data_dir).ok()? {
             let path = data_dir.join(name.as_str());
             let listed = reservations::tools::address(&path, ip).ok()?;
-            it.directories.push(Directory {
+            it.add_directory(Directory {
                 path,
                 shared_by: None,
                 name,

@@ -103,10 +103,13 @@ fn printable(text: &str) -> std::borrow::Cow<'_, str> {
     plain(text)
 }
 
-/// The text without control characters, and without those that change its direction.
+/// The text without control characters, without those that change its direction, and without
+/// those that XML can't have.
 pub(crate) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
-    let is_bad =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let is_bad = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+    };
     if !text.contains(is_bad) {
         return text.into();
     }

@@ -1,17 +1,20 @@
 //! The addresses of a pool as cells of a picture, without saying how they are drawn.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use ipam::{Interval, IpNet, RangeSet};
+use ipam::{Interval, IpNet, Range, RangeSet};
 
 use crate::usage::{Usage, slice};
 
-/// Number of cells from which a subnet is drawn by blocks of 256 addresses.
+/// Number of cells from which a subnet is drawn by blocks.
 const MOST_CELLS: u32 = 1024;
 
-/// Addresses of a block.
-const BLOCK: u32 = 256;
+/// Bits of the addresses of the smallest block, a /24.
+const LEAST_BITS: u8 = 8;
+
+/// Bits of the number of blocks that a subnet is drawn by at most: 4,096 of them.
+const MOST_BITS: u8 = 12;
 
 /// Most rows of an IPv6 picture: ranges in use beyond are not drawn one by one.
 const MOST_RUNS: usize = 32;
@@ -54,10 +57,12 @@ impl Cell {
     }
 }
 
-/// A block of 256 addresses: an IPv4 /24.
+/// A block of addresses: an IPv4 /24, or more of a subnet that is larger than a /12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) first: IpAddr,
+    /// Length of its prefix.
+    pub(crate) prefix: u8,
     /// Addresses that are given without request; 0 outside of the pool.
     pub(crate) size: u128,
     pub(crate) reserved: u128,
@@ -76,7 +81,7 @@ pub(crate) struct Run {
 pub(crate) enum Grid {
     /// Each address is a cell, sixteen a row.
     Addresses(Vec<(IpAddr, Cell)>),
-    /// Each /24 is a cell, sixteen a row.
+    /// Each block is a cell, sixteen a row.
     Blocks(Vec<Block>),
     /// The runs in use, and how many more there are.
     Runs(Vec<Run>, usize),
@@ -88,9 +93,33 @@ pub(crate) struct Known<'a> {
     /// Taken addresses, in ascending order.
     pub(crate) taken: &'a [IpAddr],
     pub(crate) leaked: &'a BTreeSet<IpAddr>,
+    /// The gateways of the ranges.
+    gateways: HashSet<IpAddr>,
+    /// The ranges, by their first addresses. They share none.
+    by_first: BTreeMap<IpAddr, &'a Range>,
+    /// The addresses that are given without request, in ascending order.
+    given: Vec<Interval>,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    pub(crate) fn new(
+        ranges: &'a RangeSet,
+        taken: &'a [IpAddr],
+        leaked: &'a BTreeSet<IpAddr>,
+    ) -> Self {
+        let mut given: Vec<Interval> = ranges.given().collect();
+        given.sort_unstable_by_key(|it| it.first());
+        let all = || ranges.ranges().iter();
+        Self {
+            ranges,
+            taken,
+            leaked,
+            gateways: all().map(|it| it.gateway()).collect(),
+            by_first: all().map(|it| (it.addresses().first(), it)).collect(),
+            given,
+        }
+    }
+
     /// The pictures of the pool's subnets, each once.
     pub(crate) fn grids(&self) -> Vec<(IpNet, Grid)> {
         let mut subnets: Vec<IpNet> = self.ranges.ranges().iter().map(|it| it.subnet()).collect();
@@ -109,16 +138,19 @@ impl Known<'_> {
             let cells = (first..=last).map(|bits| IpAddr::from(Ipv4Addr::from_bits(bits)));
             return Grid::Addresses(cells.map(|ip| (ip, self.cell(ip))).collect());
         }
-        let blocks = (first..=last).step_by(BLOCK as usize);
-        Grid::Blocks(blocks.map(|start| self.block(start)).collect())
+        let bits = (32 - v4.prefix_len())
+            .saturating_sub(MOST_BITS)
+            .max(LEAST_BITS);
+        let blocks = (first..=last).step_by(1 << bits);
+        Grid::Blocks(blocks.map(|start| self.block(start, bits)).collect())
     }
 
     /// The state of an address.
     pub(crate) fn cell(&self, ip: IpAddr) -> Cell {
-        let ranges = self.ranges.ranges();
         // A gateway may lie outside of its range.
-        let is_gateway = ranges.iter().any(|it| it.gateway() == ip);
-        let range = self.ranges.range_of(ip);
+        let is_gateway = self.gateways.contains(&ip);
+        let nearest = self.by_first.range(..=ip).next_back();
+        let range = nearest.filter(|(_, range)| range.addresses().contains(ip));
         if self.taken.binary_search(&ip).is_ok() && range.is_some() {
             return if self.leaked.contains(&ip) {
                 Cell::Leaked
@@ -129,20 +161,23 @@ impl Known<'_> {
         match range {
             _ if is_gateway => Cell::Gateway,
             None => Cell::Outside,
-            Some(range) if range.gives(ip) => Cell::Free,
+            Some((_, range)) if range.gives(ip) => Cell::Free,
             Some(_) => Cell::Excluded,
         }
     }
 
-    fn block(&self, start: u32) -> Block {
+    /// The block of this many bits that begins here.
+    fn block(&self, start: u32, bits: u8) -> Block {
         let ip = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
-        let whole = Interval::new(ip(start), ip(start + (BLOCK - 1))).expect("a block is ordered");
-        let ranges = self.ranges.ranges().iter();
-        let given = ranges.flat_map(|range| range.given());
-        let parts: Vec<Interval> = given.filter_map(|it| it.intersection(whole)).collect();
+        let last = start + ((1 << bits) - 1);
+        let whole = Interval::new(ip(start), ip(last)).expect("a block is ordered");
+        let from = self.given.partition_point(|it| it.last() < whole.first());
+        let parts = self.given[from..].iter();
+        let parts: Vec<Interval> = parts.map_while(|it| it.intersection(whole)).collect();
         let taken = |part: &Interval| slice(self.taken, part.first(), part.last()).len() as u128;
         Block {
             first: whole.first(),
+            prefix: 32 - bits,
             size: parts.iter().map(|part| part.size()).sum(),
             reserved: parts.iter().map(taken).sum(),
             leaked: self.leaked.range(whole.first()..=whole.last()).count(),
@@ -198,11 +233,11 @@ mod tests {
         let ranges = ranges(
             r#"[{"subnet":"10.0.0.0/28","rangeStart":"10.0.0.3","exclude":["10.0.0.8/30"]}]"#,
         );
-        let known = Known {
-            ranges: &ranges,
-            taken: &ips(&["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.9"]),
-            leaked: &ips(&["10.0.0.4"]).into_iter().collect(),
-        };
+        let (taken, leaked) = (
+            &ips(&["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.9"]),
+            &ips(&["10.0.0.4"]).into_iter().collect(),
+        );
+        let known = Known::new(&ranges, taken, leaked);
         let [(_, Grid::Addresses(cells))] = &known.grids()[..] else {
             panic!("one grid of addresses");
         };
@@ -223,11 +258,11 @@ mod tests {
     #[test]
     fn a_large_subnet_is_drawn_by_its_24s() {
         let ranges = ranges(r#"[{"subnet":"10.1.0.0/16","rangeEnd":"10.1.1.9"}]"#);
-        let known = Known {
-            ranges: &ranges,
-            taken: &ips(&["10.1.0.2", "10.1.1.3", "10.1.1.4"]),
-            leaked: &ips(&["10.1.1.4"]).into_iter().collect(),
-        };
+        let (taken, leaked) = (
+            &ips(&["10.1.0.2", "10.1.1.3", "10.1.1.4"]),
+            &ips(&["10.1.1.4"]).into_iter().collect(),
+        );
+        let known = Known::new(&ranges, taken, leaked);
         let [(_, Grid::Blocks(blocks))] = &known.grids()[..] else {
             panic!("one grid of blocks");
         };
@@ -239,13 +274,28 @@ mod tests {
     }
 
     #[test]
+    fn all_of_ipv4_is_drawn_by_4096_blocks() {
+        let ranges = ranges(r#"[{"subnet":"0.0.0.0/0"}]"#);
+        let leaked = BTreeSet::new();
+        let taken = ips(&["10.1.0.2", "255.255.255.254"]);
+        let known = Known::new(&ranges, &taken, &leaked);
+        let [(_, Grid::Blocks(blocks))] = &known.grids()[..] else {
+            panic!("one grid of blocks");
+        };
+        assert_eq!(blocks.len(), 4_096);
+        let last = blocks[4_095];
+        assert_eq!(last.first.to_string(), "255.240.0.0");
+        assert_eq!((last.prefix, last.size, last.reserved), (12, 1_048_575, 1));
+    }
+
+    #[test]
     fn ipv6_is_drawn_by_the_runs_in_use() {
         let ranges = ranges(r#"[{"subnet":"fd00::/64"}]"#);
-        let known = Known {
-            ranges: &ranges,
-            taken: &ips(&["fd00::2", "fd00::3", "fd00::4", "fd00::9"]),
-            leaked: &ips(&["fd00::4"]).into_iter().collect(),
-        };
+        let (taken, leaked) = (
+            &ips(&["fd00::2", "fd00::3", "fd00::4", "fd00::9"]),
+            &ips(&["fd00::4"]).into_iter().collect(),
+        );
+        let known = Known::new(&ranges, taken, leaked);
         let [(_, Grid::Runs(runs, 0))] = &known.grids()[..] else {
             panic!("one list of runs");
         };

@@ -42,6 +42,8 @@ pub struct DataDir<'a> {
     pub(crate) settings: Settings<'a>,
     /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
+    /// Set when the indexes of directories that are gone have been looked for.
+    pub(crate) leftovers: OnceCell<()>,
 }
 
 /// What a directory may hold.
@@ -66,6 +68,7 @@ impl<'a> DataDir<'a> {
         Self {
             settings,
             cache: OnceCell::new(),
+            leftovers: OnceCell::new(),
         }
     }
 

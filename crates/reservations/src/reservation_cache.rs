@@ -1,6 +1,7 @@
 //! Answers questions about a locked directory: by its index if that is up to date, and
 //! by its files otherwise.
 
+use std::cell::OnceCell;
 use std::io;
 use std::net::IpAddr;
 
@@ -17,6 +18,8 @@ use crate::reservation_list::ReservationList;
 /// Knowledge of a locked directory's reservations.
 pub(crate) struct ReservationCache<'a> {
     folder: Option<&'a StateFolder>,
+    /// Set when the indexes of directories that are gone have been looked for.
+    leftovers: &'a OnceCell<()>,
     id: FileId,
     known: Known,
     /// Version of the directory after our last change. `None` if another program has
@@ -45,12 +48,17 @@ pub(crate) enum Noted {
 
 impl<'a> ReservationCache<'a> {
     /// Opens the directory's index, if it is up to date.
-    pub(crate) fn open(directory: &Directory, folder: Option<&'a StateFolder>) -> io::Result<Self> {
+    pub(crate) fn open(
+        directory: &Directory,
+        folder: Option<&'a StateFolder>,
+        leftovers: &'a OnceCell<()>,
+    ) -> io::Result<Self> {
         let metadata = directory.metadata()?;
         let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
         let index = folder.and_then(|folder| Index::open(folder, id, version));
         Ok(Self {
             folder,
+            leftovers,
             id,
             known: index.map_or(Known::Nothing, Known::Index),
             version: Some(version),
@@ -171,12 +179,14 @@ impl<'a> ReservationCache<'a> {
                     .filter(|(_, state)| **state != State::Torn)
                     .map(|(ip, state)| entry(ip, state))
                     .collect();
-                // The first index of a directory: others may have gone.
+                // The first index of a directory: others may have gone. One look is enough,
+                // however many directories are new.
                 if folder
                     .open_file(&index::file_name(self.id), OFlags::RDONLY)
                     .is_err()
                 {
-                    leftover_caches::remove(folder);
+                    let remove = || leftover_caches::remove(folder);
+                    self.leftovers.get_or_init(remove);
                 }
                 let now = change_detection::now();
                 Index::build(folder, self.id, directory.path(), version, now, entries)

@@ -44,7 +44,8 @@ impl<'a> Store<'a> {
             lock,
         } = locked;
         let failed = |e| Error::io(directory.path().display(), e);
-        let cache = ReservationCache::open(&directory, data_dir.cache()).map_err(failed)?;
+        let cache = ReservationCache::open(&directory, data_dir.cache(), &data_dir.leftovers)
+            .map_err(failed)?;
         let mut it = Self {
             data_dir,
             own: names.contains(&data_dir.settings.network),

@@ -6,6 +6,9 @@ use ipam::IpNet;
 
 use crate::check::{Checked, Findings};
 
+/// Number of subnets that a finding names.
+const MOST_NAMED: usize = 8;
+
 /// `bridge` with `isGateway` serves one IPv4 subnet.
 pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
     let Some(network) = &it.network else { return };
@@ -27,7 +30,11 @@ pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
     if subnets.len() < 2 {
         return;
     }
-    let list: Vec<String> = subnets.iter().map(ToString::to_string).collect();
+    let shown = subnets.iter().take(MOST_NAMED);
+    let mut list: Vec<String> = shown.map(ToString::to_string).collect();
+    if subnets.len() > MOST_NAMED {
+        list.push(format!("{} more", subnets.len() - MOST_NAMED));
+    }
     let list = list.join(", ");
     if main.is_set("forceAddress") {
         findings.error(

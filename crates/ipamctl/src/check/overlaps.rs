@@ -1,8 +1,11 @@
 //! Addresses that two networks, two pools, or a network and the host would use.
 
-use ipam::{IpNet, Range};
+use std::ops::ControlFlow;
+
+use ipam::{Interval, IpNet, Range};
 
 use crate::check::host::Host;
+use crate::check::range_index::RangeIndex;
 use crate::check::{Checked, Findings};
 use crate::pools::PlacedPool;
 
@@ -17,32 +20,20 @@ const ON_THE_HOSTS_LINK: [&str; 7] = [
     "ovs",
 ];
 
+/// Number of other pools that are named for each pool, and of ranges that are named for another
+/// one.
+const MOST_NAMED: usize = 4;
+
 pub(crate) fn check(
-    it: &Checked<'_>,
+    at: usize,
     all: &[Checked<'_>],
+    ranges: &RangeIndex,
     host: &Host<'_>,
     findings: &mut Findings<'_>,
 ) {
+    let it = &all[at];
     for (i, pool) in it.pools.iter().enumerate() {
-        // The pools of this network, each pair once, then those of others.
-        for other in &it.pools[..i] {
-            let whose = format!("{} of the same network", describe(other));
-            between(pool, other, &whose, findings);
-        }
-        for other in all
-            .iter()
-            .filter(|other| other.conflist.file != it.conflist.file)
-        {
-            for theirs in &other.pools {
-                let whose = format!(
-                    "{} of network {} in {}",
-                    describe(theirs),
-                    other.conflist.name,
-                    other.conflist.file.display()
-                );
-                between(pool, theirs, &whose, findings);
-            }
-        }
+        with_others(i, at, all, ranges, findings);
         for range in pool.pool.ranges.ranges() {
             with_host(it, pool, range, host, findings);
         }
@@ -50,31 +41,68 @@ pub(crate) fn check(
 }
 
 fn describe(pool: &PlacedPool) -> String {
+    let ranges = pool.pool.ranges.ranges();
     match pool.name() {
         Some(name) => format!("pool {name}"),
-        None => format!("{}", pool.pool.ranges),
+        None if ranges.len() <= MOST_NAMED => format!("{}", pool.pool.ranges),
+        None => format!("{} and {} more ranges", ranges[0], ranges.len() - 1),
     }
 }
 
-/// Two pools share addresses, and don't know of each other's reservations.
-fn between(pool: &PlacedPool, other: &PlacedPool, whose: &str, findings: &mut Findings<'_>) {
-    if pool.directory == other.directory {
-        return;
-    }
+/// Pools that share addresses with this one, and don't know of its reservations: the earlier
+/// ones of its network, and those of others.
+fn with_others(
+    number: usize,
+    at: usize,
+    all: &[Checked<'_>],
+    ranges: &RangeIndex,
+    findings: &mut Findings<'_>,
+) {
+    let it = &all[at];
+    let pool = &it.pools[number];
+    let is_other = |conflist: usize, theirs: usize| {
+        let other = &all[conflist];
+        // Of this network, each pair once.
+        let is_meant = if conflist == at {
+            theirs < number
+        } else {
+            other.conflist.file != it.conflist.file
+        };
+        is_meant && other.pools[theirs].directory != pool.directory
+    };
+    let mut found: Vec<(Interval, usize, usize)> = Vec::new();
     for range in pool.pool.ranges.ranges() {
-        let overlapping = other
-            .pool
-            .ranges
-            .ranges()
-            .iter()
-            .find_map(|theirs| theirs.addresses().intersection(range.addresses()));
-        if let Some(both) = overlapping {
-            findings.error(
-                &key(pool),
-                format!("{both} is given by {whose}, too; each address would be given twice"),
-                "ranges that don't overlap, or one named pool for both networks",
-            );
-        }
+        ranges.overlapping(range.addresses(), |both, conflist, theirs| {
+            let mut known = found.iter();
+            let is_known = known.any(|(_, c, pool)| (*c, *pool) == (conflist, theirs));
+            if !is_known && is_other(conflist, theirs) {
+                found.push((both, conflist, theirs));
+            }
+            if found.len() > MOST_NAMED {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+    }
+    for (both, conflist, theirs) in found.iter().take(MOST_NAMED) {
+        let other = all[*conflist].conflist;
+        let theirs = &all[*conflist].pools[*theirs];
+        let whose = if *conflist == at {
+            format!("{} of the same network", describe(theirs))
+        } else {
+            let file = other.file.display();
+            format!("{} of network {} in {file}", describe(theirs), other.name)
+        };
+        let more = if found.len() > MOST_NAMED {
+            ", and by others"
+        } else {
+            ""
+        };
+        findings.error(
+            &key(pool),
+            format!("{both} is given by {whose}, too{more}; each address would be given twice"),
+            "ranges that don't overlap, or one named pool for both networks",
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 mod svg;
 mod text;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -23,6 +23,7 @@ use crate::node::Node;
 use crate::output::Output;
 use crate::picture::{Cell, Grid, Known};
 use crate::pools::PlacedPool;
+use crate::usage::slice;
 
 /// Age from which a pending call counts as leaked, as in `ipamctl leaks`.
 const PENDING: Duration = Duration::from_secs(600);
@@ -31,8 +32,8 @@ const PENDING: Duration = Duration::from_secs(600);
 struct Drawn<'a> {
     title: String,
     known: Known<'a>,
-    /// Who holds an address, for people.
-    holders: BTreeMap<IpAddr, String>,
+    /// Who holds an address of its directory, for people.
+    holders: &'a BTreeMap<IpAddr, String>,
 }
 
 /// An address that isn't free. The keys are documented, and don't change their meaning.
@@ -74,21 +75,24 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
     let holdings = inventory.holdings();
     let leaked = leaked(node, holdings.clone());
     let leaked: Vec<BTreeSet<IpAddr>> = pools.iter().map(|it| of_pool(&leaked, it)).collect();
+    let mut holders: HashMap<&Path, BTreeMap<IpAddr, String>> = HashMap::new();
+    for it in &holdings {
+        if let (Some(directory), Some((ip, text))) = (it.directory, holder(it)) {
+            holders.entry(&directory.path).or_default().insert(ip, text);
+        }
+    }
+    let nobody = BTreeMap::new();
     let drawn: Vec<Drawn<'_>> = pools
         .iter()
         .zip(&leaked)
-        .map(|(placed, leaked)| {
-            let its =
-                |it: &&Holding<'_>| it.directory.is_some_and(|it| it.path == placed.directory);
-            Drawn {
-                title: title(placed),
-                known: Known {
-                    ranges: &placed.pool.ranges,
-                    taken: inventory.taken(&placed.directory),
-                    leaked,
-                },
-                holders: holdings.iter().filter(its).filter_map(holder).collect(),
-            }
+        .map(|(placed, leaked)| Drawn {
+            title: title(placed),
+            known: Known::new(
+                &placed.pool.ranges,
+                inventory.taken(&placed.directory),
+                leaked,
+            ),
+            holders: holders.get(placed.directory.as_path()).unwrap_or(&nobody),
         })
         .collect();
     match &arguments.svg {
@@ -129,11 +133,15 @@ fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeSet<(&'a str, IpA
 
 /// The leaked addresses of a pool.
 fn of_pool(leaked: &BTreeSet<(&str, IpAddr)>, placed: &PlacedPool) -> BTreeSet<IpAddr> {
-    let uses = |network: &str| placed.networks.iter().any(|it| it.as_str() == network);
-    let its = leaked
-        .iter()
-        .filter(|(network, ip)| uses(network) && placed.pool.ranges.contains(*ip));
-    its.map(|(_, ip)| *ip).collect()
+    let mut its = BTreeSet::new();
+    for network in &placed.networks {
+        for range in placed.pool.ranges.ranges() {
+            let (first, last) = (range.addresses().first(), range.addresses().last());
+            let found = leaked.range((network.as_str(), first)..=(network.as_str(), last));
+            its.extend(found.map(|(_, ip)| *ip));
+        }
+    }
+    its
 }
 
 fn holder(it: &Holding<'_>) -> Option<(IpAddr, String)> {
@@ -162,7 +170,10 @@ fn pool(it: &Drawn<'_>) -> Pool {
             );
         }
     }
-    ips.extend(it.known.taken);
+    for range in it.known.ranges.ranges() {
+        let subnet = range.subnet();
+        ips.extend(slice(it.known.taken, subnet.network(), subnet.broadcast()));
+    }
     for ip in ips {
         addresses.push(Row {
             address: ip,

@@ -70,8 +70,8 @@ struct ShownDelegate<'a> {
 pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Result<Status> {
     let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
     let quick = match &target {
-        Target::Address(ip, _) => one_address::inventory_of(node, *ip),
-        _ => None,
+        Target::Address(ip, _) | Target::Either(_, ip) => one_address::inventory_of(node, *ip),
+        Target::Container(_) | Target::Exact(_) => None,
     };
     let inventory = quick.unwrap_or_else(|| Inventory::read(node, Extent::All));
     inventory.warn();

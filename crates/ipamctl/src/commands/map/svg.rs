@@ -13,6 +13,8 @@ use crate::picture::{Block, Cell, Grid, Run};
 
 /// Cells of a row.
 const ROW: usize = 16;
+/// Most cells of a picture: 64 networks of a /24. A browser draws it, and it fits into memory.
+const MOST_CELLS: usize = 16_384;
 /// Side of a cell, with its gap.
 const PITCH: usize = 24;
 const SIDE: usize = 20;
@@ -46,6 +48,7 @@ pub(super) fn picture(name: &str, drawn: &[Drawn<'_>]) -> String {
             .add(Title::new(plain(&format!("Addresses of {name}"))))
             .add(Style::new(STYLE)),
         y: MARGIN,
+        cells: 0,
     };
     for it in drawn {
         canvas.pool(it);
@@ -68,6 +71,8 @@ struct Canvas {
     document: Document,
     /// Lower end of what is drawn.
     y: usize,
+    /// Number of cells that are drawn.
+    cells: usize,
 }
 
 impl Canvas {
@@ -76,7 +81,9 @@ impl Canvas {
     }
 
     fn text(&mut self, x: usize, class: &str, content: impl Into<String>) {
-        let text = Text::new(content).set("x", x).set("y", self.y + 14);
+        let text = Text::new(plain(&content.into()))
+            .set("x", x)
+            .set("y", self.y + 14);
         self.add(text.set("class", class.to_owned()));
     }
 
@@ -92,6 +99,17 @@ impl Canvas {
         self.text(MARGIN, "small", counts);
         self.y += LINE + 8;
         for (subnet, grid) in it.known.grids() {
+            self.cells += match &grid {
+                Grid::Addresses(cells) => cells.len(),
+                Grid::Blocks(blocks) => blocks.len(),
+                Grid::Runs(runs, _) => runs.len(),
+            };
+            if self.cells > MOST_CELLS {
+                let text = format!("{subnet}: not drawn, since the picture has {MOST_CELLS} cells");
+                self.text(MARGIN, "small", text);
+                self.y += PITCH;
+                continue;
+            }
             match grid {
                 Grid::Addresses(cells) => self.rows(
                     &cells,
@@ -158,7 +176,7 @@ impl Canvas {
     /// A block, shaded by how full it is.
     fn block(&mut self, x: usize, block: &Block) {
         if block.size == 0 {
-            let title = format!("{}/24: outside", block.first);
+            let title = format!("{}/{}: outside", block.first, block.prefix);
             let group = Group::new().add(Title::new(plain(&title)));
             return self.add(group.add(square(x, self.y, "outside")));
         }
@@ -167,10 +185,10 @@ impl Canvas {
             leaked => format!(", {leaked} leaked"),
         };
         let title = format!(
-            "{}/24: {} of {} reserved{leaks}",
-            block.first, block.reserved, block.size
+            "{}/{}: {} of {} reserved{leaks}",
+            block.first, block.prefix, block.reserved, block.size
         );
-        #[expect(clippy::cast_precision_loss, reason = "at most 256")]
+        #[expect(clippy::cast_precision_loss, reason = "it is a shade")]
         let full = block.reserved as f64 / block.size as f64;
         let mut group = Group::new()
             .add(Title::new(plain(&title)))
@@ -242,7 +260,7 @@ impl Canvas {
             self.text(
                 MARGIN,
                 "small",
-                "A cell is a /24, shaded by how full it is.",
+                "A cell is a /24, or more of a large subnet, shaded by how full it is.",
             );
             self.y += LINE;
         }

@@ -77,7 +77,7 @@ pub(super) fn lines(drawn: &[Drawn<'_>], output: Output) -> Vec<String> {
     }
     if has_blocks {
         lines.push(format!(
-            "one cell is a /24: {} empty   {} to a third   {} to two thirds   {} more   {} full   {} with leaks",
+            "one cell is a /24, or more of a large subnet: {} empty   {} to a third   {} to two thirds   {} more   {} full   {} with leaks",
             SHADES[0], SHADES[1], SHADES[2], SHADES[3], SHADES[4],
             output.styled(Style::Red, "!"),
         ));
