@@ -4,6 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
+use std::process::Command;
 
 use harness::{DockerDaemon, FakeDocker, Sandbox, needs};
 use serde_json::json;
@@ -114,6 +115,43 @@ fn an_address_whose_file_cant_be_read_is_released_once_docker_does_not_have_it()
     let _docker = FakeDocker::start(&sandbox, [].into());
     let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_for(|| sandbox.reserved(RESERVATIONS).is_empty() && !file.exists());
+}
+
+/// Runs `ipamctl gc` with these options; returns stdout.
+fn gc(sandbox: &Sandbox, options: &[&str]) -> String {
+    let line = sandbox.ipamctl_line();
+    let mut command = Command::new(&line[0]);
+    command.args(&line[1..]);
+    command.arg("--docker-socket").arg(sandbox.docker_api());
+    command.args(["gc", "--older-than=0s"]);
+    let output = command.args(options).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn ipamctl_releases_an_address_that_the_memory_lacks_only_if_docker_does_not_have_it() {
+    let (sandbox, _) = killed();
+    fs::remove_file(file_of(&sandbox, "10.9.0.2")).unwrap();
+    // Docker can't be asked.
+    gc(&sandbox, &["--docker"]);
+    assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"]);
+    let asked = docker(&sandbox);
+    gc(&sandbox, &["--docker"]);
+    assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"]);
+    drop(asked);
+    let _docker = FakeDocker::start(&sandbox, [].into());
+    let said = gc(&sandbox, &["--docker"]);
+    assert!(said.contains("10.9.0.2): released"), "{said}");
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+}
+
+#[test]
+fn ipamctl_takes_no_address_for_a_cni_runtimes_because_the_memory_cant_be_read() {
+    let (sandbox, _) = killed();
+    mode(&file_of(&sandbox, "10.9.0.2"), 0o666);
+    let none = ["--valid=/dev/null", "--none-valid", "--even-in-use"];
+    let said = gc(&sandbox, &none);
+    assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"], "{said}");
 }
 
 #[test]

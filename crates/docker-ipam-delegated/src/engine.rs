@@ -1,6 +1,6 @@
 //! Docker's networks and the containers in them, by Docker's API (version 1.24 and later).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -162,6 +162,24 @@ impl Engine {
             }
         });
         of_networks.or_else(|| self.user_without_network(|it| it.addresses().any(|its| its == ip)))
+    }
+
+    /// All addresses in the answer: of containers, gateways and auxiliary ones.
+    pub fn addresses(&self) -> BTreeSet<IpAddr> {
+        let of_network = |network: &'_ Network| {
+            let configs = network.configs();
+            let reserved = configs.flat_map(|it| {
+                let aux = it.aux_address.iter().flat_map(BTreeMap::values);
+                aux.chain([&it.gateway])
+            });
+            let containers = network.containers.iter().flat_map(BTreeMap::values);
+            let of_containers = containers.flat_map(|it| [&it.ipv4_address, &it.ipv6_address]);
+            let texts = reserved.chain(of_containers);
+            texts.filter_map(|it| address(it)).collect::<Vec<_>>()
+        };
+        let of_networks = self.networks.iter().flat_map(of_network);
+        let attached = self.attached.iter().flat_map(|it| it.endpoint.addresses());
+        of_networks.chain(attached).collect()
     }
 
     /// Docker's name of a network that has this subnet.

@@ -96,7 +96,9 @@ impl Attached<'_> {
 
     /// Docker's side of it, if it was made for Docker.
     pub(crate) fn docker(&self) -> Option<&docker::Holder> {
-        self.holdings.iter().find_map(|it| it.docker)
+        // One address that Docker has is enough.
+        let holders = self.holdings.iter().filter_map(|it| it.docker);
+        holders.min_by_key(|it| it.is_lost())
     }
 
     /// The content of its record, if there is one that can be used.

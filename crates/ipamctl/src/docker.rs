@@ -2,10 +2,12 @@
 //! Docker, and whether Docker still has each of them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use conflist::{Problem, readable};
-use docker_ipam_delegated::engine::{Engine, User};
+use docker_ipam_delegated::engine::Engine;
+use docker_ipam_delegated::judgement::{Held, Verdict, judge};
 use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
 
 use crate::arguments::DockerPlaces;
@@ -16,8 +18,22 @@ use crate::names::Names;
 pub(crate) struct Docker {
     /// By container ID, which the daemon has chosen.
     holders: HashMap<String, Holder>,
-    /// What holds for attachments of the daemon's that are not in its memory.
-    others: Option<Holder>,
+    /// Those of the daemon's attachments that are not in its memory.
+    others: Option<Others>,
+}
+
+/// What holds for attachments that are not in the daemon's memory.
+#[derive(Debug)]
+enum Others {
+    /// Nobody can say.
+    Unknown(Holder),
+    /// Docker has said which addresses it has.
+    Asked {
+        in_use: HashMap<IpAddr, Holder>,
+        forgotten: Holder,
+        /// For an attachment whose address isn't known.
+        without_address: Holder,
+    },
 }
 
 /// An attachment that was made for Docker.
@@ -44,7 +60,7 @@ pub(crate) enum Standing {
     InUse,
     /// No container and no network of Docker's has it.
     Lost,
-    /// The daemon's memory doesn't have it: Docker can't release it.
+    /// The daemon's memory doesn't have it, and Docker doesn't have its address.
     Forgotten,
     /// Nobody can say, for this reason.
     Unknown(String),
@@ -53,63 +69,88 @@ pub(crate) enum Standing {
 impl Docker {
     /// Compares what the daemon remembers with what Docker says.
     pub(crate) fn read(memory: &Memory, places: &DockerPlaces) -> Self {
+        let unknown = |reason| Some(Others::Unknown(Holder::nameless(Standing::Unknown(reason))));
         let Memory::Read(memory) = memory else {
-            let standing = Standing::Unknown(memory.reason(&places.docker_state_dir));
             return Self {
-                others: Some(Holder::nameless(standing)),
+                others: unknown(memory.reason(&places.docker_state_dir)),
                 ..Self::default()
             };
         };
-        let mut it = Self::default();
-        // A file that can't be read may have what is missing.
-        if memory.problems.is_empty() {
-            it.others = Some(Holder::nameless(Standing::Forgotten));
-        }
-        if !memory.addresses.is_empty() || !memory.endpoints.is_empty() {
-            match Engine::ask(&places.docker_socket) {
-                Ok(engine) => it.compare(memory, &engine),
-                Err(error) => it.nobody_knows(memory, &format!("{error:#}")),
+        match Engine::ask(&places.docker_socket) {
+            Ok(engine) => Self {
+                holders: remembered_holders(memory, &engine),
+                others: Some(Others::asked(&engine)),
+            },
+            Err(error) => {
+                let reason = format!("{error:#}");
+                Self {
+                    holders: nobody_knows(memory, &reason),
+                    others: unknown(reason),
+                }
             }
         }
-        it
     }
 
-    /// The attachment of this container ID, if it was made for Docker.
-    pub(crate) fn holder(&self, container: &str) -> Option<&Holder> {
-        let of_others = || self.others.as_ref().filter(|_| is_attachment(container));
-        self.holders.get(container).or_else(of_others)
+    /// Docker's side of the attachment of this container ID and address, if it was made for
+    /// Docker.
+    pub(crate) fn holder(&self, container: &str, ip: Option<IpAddr>) -> Option<&Holder> {
+        if let Some(holder) = self.holders.get(container) {
+            return Some(holder);
+        }
+        let others = self.others.as_ref().filter(|_| is_attachment(container))?;
+        Some(match others {
+            Others::Unknown(holder) => holder,
+            Others::Asked {
+                in_use,
+                forgotten,
+                without_address,
+            } => ip.map_or(without_address, |ip| in_use.get(&ip).unwrap_or(forgotten)),
+        })
     }
+}
 
-    fn compare(&mut self, memory: &Remembered, engine: &Engine) {
-        for address in &memory.addresses {
-            let pool = memory.pools.iter().find(|it| it.id == address.pool);
-            let user = match (pool, address.ip) {
-                (Some(pool), Some(ip)) => engine.user_of(pool.subnet, ip),
-                _ => None,
-            };
-            let holder = Holder::of(user, None);
-            self.holders
-                .insert(address.container_id.to_string(), holder);
-        }
-        for it in &memory.endpoints {
-            let id = EndpointId {
-                network: it.network.clone(),
-                endpoint: it.id.clone(),
-            };
-            let holder = Holder::of(engine.user_of_endpoint(&it.id), Some(id));
-            self.holders.insert(it.container_id.clone(), holder);
+impl Others {
+    fn asked(engine: &Engine) -> Self {
+        let addresses = engine.addresses().into_iter();
+        let holder = |ip| (ip, Holder::of(judge(Held::Attachment(&[ip]), engine), None));
+        Self::Asked {
+            in_use: addresses.map(holder).collect(),
+            forgotten: Holder::nameless(Standing::Forgotten),
+            without_address: Holder::of(judge(Held::Attachment(&[]), engine), None),
         }
     }
+}
 
-    fn nobody_knows(&mut self, memory: &Remembered, reason: &str) {
-        let addresses = memory.addresses.iter().map(|it| it.container_id.as_str());
-        let endpoints = memory.endpoints.iter().map(|it| it.container_id.as_str());
-        for id in addresses.chain(endpoints) {
-            let standing = Standing::Unknown(reason.to_owned());
-            self.holders
-                .insert(id.to_owned(), Holder::nameless(standing));
-        }
-    }
+fn remembered_holders(memory: &Remembered, engine: &Engine) -> HashMap<String, Holder> {
+    let addresses = memory.addresses.iter().map(|address| {
+        let pool = memory.pools.iter().find(|it| it.id == address.pool);
+        let ips: Vec<IpAddr> = address.ip.into_iter().collect();
+        let held = match (pool, address.ip) {
+            (Some(pool), Some(ip)) => Held::Address(pool.subnet, ip),
+            _ => Held::Attachment(&ips),
+        };
+        let holder = Holder::of(judge(held, engine), None);
+        (address.container_id.to_string(), holder)
+    });
+    let endpoints = memory.endpoints.iter().map(|it| {
+        let id = EndpointId {
+            network: it.network.clone(),
+            endpoint: it.id.clone(),
+        };
+        let holder = Holder::of(judge(Held::Endpoint(&it.id), engine), Some(id));
+        (it.container_id.clone(), holder)
+    });
+    addresses.chain(endpoints).collect()
+}
+
+fn nobody_knows(memory: &Remembered, reason: &str) -> HashMap<String, Holder> {
+    let addresses = memory.addresses.iter().map(|it| it.container_id.as_str());
+    let endpoints = memory.endpoints.iter().map(|it| it.container_id.as_str());
+    let unknown = |id: &str| {
+        let standing = Standing::Unknown(reason.to_owned());
+        (id.to_owned(), Holder::nameless(standing))
+    };
+    addresses.chain(endpoints).map(unknown).collect()
 }
 
 impl Holder {
@@ -121,15 +162,18 @@ impl Holder {
         }
     }
 
-    fn of(user: Option<User>, endpoint: Option<EndpointId>) -> Self {
-        let standing = match user {
-            Some(_) => Standing::InUse,
-            None => Standing::Lost,
+    fn of(verdict: Verdict, endpoint: Option<EndpointId>) -> Self {
+        let (names, standing) = match verdict {
+            Verdict::InUse(user) => {
+                let container = user.container.unwrap_or_default();
+                let names = Names::of_docker(&user.network, &container);
+                (names, Standing::InUse)
+            }
+            Verdict::Lost => (Names::default(), Standing::Lost),
+            Verdict::Unknown(why) => (Names::default(), Standing::Unknown(why.to_owned())),
         };
         Self {
-            names: user.map_or_else(Names::default, |it| {
-                Names::of_docker(&it.network, it.container.as_deref().unwrap_or_default())
-            }),
+            names,
             standing,
             endpoint,
         }
@@ -216,21 +260,36 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let places = places(state.path());
         let docker = Docker::read(&Memory::read(&places), &places);
-        let holder = docker.holder(OF_AN_ADDRESS).unwrap();
+        let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(!holder.is_lost());
         assert!(
             matches!(&holder.standing, Standing::Unknown(why) if why.contains("--docker-state-dir"))
         );
-        assert!(docker.holder("docker-registry").is_none());
+        assert!(docker.holder("docker-registry", None).is_none());
     }
 
     #[test]
-    fn an_attachment_that_the_memory_lacks_is_forgotten() {
+    fn an_attachment_that_the_memory_lacks_is_not_lost_unless_docker_says_so() {
         let places = places(Path::new("/nowhere"));
-        let docker = Docker::read(&Memory::Read(Remembered::default()), &places);
-        let holder = docker.holder(OF_AN_ADDRESS).unwrap();
-        assert_eq!(holder.standing, Standing::Forgotten);
-        assert!(holder.is_lost());
+        let mut memory = Remembered::default();
+        memory.problems.push(("file".into(), "damaged".to_owned()));
+        for memory in [Remembered::default(), memory] {
+            let docker = Docker::read(&Memory::Read(memory), &places);
+            let ip = Some("10.1.0.2".parse().unwrap());
+            let holder = docker.holder(OF_AN_ADDRESS, ip).unwrap();
+            assert!(
+                matches!(&holder.standing, Standing::Unknown(why) if why.contains("none.sock"))
+            );
+        }
+        let others = Others::asked(&Engine::default());
+        let docker = Docker {
+            others: Some(others),
+            ..Docker::default()
+        };
+        let standing = |ip| &docker.holder(OF_AN_ADDRESS, ip).unwrap().standing;
+        let ip = Some("10.1.0.2".parse().unwrap());
+        assert_eq!(*standing(ip), Standing::Forgotten);
+        assert!(matches!(standing(None), Standing::Unknown(_)));
     }
 
     #[test]
@@ -245,7 +304,7 @@ mod tests {
             });
         let places = places(Path::new("/nowhere"));
         let docker = Docker::read(&Memory::Read(memory), &places);
-        let holder = docker.holder(OF_AN_ADDRESS).unwrap();
+        let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(matches!(&holder.standing, Standing::Unknown(why) if why.contains("none.sock")));
     }
 }

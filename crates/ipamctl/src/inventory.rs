@@ -360,7 +360,7 @@ impl Inventory {
             }
         }
         for it in &mut all {
-            it.docker = it.container.and_then(|id| self.docker.holder(id));
+            it.docker = it.container.and_then(|id| self.docker.holder(id, it.ip));
         }
         all
     }
