@@ -26,6 +26,7 @@ mod docker_endpoints_killed;
 mod docker_killed;
 mod docker_releases;
 mod docker_socket;
+mod docker_start_faults;
 mod docker_unanswered;
 mod docker_unreadable;
 mod documents;

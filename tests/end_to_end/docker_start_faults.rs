@@ -1,0 +1,216 @@
+//! Fault walk of the daemon's start: each system call fails in turn, by strace, also those in
+//! which Docker is asked. Whatever fails, no container loses its address, and the memory loses
+//! no file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use harness::{ALL_POINTS, DockerDaemon, ERRORS, FakeDocker, FaultPoint, STRACE, Sandbox, needs};
+use serde_json::json;
+
+use crate::kill_points::can_trace;
+use crate::waiting::wait_for;
+
+const RESERVATIONS: &str = "docker-10.9.0.0-24";
+const LIVING: [&str; 2] = ["10.9.0.2", "10.9.0.3"];
+
+/// The longest that a start is waited for: one whose thread has ended early says nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// System calls that are about threads and memory, or that only end something.
+const OMITTED: [&str; 22] = [
+    "brk",
+    "clock_nanosleep",
+    "clone3",
+    "close",
+    "epoll_wait",
+    "execve",
+    "exit",
+    "exit_group",
+    "futex",
+    "gettid",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "prctl",
+    "restart_syscall",
+    "rseq",
+    "rt_sigprocmask",
+    "sched_getaffinity",
+    "sched_yield",
+    "set_robust_list",
+    "sigaltstack",
+];
+
+/// A sandbox in which a daemon was killed: of two containers, one's address is answered, and the
+/// other's isn't; and a gateway. Docker has all of it.
+fn killed() -> (Sandbox, FakeDocker) {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    for ip in LIVING {
+        assert_eq!(daemon.address(&pool, ""), ip);
+    }
+    let options = json!({"RequestAddressType": "com.docker.network.gateway"});
+    let gateway = json!({"PoolID": pool, "Address": "10.9.0.1", "Options": options});
+    daemon.ok("/IpamDriver.RequestAddress", &gateway);
+    let files = || {
+        let folder = sandbox.docker_state().join("memory/v1/addresses");
+        let names = sandbox.docker_memory("addresses").into_iter();
+        names.map(move |name| folder.join(name))
+    };
+    let is_had = |file: &Path| {
+        fs::read_to_string(file)
+            .unwrap()
+            .ends_with("\"answered\"\n")
+    };
+    wait_for(|| files().all(|it| is_had(&it)));
+    daemon.kill();
+    let unanswered = files().find(|it| fs::read_to_string(it).unwrap().contains(LIVING[1]));
+    let text = fs::read_to_string(unanswered.as_ref().unwrap()).unwrap();
+    fs::write(unanswered.unwrap(), text.replace("\"answered\"\n", "")).unwrap();
+    let container = |ip: &str| {
+        let of_it = json!({"Name": ip, "EndpointID": ip, "IPv4Address": format!("{ip}/24")});
+        (ip.to_owned(), of_it)
+    };
+    let containers: serde_json::Map<_, _> = LIVING.map(container).into_iter().collect();
+    let network = json!({
+        "Name": "net",
+        "IPAM": {"Config": [{"Subnet": "10.9.0.0/24", "Gateway": "10.9.0.1"}]},
+        "Containers": containers,
+    });
+    let docker = FakeDocker::start(&sandbox, [("a".to_owned(), network)].into());
+    (sandbox, docker)
+}
+
+/// Starts the daemon below strace with these arguments, and kills it when it has compared what
+/// it has with Docker, can't ask Docker, or doesn't come to that.
+fn start(sandbox: &Sandbox, strace: &[&str]) {
+    let log = sandbox.root().join("docker-log");
+    let line = sandbox.docker_daemon_arguments(&sandbox.docker_socket());
+    let mut daemon = Command::new(STRACE)
+        // The tracer is the child: it ends with the daemon.
+        .args(["-D", "-f", "-qq"])
+        .args(strace)
+        .args(&line)
+        .arg("--unanswered-after=0s")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let started = Instant::now();
+    let is_done = |daemon: &mut Child| {
+        let log = fs::read_to_string(&log).unwrap();
+        let is_told = |what| log.contains(what);
+        is_told("compared with Docker")
+            || is_told("Docker can't be asked")
+            || daemon.try_wait().unwrap().is_some()
+    };
+    while !is_done(&mut daemon) && started.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(5));
+    }
+    let _ = daemon.kill();
+    daemon.wait().unwrap();
+}
+
+/// The points of a start.
+fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
+    let trace = sandbox.root().join("trace");
+    start(sandbox, &["-o", trace.to_str().unwrap()]);
+    wait_for(|| fs::read_to_string(&trace).is_ok_and(|it| it.contains("+++ killed")));
+    let text = fs::read(&trace).unwrap();
+    let text = String::from_utf8_lossy(&text);
+    let state = sandbox.docker_state();
+    let mut times: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    let mut points = BTreeSet::new();
+    let mut has_started = false;
+    for line in text.lines() {
+        // What the loader does isn't the daemon's.
+        has_started |= line.contains(state.to_str().unwrap()) && !line.contains("execve");
+        let Some((thread, call)) = line.split_once(' ') else {
+            continue;
+        };
+        let Some((name, _)) = call.trim_start().split_once('(') else {
+            continue;
+        };
+        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        if !name.bytes().all(is_part) {
+            continue;
+        }
+        let time = times.entry((thread, name)).or_default();
+        *time += 1;
+        if has_started && !OMITTED.contains(&name) {
+            points.insert((name.to_owned(), *time));
+        }
+    }
+    let is_all = std::env::var_os(ALL_POINTS).is_some();
+    let errors = |time: usize| match is_all {
+        true => ERRORS.to_vec(),
+        false => vec![ERRORS[time % ERRORS.len()]],
+    };
+    let each = |(name, time): (String, usize)| {
+        let point = move |error| FaultPoint {
+            name: name.clone(),
+            time,
+            error,
+        };
+        errors(time).into_iter().map(point)
+    };
+    points.into_iter().flat_map(each).collect()
+}
+
+/// The daemon's files of pools and addresses, and their first lines.
+fn memory(sandbox: &Sandbox) -> BTreeMap<String, String> {
+    let kinds = ["pools", "addresses"].into_iter();
+    let of_kind = |kind: &str| {
+        let folder = sandbox.docker_state().join("memory/v1").join(kind);
+        let names = sandbox.docker_memory(kind).into_iter();
+        let first = move |name: String| {
+            let text = fs::read_to_string(folder.join(&name)).unwrap();
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            (name, first)
+        };
+        names.map(first).collect::<Vec<_>>()
+    };
+    kinds.flat_map(of_kind).collect()
+}
+
+#[test]
+fn nothing_living_is_released_or_forgotten_whatever_fails_at_the_start() {
+    needs!("root", STRACE);
+    if !can_trace("docker_start_faults") {
+        return;
+    }
+    let (sandbox, _docker) = killed();
+    let before = memory(&sandbox);
+    assert_eq!(before.len(), 4);
+    let points = points(&sandbox);
+    println!("{} points", points.len());
+    assert!(points.len() > 50, "{points:?}");
+    for point in &points {
+        let FaultPoint { name, time, error } = point;
+        let injection = format!("inject={name}:error={error}:when={time}");
+        start(&sandbox, &["-o", "/dev/null", "-e", &injection]);
+        let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
+        let reserved = sandbox.reserved(RESERVATIONS);
+        assert_eq!(reserved, LIVING, "{point}: {}", log());
+        assert_eq!(memory(&sandbox), before, "{point}: {}", log());
+    }
+    // Nothing that has failed stays so: Docker releases all of it.
+    let daemon = DockerDaemon::start(&sandbox, &[]);
+    let pool = "ipam-delegated-local//10.9.0.0/24";
+    for ip in LIVING.iter().chain(&["10.9.0.1"]) {
+        daemon.release(pool, ip);
+    }
+    daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+    wait_for(|| memory(&sandbox).is_empty());
+}
