@@ -6,6 +6,7 @@ mod bad_days;
 mod blocks;
 mod blocks_in_one_file;
 mod clock;
+mod faults;
 mod files;
 mod identity;
 mod import;

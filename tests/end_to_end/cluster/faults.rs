@@ -1,0 +1,114 @@
+//! Any system call of a cluster's plugins fails: nothing that lives is released, and nothing
+//! that is held is forgotten.
+
+use harness::{ETCD, ETCDCTL, FaultWalk, Output, STRACE, needs};
+use serde_json::{Value, json};
+
+use super::Cluster;
+use super::injected::Victim;
+
+/// A walk with these calls of a plugin: `ADD` and `DEL` of `c`, and `GC` and `STATUS`.
+struct Walk<'a> {
+    victim: Victim<'a>,
+    /// What must stay as it is.
+    kept: &'a dyn Fn() -> Vec<String>,
+}
+
+impl Walk<'_> {
+    fn run(&self, command: &str) {
+        let victim = &self.victim;
+        let before = if matches!(command, "DEL" | "GC") {
+            "ADD"
+        } else {
+            "DEL"
+        };
+        let prepare = || victim.run(before, "c");
+        let kept = (self.kept)();
+        prepare();
+        let trace = victim.it.sandbox.root().join("fault-trace");
+        let (walk, _) = FaultWalk::record(victim.call(command, "c"), &trace, "read(0");
+        for point in &walk.points {
+            prepare();
+            let output: Output = FaultWalk::run_at(victim.call(command, "c"), point);
+            let now = (self.kept)();
+            let lost: Vec<&String> = kept.iter().filter(|it| !now.contains(it)).collect();
+            assert!(lost.is_empty(), "{command}, {point}: {lost:?} {output:?}");
+        }
+        println!("{} {command}: {} points", victim.plugin, walk.points.len());
+        assert!(victim.run("DEL", "c").status.success());
+    }
+}
+
+fn valid(it: &mut Victim<'_>) {
+    it.config["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
+}
+
+#[test]
+fn no_address_that_is_in_use_is_released_whatever_system_call_fails() {
+    needs!(ETCD, ETCDCTL, STRACE);
+    if !FaultWalk::is_possible() {
+        harness::skip("cluster::faults", "strace may not trace here");
+        return;
+    }
+    let it = Cluster::default();
+    let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
+    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &pools);
+    valid(&mut victim);
+    victim.run("ADD", "a").result();
+    let address = it.reserved("red").remove(0);
+    let kept = || {
+        let mut kept = it.held();
+        kept.retain(|it| it.contains("/a:eth0/"));
+        kept.extend(it.reserved("red").into_iter().filter(|it| *it == address));
+        kept
+    };
+    let walk = Walk {
+        victim,
+        kept: &kept,
+    };
+    for command in ["ADD", "DEL", "GC", "STATUS"] {
+        walk.run(command);
+    }
+}
+
+#[test]
+fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails() {
+    needs!(ETCD, ETCDCTL, STRACE);
+    if !FaultWalk::is_possible() {
+        harness::skip("cluster::faults", "strace may not trace here");
+        return;
+    }
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/24","block":28}"#,
+    );
+    let chain = ["ipam-ds-etcd", "ipam-da-host-local"];
+    let named = json!([{"name": "blue"}]);
+    let config = it.config("n1", &chain, &named);
+    // An address in use, which keeps its block.
+    it.add("a", &config).result();
+    let mut victim = Victim::new(&it, "ipam-ds-etcd", "n1", &named);
+    victim.config["ipam"]["keepEmptyBlocks"] = json!("0s");
+    valid(&mut victim);
+    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let block = it.etcd.keys("/ipam/v1/blocks/blue/").remove(0);
+    let kept = || {
+        let content = std::fs::read(&file).unwrap();
+        let local: Value = serde_json::from_slice(&content).unwrap();
+        let listed = local["blocks"].as_array().unwrap().iter();
+        let listed = listed.filter(|it| it["cidr"] == *block);
+        let mut kept: Vec<String> = listed.map(|it| it["owner"].to_string()).collect();
+        let in_etcd = it.etcd.keys("/ipam/v1/blocks/blue/");
+        kept.extend(in_etcd.into_iter().filter(|it| *it == block));
+        kept
+    };
+    assert_eq!(kept().len(), 2);
+    let walk = Walk {
+        victim,
+        kept: &kept,
+    };
+    for command in ["ADD", "DEL", "GC", "STATUS"] {
+        walk.run(command);
+    }
+}
