@@ -83,19 +83,21 @@ pub fn readable(error: &io::Error) -> String {
 
 /// The network configurations in a folder, sorted.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let failed = |error: io::Error| Problem {
+        path: folder.to_owned(),
+        reason: readable(&error),
+    };
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(|error| Problem {
-            path: folder.to_owned(),
-            reason: readable(&error),
-        })?,
+        other => other.map_err(failed)?,
     };
     let is_configuration = |path: &PathBuf| {
         let extension = path.extension().and_then(|it| it.to_str());
         extension.is_some_and(|it| EXTENSIONS.contains(&it)) && !path.is_dir()
     };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut files: Vec<PathBuf> = paths.filter(is_configuration).collect();
+    let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut files = paths.map_err(failed)?;
+    files.retain(is_configuration);
     files.sort();
     Ok(files)
 }

@@ -2,6 +2,7 @@
 
 mod folder;
 
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
@@ -160,10 +161,16 @@ fn beside(
     version: SpecVersion,
 ) -> Result<Vec<PluginEntry>, String> {
     let folder = file.parent().unwrap_or(Path::new(".")).join(name.as_str());
-    let mut paths: Vec<PathBuf> = match std::fs::read_dir(&folder) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).collect(),
-        Err(_) => return Ok(Vec::new()),
+    let failed = |error: io::Error| format!("{}: {error}", folder.display());
+    let entries = match std::fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(failed(error)),
     };
+    let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|entry| Ok(entry?.path())).collect();
+    let mut paths = paths.map_err(failed)?;
     paths.retain(|path| path.extension().is_some_and(|it| it == "conf") && !path.is_dir());
     paths.sort();
     let read = |path: PathBuf| {
@@ -275,5 +282,18 @@ mod tests {
             let error = parse("/nowhere/a.conflist", content).unwrap_err();
             assert!(error.contains(reason), "{content}: {error}");
         }
+    }
+
+    #[test]
+    fn a_folder_of_plugins_that_cant_be_read_is_no_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.conflist");
+        let content = r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"ptp"}]}"#;
+        let parse = || Conflist::parse(&file, content.as_bytes());
+        assert_eq!(parse().unwrap().plugins.len(), 1);
+        let plugins = folder.path().join("n");
+        std::os::unix::fs::symlink(&plugins, &plugins).unwrap();
+        let error = parse().unwrap_err();
+        assert!(error.contains(plugins.to_str().unwrap()), "{error}");
     }
 }
