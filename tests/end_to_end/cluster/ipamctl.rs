@@ -333,3 +333,26 @@ fn a_cluster_that_does_not_answer_is_said_and_not_shown_as_empty() {
     // By its record.
     assert_eq!(column(&listed(&cluster, &[]), "containerID"), ["c1"]);
 }
+
+#[test]
+fn what_is_released_of_a_block_is_gone_from_its_file() {
+    needs!(ETCD, ETCDCTL);
+    let cluster = Cluster::default();
+    let blocks = json!([{"name": "blocks"}]);
+    let config = cluster.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks);
+    cluster
+        .sandbox
+        .write_conflist("10-blocks.conflist", &config);
+    import(&cluster, CATALOGUE, &[]);
+    let file = |ip: &str| cluster.sandbox.root().join("n1/networks/blocks").join(ip);
+    for (i, is_recorded) in [true, false].into_iter().enumerate() {
+        let ip = cluster.add(&format!("c{i}"), &config).ips().remove(0);
+        assert!(file(&ip).exists());
+        if !is_recorded {
+            fs::remove_dir_all(cluster.sandbox.root().join("n1/state")).unwrap();
+        }
+        let released = cluster.sandbox.ipamctl(&["release", &ip]).run();
+        assert!(released.status.success(), "{released:?}");
+        assert!(!file(&ip).exists(), "{released:?}");
+    }
+}
