@@ -264,3 +264,23 @@ fn an_invalid_network_name_is_refused() {
         }
     }
 }
+
+#[test]
+fn a_configuration_that_would_take_the_nodes_memory_is_refused_before_it_is_read_whole() {
+    let sandbox = Sandbox::default();
+    let mut stdin = serde_json::to_vec(&good(&sandbox)).unwrap();
+    stdin.pop();
+    stdin.extend(br#","padding":""#);
+    stdin.resize(40 << 20, b'x');
+    stdin.extend(br#""}"#);
+    for plugin in ["ipam-delegated", "ipam-gc"] {
+        for command in ["ADD", "DEL"] {
+            // 40 MB, several times over, don't fit.
+            let call = sandbox.call(plugin, command, &Value::Null);
+            let call = call
+                .stdin(stdin.clone())
+                .through(&["prlimit", "--as=134217728"]);
+            gets(&sandbox, call, 7, &["larger than 16777216 bytes"]);
+        }
+    }
+}

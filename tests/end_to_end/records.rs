@@ -137,20 +137,69 @@ fn an_allocator_that_was_taken_out_of_the_configuration_lets_go() {
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
+/// An allocator that keeps its addresses in the folder `ipam.place` beside the plugins. It
+/// can't reach a place beside which there is a file `<place>.away`, and refuses a key beside
+/// which there is a file `<key>.revoked`.
+const PLACES: &str = r#"cd "${0%/*}/.."; input=$(cat)
+value() { printf %s "$input" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
+place=$(value place); key=$(value key)
+refuse() { echo "{\"code\":$1,\"msg\":\"$2\"}"; exit 1; }
+[ ! -e "$place.away" ] || refuse 99 "$place is away"
+[ ! -e "$key.revoked" ] || refuse 7 "$key is no key"
+mkdir -p "$place"
+case $CNI_COMMAND in
+    ADD) : > "$place/$CNI_CONTAINERID"; echo '{"ips":[{"address":"10.7.0.9/24"}]}' ;;
+    CHECK) [ -e "$place/$CNI_CONTAINERID" ] || refuse 112 "not reserved" ;;
+    DEL) rm -f "$place/$CNI_CONTAINERID" ;;
+esac"#;
+
 #[test]
-fn a_delegate_that_fails_with_the_old_configuration_is_tried_with_the_new_one() {
-    let sandbox = Sandbox::default().with_script(
-        "works-if-good",
-        r#"grep -q '"server":"good"' || kill -9 $$; echo '{}'"#,
-    );
-    let bad = sandbox.config("1.0.0", &["works-if-good"], &json!({"server": "bad"}));
-    assert_eq!(call(&sandbox, "ADD", "c1", &bad).code(), 102);
-    // Nobody knows what it has done: it is remembered.
-    assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    assert_eq!(call(&sandbox, "DEL", "c1", &bad).code(), 102);
-    let good = sandbox.config("1.0.0", &["works-if-good"], &json!({"server": "good"}));
-    call(&sandbox, "DEL", "c1", &good).nothing();
+fn a_del_that_cannot_ask_the_recorded_place_fails_and_keeps_the_record() {
+    let sandbox = Sandbox::default().with_script("places", PLACES);
+    let file = |name: &str| sandbox.root().join(name);
+    let at = |place: &str| {
+        let ipam = json!({"place": place, "key": "k"});
+        let mut config = sandbox.config("1.1.0", &["places"], &ipam);
+        config["cni.dev/valid-attachments"] = json!([]);
+        config
+    };
+    call(&sandbox, "ADD", "c1", &at("old")).result();
+    fs::write(file("old.away"), "").unwrap();
+    for command in ["DEL", "GC", "DEL"] {
+        let error = call(&sandbox, command, "c1", &at("new")).error();
+        assert_eq!(error["code"], 11, "{command}: {error}");
+        assert!(
+            error["msg"].as_str().unwrap().contains("old is away"),
+            "{error}"
+        );
+        assert!(file("old/c1").exists());
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{command}");
+    }
+    fs::remove_file(file("old.away")).unwrap();
+    call(&sandbox, "DEL", "c1", &at("new")).nothing();
+    assert!(!file("old/c1").exists());
     assert!(sandbox.records("testnet").is_empty());
+}
+
+#[test]
+fn a_recorded_configuration_that_fails_is_replaced_by_one_that_leads_to_the_same_addresses() {
+    for version in ["0.3.1", "1.0.0"] {
+        let sandbox = Sandbox::default().with_script("places", PLACES);
+        let file = |name: &str| sandbox.root().join(name);
+        let with = |place: &str, key: &str| {
+            let ipam = json!({"place": place, "key": key});
+            sandbox.config(version, &["places"], &ipam)
+        };
+        call(&sandbox, "ADD", "c1", &with("here", "then")).result();
+        fs::write(file("then.revoked"), "").unwrap();
+        // Elsewhere, there is nothing to release.
+        let error = call(&sandbox, "DEL", "c1", &with("there", "now")).error();
+        assert_eq!(error["code"], 11, "{error}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+        call(&sandbox, "DEL", "c1", &with("here", "now")).nothing();
+        assert!(!file("here/c1").exists());
+        assert!(sandbox.records("testnet").is_empty());
+    }
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Prepares an attachment for an ADD: refuses it if it is added already, and undoes an
 //! earlier ADD that is not complete.
 
-use cni::{Attachment, Command, Error, NetworkConfig, SpecVersion, code};
+use cni::{Attachment, Command, Error, code};
 
 use crate::attachment_lock::{self, Found, IfMissing, LockedJournal};
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::journal::Journal;
 use crate::record::Record;
-use crate::steps::{OnFailure, Step, Steps};
+use crate::steps::{OnFailure, Step, Steps, checkable};
 use crate::version_negotiation::VersionNegotiation;
 use crate::{del, failure};
 
@@ -141,13 +141,4 @@ fn refuse_unless_lost(
         Some(failed) if failed.error.code == code::NOT_RESERVED => Ok(()),
         Some(failed) => refusal(format!("\nCHECK could not tell: {}", failed.into_error())),
     }
-}
-
-/// The configuration, in a version that knows CHECK.
-fn checkable(config: &NetworkConfig) -> NetworkConfig {
-    if config.version() >= Command::Check.since() {
-        return config.clone();
-    }
-    let newer = config.in_version(SpecVersion::V0_4_0, None);
-    NetworkConfig::parse(newer).unwrap_or_else(|_| config.clone())
 }

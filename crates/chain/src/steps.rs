@@ -1,6 +1,8 @@
 //! Runs delegates in order and threads `prevResult` through them.
 
-use cni::{Attachment, Command, DelegateName, Error, NetworkConfig, Object};
+use cni::{
+    Attachment, Command, DelegateName, Error, IpamResult, NetworkConfig, Object, SpecVersion, code,
+};
 use serde_json::value::RawValue;
 
 use crate::delegates::{DelegateCall, Delegates};
@@ -14,7 +16,7 @@ pub(crate) struct Step<'a> {
     pub(crate) name: &'a DelegateName,
     /// Its configuration, without `prevResult`.
     pub(crate) config: &'a NetworkConfig,
-    /// The configuration of a second attempt, if the first fails.
+    /// Today's configuration, if it differs: for a second attempt, if the first fails.
     pub(crate) fallback: Option<&'a NetworkConfig>,
     /// Its part in the recorded ADD. The recorded result replaces a missing one, and the
     /// result of a selector that fails.
@@ -94,7 +96,10 @@ impl<'a, D: Delegates> Steps<'a, D> {
                 }
                 Outcome::Nothing => {}
                 Outcome::Failed(failure) => {
-                    if let Some(error) = self.fatal(step, command, &failure) {
+                    if let Some(mut error) = self.fatal(step, command, &failure) {
+                        if step.fallback.is_some() && !failure.is_not_run() {
+                            error = not_asked(error);
+                        }
                         failed.push(self.failed(step.name, command, step.config, error));
                         if on_failure == OnFailure::Stop {
                             break;
@@ -147,7 +152,8 @@ impl<'a, D: Delegates> Steps<'a, D> {
         Some(error)
     }
 
-    /// Runs a delegate, and, if it fails, once more with the fallback.
+    /// Runs a delegate, and, if it fails, once more with the fallback: a selector, which holds
+    /// nothing, or a delegate that confirms that the fallback leads to the same addresses.
     fn attempt(
         &mut self,
         step: &Step<'_>,
@@ -155,17 +161,44 @@ impl<'a, D: Delegates> Steps<'a, D> {
         prev_result: Option<&RawValue>,
     ) -> Outcome {
         let outcome = self.run_one(step.name, command, step.config, prev_result);
-        match (&outcome, step.fallback) {
-            (Outcome::Failed(failure), Some(fallback))
-                if !matches!(failure, Failure::Garbled { .. } | Failure::TimedOut { .. }) =>
-            {
-                match self.run_one(step.name, command, fallback, prev_result) {
-                    Outcome::Failed(_) => outcome,
-                    succeeded => succeeded,
-                }
-            }
-            _ => outcome,
+        let (Outcome::Failed(failure), Some(fallback)) = (&outcome, step.fallback) else {
+            return outcome;
+        };
+        let is_final = failure.is_not_run()
+            || matches!(failure, Failure::Garbled { .. } | Failure::TimedOut { .. });
+        let may_fall_back = !is_final
+            && step.recorded.is_some_and(|recorded| {
+                recorded.holds_nothing || self.leads_to(&recorded, fallback, prev_result)
+            });
+        if !may_fall_back {
+            return outcome;
         }
+        match self.run_one(step.name, command, fallback, prev_result) {
+            Outcome::Failed(_) => outcome,
+            succeeded => succeeded,
+        }
+    }
+
+    /// True if CHECK with this configuration proves that it leads to the place where the
+    /// recorded delegate has reserved: the attachment has its addresses there. A success of
+    /// DEL is no proof, since DEL succeeds where there is nothing.
+    fn leads_to(
+        &mut self,
+        recorded: &RecordedDelegate<'_>,
+        config: &NetworkConfig,
+        prev_result: Option<&RawValue>,
+    ) -> bool {
+        let Some(result) = recorded.result else {
+            return false;
+        };
+        let given = completed(prev_result, result);
+        let has_addresses = IpamResult::read("result", &given).is_ok_and(|it| !it.ips.is_empty());
+        let (name, config) = (recorded.name, checkable(config));
+        has_addresses
+            && !matches!(
+                self.run_one(name, Command::Check, &config, Some(&given)),
+                Outcome::Failed(_)
+            )
     }
 
     /// Runs one delegate.
@@ -203,6 +236,30 @@ impl<'a, D: Delegates> Steps<'a, D> {
             error,
         }
     }
+}
+
+/// The error of a delegate that could not be asked with the configuration of the ADD, from
+/// which today's differs.
+fn not_asked(error: Error) -> Error {
+    let why = format!(
+        "with the configuration of the ADD (code {}); that today's leads to what the ADD has \
+         reserved is not proven",
+        error.code
+    );
+    let details = match error.details.as_str() {
+        "" => why,
+        details => format!("{details}\n{why}"),
+    };
+    Error::new(code::TRY_AGAIN_LATER, error.msg).with_details(details)
+}
+
+/// The configuration, in a version that knows CHECK.
+pub(crate) fn checkable(config: &NetworkConfig) -> NetworkConfig {
+    if config.version() >= Command::Check.since() {
+        return config.clone();
+    }
+    let newer = config.in_version(SpecVersion::V0_4_0, None);
+    NetworkConfig::parse(newer).unwrap_or_else(|_| config.clone())
 }
 
 /// Adds the keys to `prevResult` that only the recorded result has: a runtime's

@@ -56,7 +56,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
         owns_process: plugin.executes_others() && becomes_subreaper(),
     };
     let mut read = || {
-        io::stdin().lock().read_to_end(&mut stdin)?;
+        read_bounded(io::stdin().lock(), &mut stdin)?;
         // Until here, a signal ends the process: nothing has been done.
         signals.install_for(plugin, &environment);
         Ok(stdin.clone())
@@ -71,6 +71,24 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// The largest configuration, in bytes. A valid attachment has about 150, so this is room for
+/// a hundred thousand in a GC; a plugin needs several times as much memory.
+const MOST_STDIN: usize = 16 << 20;
+
+/// Reads all of stdin.
+///
+/// # Errors
+///
+/// The system's; `FileTooLarge` for more than [`MOST_STDIN`], which is then not read.
+fn read_bounded(stdin: impl Read, into: &mut Vec<u8>) -> io::Result<()> {
+    stdin.take(MOST_STDIN as u64 + 1).read_to_end(into)?;
+    if into.len() > MOST_STDIN {
+        let why = format!("the configuration is larger than {MOST_STDIN} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    Ok(())
 }
 
 /// Handlers of signals that are installed when the call has been read.

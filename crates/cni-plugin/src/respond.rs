@@ -190,7 +190,10 @@ fn read(
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
 ) -> Result<Input, Error> {
     let request = Request::from_environment(environment)?;
-    let bytes = stdin().map_err(|e| Error::io("stdin", e))?;
+    let bytes = stdin().map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => Error::config(format!("stdin: {error}")),
+        _ => Error::io("stdin", error),
+    })?;
     if request == Request::Version {
         return Ok(Input::Version(bytes));
     }
