@@ -13,6 +13,7 @@ mod import;
 mod injected;
 mod ipamctl;
 mod killed;
+mod moved;
 mod not_etcd;
 mod reconcile;
 mod redefined;
