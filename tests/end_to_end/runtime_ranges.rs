@@ -88,7 +88,7 @@ fn del_without_the_runtimes_ranges_releases_all_and_succeeds_with_nothing_reserv
 }
 
 #[test]
-fn a_selector_or_an_allocator_alone_answers_all_but_add_without_ranges() {
+fn an_allocator_alone_without_ranges_refuses_add_and_status_alone() {
     let sandbox = Sandbox::default();
     let mut config = sandbox.config("1.1.0", &[], &json!({}));
     config["capabilities"] = json!({"ipRanges": true});
@@ -99,10 +99,13 @@ fn a_selector_or_an_allocator_alone_answers_all_but_add_without_ranges() {
         assert_eq!(selected.result()["pools"], json!([]), "{command}");
     }
     config["prevResult"]["pools"] = json!([]);
-    for command in ["GC", "STATUS", "DEL"] {
+    for command in ["GC", "DEL"] {
         let output = sandbox.call("ipam-da-host-local", command, &config).run();
         output.nothing();
     }
+    // No delegate stands before this allocator, so that each ADD is refused.
+    let status = sandbox.call("ipam-da-host-local", "STATUS", &config).run();
+    assert_eq!(status.code(), 50, "{status:?}");
     for plugin in ["ipam-ds-ranges", "ipam-da-host-local"] {
         assert_eq!(sandbox.call(plugin, "ADD", &config).run().code(), 7);
     }
