@@ -25,6 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Starts a program whose process ID is written to a file first.
 const WITH_ID: &str = "echo $$ > \"$0\"; exec \"$@\"";
 
+/// dockerd lets the firewall drop what is forwarded. Where the kernel has `br_netfilter`, a new
+/// network namespace shows the firewall also what containers of one bridge send to each other.
+const BRIDGES_WITHOUT_FIREWALL: &str = "for i in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do
+    if [ -e $i ]; then echo 0 > $i; fi
+done";
+
 /// dockerd and the daemon.
 pub struct Dockerd {
     /// The node.
@@ -65,6 +71,7 @@ impl Dockerd {
             started: Vec::new(),
             cgroup,
         };
+        it.node.sh(BRIDGES_WITHOUT_FIREWALL);
         it.start_containerd();
         it.start_daemon();
         if let Err(said) = it.try_start_dockerd() {
