@@ -2,6 +2,8 @@
 //! meanwhile, and is asked for it.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 use harness::{DockerDaemon, FakeDocker, Sandbox};
 use serde_json::{Value, json};
@@ -103,6 +105,75 @@ fn a_network_that_was_removed_while_the_daemon_was_away_gives_its_subnet_back() 
     wait_for(|| files(&sandbox).is_empty() && sandbox.docker_memory("pools").is_empty());
     assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
     daemon.pool("10.9.0.0/16", &json!({}));
+}
+
+/// What `ipamctl gc --docker` prints with `--json`, and its errors.
+fn collect(sandbox: &Sandbox, options: &[&str]) -> (Vec<Value>, String) {
+    let line = sandbox.ipamctl_line();
+    let of_path = |option: &str, path: &Path| format!("--{option}={}", path.display());
+    let output = Command::new(&line[0])
+        .args(&line[1..])
+        .arg(of_path("docker-socket", &sandbox.docker_api()))
+        .arg(of_path("docker-plugin", &sandbox.docker_socket()))
+        .args(["gc", "--docker", "--json"])
+        .args(options)
+        .output()
+        .unwrap();
+    let rows = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (rows, String::from_utf8(output.stderr).unwrap())
+}
+
+/// Subnet and outcome of each subnet.
+fn subnets(rows: &[Value]) -> Vec<(String, String)> {
+    let text = |row: &Value, key: &str| row[key].as_str().map(str::to_owned);
+    let subnet = |row| Some((text(row, "subnet")?, text(row, "outcome")?));
+    rows.iter().filter_map(subnet).collect()
+}
+
+#[test]
+fn gc_gives_the_subnets_back_that_docker_lacks_and_no_others() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1h"]);
+    let lost = daemon.pool("10.9.0.0/24", &json!({}));
+    daemon.address(&lost, "10.9.0.2");
+    // Two networks of one pool.
+    assert_eq!(daemon.pool("10.9.0.0/24", &json!({})), lost);
+    let kept = daemon.pool("10.8.0.0/24", &json!({}));
+    daemon.address(&kept, "10.8.0.3");
+    wait_for(|| sandbox.docker_memory("pools").len() == 3);
+    let row = |outcome: &str| ("10.9.0.0/24".to_owned(), outcome.to_owned());
+
+    let now = ["--older-than=0s"];
+    let (rows, said) = collect(&sandbox, &now);
+    assert_eq!(subnets(&rows), [], "Docker can't be asked: {said}");
+    let _docker = docker(&sandbox, "10.8.0.0/24", "10.8.0.1", "10.8.0.3/24");
+    assert_eq!(subnets(&collect(&sandbox, &[]).0), vec![row("kept"); 2]);
+    let (rows, _) = collect(&sandbox, &["--older-than=0s", "--dry-run"]);
+    assert_eq!(subnets(&rows), vec![row("would-release"); 2]);
+    assert_eq!(sandbox.docker_memory("pools").len(), 3);
+
+    let (rows, said) = collect(&sandbox, &now);
+    assert_eq!(subnets(&rows), vec![row("released"); 2], "{said}");
+    assert_eq!(sandbox.docker_memory("pools").len(), 1);
+    assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
+    assert_eq!(sandbox.reserved("docker-10.8.0.0-24"), ["10.8.0.3"]);
+    daemon.pool("10.9.0.0/16", &json!({}));
+}
+
+#[test]
+fn gc_gives_no_subnet_back_whose_network_is_being_created_again() {
+    let sandbox = Sandbox::default();
+    let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1h"]);
+    let pool = daemon.pool("10.9.0.0/24", &json!({}));
+    let old = sandbox.docker_memory("pools");
+    daemon.pool("10.9.0.0/24", &json!({}));
+    let release = json!({"PoolID": pool, "Reference": old[0]});
+    for _ in 0..2 {
+        assert_eq!(daemon.ok("/IpamDriver.ReleasePool", &release), json!({}));
+    }
+    let left = sandbox.docker_memory("pools");
+    assert!(left.len() == 1 && left != old, "{left:?}");
+    assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
 }
 
 #[test]

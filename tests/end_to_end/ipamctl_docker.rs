@@ -133,7 +133,14 @@ fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
         vec![r#"["not-dockers"]"#; lost.len()]
     );
     let released = json_of(&docker, &["gc", "--docker", "--older-than=0s"]);
-    assert_eq!(column(&released, "outcome"), vec!["released"; lost.len()]);
+    let subnets = released.iter().filter_map(|row| row["subnet"].as_str());
+    assert_eq!(
+        subnets.collect::<BTreeSet<_>>(),
+        ["10.77.0.0/24", "10.88.0.0/24"].into()
+    );
+    let count = lost.len() + 2;
+    assert_eq!(column(&released, "outcome"), vec!["released"; count]);
+    assert_eq!(docker.sandbox.docker_memory("pools"), [""; 0]);
     assert_eq!(reserved(&docker), BTreeSet::new());
     assert_eq!(json_of(&docker, &["ls"]), Vec::<Value>::new());
     let namespaces = docker.node.sh("ls /run/netns");

@@ -4,9 +4,21 @@ use std::path::Path;
 
 use anyhow::bail;
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::http::call;
+
+/// Releases one reference to a pool, by a call of the daemon on its socket: that of a file of
+/// its memory, and no other, so that a network that is being created keeps its own. If there is
+/// none, it has been released.
+///
+/// # Errors
+///
+/// The daemon doesn't answer, or an address of the pool can't be released yet.
+pub fn release_pool(socket: &Path, pool: &str, reference: &str) -> anyhow::Result<()> {
+    let body = json!({"PoolID": pool, "Reference": reference});
+    post(socket, "/IpamDriver.ReleasePool", &body)
+}
 
 /// Undoes an endpoint of the network driver, by a call of the daemon on its socket. The ID
 /// is never another endpoint's.
@@ -16,7 +28,10 @@ use crate::http::call;
 /// The daemon doesn't answer, or can't undo it.
 pub fn delete_endpoint(socket: &Path, network: &str, endpoint: &str) -> anyhow::Result<()> {
     let body = json!({"NetworkID": network, "EndpointID": endpoint});
-    let path = "/NetworkDriver.DeleteEndpoint";
+    post(socket, "/NetworkDriver.DeleteEndpoint", &body)
+}
+
+fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<()> {
     let answer = call(socket, Method::POST, path, body.to_string())?;
     match answer.get("Err").and_then(|it| it.as_str()) {
         Some(error) if !error.is_empty() => bail!("{}: {error}", socket.display()),

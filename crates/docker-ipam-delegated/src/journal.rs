@@ -41,6 +41,14 @@ pub(crate) enum Stage<T> {
     Ending(T),
 }
 
+impl<T> Stage<T> {
+    /// The object itself.
+    pub(crate) fn into_object(self) -> T {
+        let (Self::Begun(it) | Self::Made(it) | Self::Answered(it) | Self::Ending(it)) = self;
+        it
+    }
+}
+
 /// The open file of an object.
 pub(crate) struct Journal<T> {
     folder: Arc<StateFolder>,

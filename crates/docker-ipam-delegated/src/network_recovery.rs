@@ -67,10 +67,7 @@ impl NetworkDriver {
             Stage::Made(_) => (false, true),
             Stage::Answered(_) => (false, false),
         };
-        let (Stage::Begun(endpoint)
-        | Stage::Ending(endpoint)
-        | Stage::Made(endpoint)
-        | Stage::Answered(endpoint)) = stage;
+        let endpoint = stage.into_object();
         let live = LiveEndpoint {
             is_abandoned,
             is_unanswered,

@@ -70,7 +70,7 @@ impl IpamDriver {
     }
 
     /// `ReleasePool`. With the last reference, all addresses of the pool are released.
-    /// An unknown pool has been released.
+    /// An unknown pool has been released, and so has an unknown reference.
     ///
     /// # Errors
     ///
@@ -78,9 +78,12 @@ impl IpamDriver {
     /// the error, and has forgotten the network.
     pub(crate) fn release_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: wire::ReleasePool = wire::decode(&call.body)?;
-        let dropped = self.state.drop_reference(&request.pool_id, None, |file| {
-            self.memory.pools.note_ending::<Reference>(file);
-        });
+        let reference = request.reference.as_deref();
+        let dropped = self
+            .state
+            .drop_reference(&request.pool_id, reference, |file| {
+                self.memory.pools.note_ending::<Reference>(file);
+            });
         let Some(dropped) = dropped else {
             tracing::warn!(pool = request.pool_id, "released, and not known");
             self.compare.notify_one();

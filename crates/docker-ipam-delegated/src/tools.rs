@@ -40,8 +40,12 @@ pub struct Remembered {
 pub struct RememberedPool {
     /// Its ID in Docker's calls.
     pub id: String,
-    /// The file of its reference.
+    /// The file of its first reference.
     pub file: PathBuf,
+    /// The names of the files of all references that Docker may have.
+    pub references: Vec<String>,
+    /// The name of its chain's network.
+    pub network: String,
     /// Its subnet.
     pub subnet: IpNet,
     /// The configuration of its chain, with the pool as `ipam.ranges`; `None` if a network
@@ -84,18 +88,30 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
         Err(error) => return Err(error),
     }
     let mut it = Remembered::default();
-    for (file, Reference { pool }) in it.read::<Reference>(&root.join(memory::POOLS))? {
+    for (file, stage) in it.read::<Reference>(&root.join(memory::POOLS))? {
+        // The daemon is releasing it.
+        let is_ending = matches!(stage, Stage::Ending(_));
+        let Reference { pool } = stage.into_object();
         let id = pool.id();
-        if it.pools.iter().all(|known| known.id != id) {
+        let i = it.pools.iter().position(|known| known.id == id);
+        let i = i.unwrap_or_else(|| {
+            let network = configuration::of_release(&pool);
             it.pools.push(RememberedPool {
                 id,
-                file,
+                file: file.clone(),
+                references: Vec::new(),
+                network: network.map_or_else(|_| String::new(), |it| it.name().to_string()),
                 subnet: pool.subnet,
                 config: configuration::with_ranges(&pool),
             });
-        }
+            it.pools.len() - 1
+        });
+        let name = file.file_name().and_then(|it| it.to_str());
+        let name = name.filter(|_| !is_ending).map(str::to_owned);
+        it.pools[i].references.extend(name);
     }
     for (_, address) in it.read::<Address>(&root.join(memory::ADDRESSES))? {
+        let address = address.into_object();
         // The gateway is nobody's.
         if let Some(container_id) = address.container_id {
             it.addresses.push(RememberedAddress {
@@ -106,6 +122,7 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
         }
     }
     for (_, endpoint) in it.read::<Endpoint>(&root.join(memory::ENDPOINTS))? {
+        let endpoint = endpoint.into_object();
         it.endpoints.push(RememberedEndpoint {
             container_id: endpoint.conf.container_id,
             id: endpoint.id,
@@ -116,17 +133,13 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
 }
 
 impl Remembered {
-    /// The objects of a folder.
-    fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, T)>> {
+    /// The objects of a folder, each with its stage.
+    fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, Stage<T>)>> {
         let mut found = Vec::new();
         for (name, stage) in memory::read(folder)? {
             let file = folder.join(name);
             match stage {
-                Ok(Some(
-                    Stage::Begun(it) | Stage::Made(it) | Stage::Answered(it) | Stage::Ending(it),
-                )) => {
-                    found.push((file, it));
-                }
+                Ok(Some(stage)) => found.push((file, stage)),
                 Ok(None) => {}
                 Err(reason) => self.problems.push((file, reason)),
             }

@@ -35,6 +35,10 @@ pub(crate) struct RequestPool {
 pub(crate) struct ReleasePool {
     #[serde(rename = "PoolID")]
     pub(crate) pool_id: String,
+    /// The name of the file of the reference that is to go; not of Docker's calls, but of
+    /// `ipamctl`'s.
+    #[serde(rename = "Reference", default)]
+    pub(crate) reference: Option<String>,
 }
 
 /// Body of `IpamDriver.RequestAddress`.

@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conflist::{Problem, readable};
 use docker_ipam_delegated::engine::Engine;
 use docker_ipam_delegated::judgement::{Held, Verdict, judge};
 use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
+use ipam::IpNet;
 
 use crate::arguments::DockerPlaces;
 use crate::names::Names;
@@ -20,6 +21,22 @@ pub(crate) struct Docker {
     holders: HashMap<String, Holder>,
     /// Those of the daemon's attachments that are not in its memory.
     others: Option<Others>,
+    /// The subnets that the daemon remembers, and Docker has no network of.
+    lost_subnets: Vec<LostSubnet>,
+}
+
+/// A reference of the daemon's to a subnet that Docker has no network of.
+#[derive(Clone, Debug)]
+pub(crate) struct LostSubnet {
+    pub(crate) subnet: IpNet,
+    /// The name of its chain's network.
+    pub(crate) network: String,
+    /// The daemon's ID of the pool.
+    pub(crate) pool: String,
+    /// The file of the reference in the daemon's memory.
+    pub(crate) file: PathBuf,
+    /// The name of the file.
+    pub(crate) reference: String,
 }
 
 /// What holds for attachments that are not in the daemon's memory.
@@ -80,15 +97,23 @@ impl Docker {
             Ok(engine) => Self {
                 holders: remembered_holders(memory, &engine),
                 others: Some(Others::asked(&engine)),
+                lost_subnets: lost_subnets(memory, &engine),
             },
             Err(error) => {
                 let reason = format!("{error:#}");
                 Self {
                     holders: nobody_knows(memory, &reason),
                     others: unknown(reason),
+                    ..Self::default()
                 }
             }
         }
+    }
+
+    /// The subnets that the daemon remembers, and Docker has no network of, by its whole
+    /// answer; none if Docker can't be asked.
+    pub(crate) fn lost_subnets(&self) -> &[LostSubnet] {
+        &self.lost_subnets
     }
 
     /// Docker's side of the attachment of this container ID and address, if it was made for
@@ -119,6 +144,21 @@ impl Others {
             without_address: Holder::of(judge(Held::Attachment(&[]), engine), None),
         }
     }
+}
+
+fn lost_subnets(memory: &Remembered, engine: &Engine) -> Vec<LostSubnet> {
+    let pools = memory.pools.iter();
+    let lost = pools.filter(|it| judge(Held::Pool(it.subnet), engine) == Verdict::Lost);
+    let references = lost.flat_map(|pool| {
+        pool.references.iter().map(|reference| LostSubnet {
+            subnet: pool.subnet,
+            network: pool.network.clone(),
+            pool: pool.id.clone(),
+            file: pool.file.with_file_name(reference),
+            reference: reference.clone(),
+        })
+    });
+    references.collect()
 }
 
 fn remembered_holders(memory: &Remembered, engine: &Engine) -> HashMap<String, Holder> {

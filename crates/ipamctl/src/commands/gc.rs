@@ -5,10 +5,12 @@
 //! container whose ADD began after the list was made.
 
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::Result;
 use chain::tools::AttachmentRecord;
 use chain::{Released, WhenBusy};
+use docker_ipam_delegated::client::release_pool;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -18,7 +20,7 @@ use crate::attached::{Attached, attached};
 use crate::commands::Status;
 use crate::container_id::is_of_a_build;
 use crate::deadline::{Deadline, LONGEST};
-use crate::docker::Standing;
+use crate::docker::{LostSubnet, Standing};
 use crate::evidence::Evidences;
 use crate::inventory::{Extent, Inventory};
 use crate::lock::Lock;
@@ -37,10 +39,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[serde(rename_all = "camelCase")]
 struct Row {
     network: String,
+    /// `None` for a subnet.
     #[serde(rename = "containerID")]
-    container: String,
+    container: Option<String>,
     ifname: Option<String>,
     addresses: Vec<std::net::IpAddr>,
+    /// The subnet of a network that Docker has lost.
+    subnet: Option<String>,
     /// `released`, `would-release`, `kept`, `failed`.
     outcome: &'static str,
     reason: Option<String>,
@@ -78,21 +83,30 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let mut bar: Option<ProgressBar> = None;
     let mut rows = Vec::with_capacity(stale.len());
     let mut written = Ok(());
+    // A reader that has gone keeps nobody's address reserved.
+    let print = |row: &Row, bar: Option<&ProgressBar>, written: &mut io::Result<()>| {
+        if output.json || written.is_err() {
+            return;
+        }
+        let print = || output.lines([row.text()]);
+        *written = bar.map_or_else(print, |bar| bar.suspend(print));
+    };
     for (done, it) in stale.iter().enumerate() {
         if started.elapsed() >= PATIENCE {
             let bar = bar.get_or_insert_with(|| progress(stale.len()));
             bar.set_position(done as u64);
         }
         let row = collect((node, &inventory), it, &evidences, arguments);
-        if !output.json && written.is_ok() {
-            let print = || output.lines([row.text()]);
-            // A reader that has gone keeps nobody's address reserved.
-            written = match &bar {
-                Some(bar) => bar.suspend(print),
-                None => print(),
-            };
-        }
+        print(&row, bar.as_ref(), &mut written);
         rows.push(row);
+    }
+    // Behind the addresses of each.
+    if arguments.docker && arguments.network.is_empty() {
+        for lost in inventory.docker.lost_subnets() {
+            let row = collect_subnet(node, lost, &evidences, arguments.dry_run);
+            print(&row, bar.as_ref(), &mut written);
+            rows.push(row);
+        }
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
@@ -145,9 +159,10 @@ fn collect(
 ) -> Row {
     let row = |outcome, reason: Option<String>| Row {
         network: it.network.to_owned(),
-        container: it.container.to_owned(),
+        container: Some(it.container.to_owned()),
         ifname: it.ifname.map(str::to_owned),
         addresses: it.addresses().collect(),
+        subnet: None,
         outcome,
         reason,
     };
@@ -181,6 +196,40 @@ fn collect(
     match undone {
         Ok(Released::Done) => row("released", None),
         Ok(Released::Refused(reason)) => row("kept", Some(reason)),
+        Err(error) => row("failed", Some(format!("{error:#}"))),
+    }
+}
+
+/// Releases a reference to a subnet that Docker has no network of. Docker asks for the subnet
+/// before it lists the network: a young one is kept.
+fn collect_subnet(
+    node: &Node,
+    lost: &LostSubnet,
+    evidences: &Evidences<'_>,
+    is_dry_run: bool,
+) -> Row {
+    let row = |outcome, reason: Option<String>| Row {
+        network: lost.network.clone(),
+        container: None,
+        ifname: None,
+        addresses: Vec::new(),
+        subnet: Some(lost.subnet.to_string()),
+        outcome,
+        reason,
+    };
+    let changed = fs::metadata(&lost.file).and_then(|it| it.modified());
+    match changed {
+        Err(error) => return row("kept", Some(format!("its age is unknown: {error}"))),
+        Ok(time) if !evidences.is_old(time) => {
+            let limit = rounded(evidences.older_than);
+            return row("kept", Some(format!("it is younger than {limit}")));
+        }
+        Ok(_) if is_dry_run => return row("would-release", None),
+        Ok(_) => {}
+    }
+    let plugin = &node.docker_places().docker_plugin;
+    match release_pool(plugin, &lost.pool, &lost.reference) {
+        Ok(()) => row("released", None),
         Err(error) => row("failed", Some(format!("{error:#}"))),
     }
 }
@@ -245,17 +294,26 @@ fn changed_since(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String>
 impl Row {
     fn text(&self) -> String {
         let ips: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        let what = format!(
-            "{} {} on {} ({})",
-            self.container,
-            self.ifname.as_deref().unwrap_or("(any interface)"),
-            self.network,
-            if ips.is_empty() {
-                "no address".to_owned()
-            } else {
-                ips.join(", ")
-            },
-        );
+        let of_container = |container: &str| {
+            format!(
+                "{container} {} on {} ({})",
+                self.ifname.as_deref().unwrap_or("(any interface)"),
+                self.network,
+                if ips.is_empty() {
+                    "no address".to_owned()
+                } else {
+                    ips.join(", ")
+                },
+            )
+        };
+        let of_subnet = || {
+            let subnet = self.subnet.as_deref().unwrap_or_default();
+            format!("subnet {subnet} of {}", self.network)
+        };
+        let what = self
+            .container
+            .as_deref()
+            .map_or_else(of_subnet, of_container);
         let outcome = match self.outcome {
             "would-release" => "would be released",
             other => other,
