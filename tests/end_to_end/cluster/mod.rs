@@ -17,6 +17,7 @@ mod moved;
 mod not_etcd;
 mod reconcile;
 mod redefined;
+mod restored_meanwhile;
 mod rights;
 mod secrets;
 mod status;

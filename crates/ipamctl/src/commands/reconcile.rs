@@ -4,8 +4,9 @@ mod addresses;
 mod begin;
 mod blocks;
 mod living;
+mod same_cluster;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use cluster_client::{Identity, LatestState};
 use etcd::{Client, Compare, Op, Txn};
 use serde::Serialize;
@@ -62,7 +63,12 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         mark = client.get(mark_key.as_str())?;
     }
     let mut problems = Vec::new();
-    let living = living::by_records(node, &cluster, &mut problems);
+    let id = client
+        .moment()
+        .context("etcd answers no cluster ID")?
+        .cluster;
+    let mut same = same_cluster::SameCluster::new(&cluster, id);
+    let living = living::by_records(node, name, &mut same, &mut problems);
     let identity = Identity::on(&cluster.cluster, &node.environment, &mut client);
     let mut engine = Engine {
         cluster: &cluster,
@@ -76,10 +82,11 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         warn(problem);
     }
     let conflicts = rows.iter().filter(|it| it.other.is_some()).count();
+    // A conflist that can't be read may name a folder of further records.
+    let problems = problems.len() + node.problems.len();
     ensure!(
-        problems.is_empty(),
-        "it isn't known of {} attachments what they hold; node {name} has not said everything",
-        problems.len()
+        problems == 0,
+        "it isn't known what all attachments hold: {problems} records, folders or conflists can't be used now; node {name} has not said everything"
     );
     if conflicts > 0 {
         warn(&format!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use cluster::{BlockOwner, Definition, block_of};
 use etcd::{Compare, Op, Range, Txn};
 use ipam::{Interval, IpNet};
@@ -16,7 +16,22 @@ const MOST_TRIES: u32 = 10;
 
 /// Claims the blocks in the node's files, and those in which addresses are reserved on the
 /// node; what another node has is a conflict.
+///
+/// No process of the node claims a block meanwhile: one that has its answer of before the
+/// restore has not noted it yet.
 pub(super) fn claim_all(engine: &mut Engine<'_>) -> Result<Vec<Row>> {
+    let cluster = &engine.cluster.cluster;
+    let all = Files::all(cluster).map_err(failed)?;
+    // A claim writes its pool's file before it asks etcd.
+    let Some((files, _)) = all.first() else {
+        return Ok(Vec::new());
+    };
+    let done = files.alone(cluster.settings.timeout, || Ok(claim_alone(engine)));
+    done.map_err(failed)?
+        .context("another process of this node is claiming a block: run this again")?
+}
+
+fn claim_alone(engine: &mut Engine<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     // Nothing is claimed meanwhile but what lives on a node.
     let others = claimed_blocks(engine.cluster, &mut engine.client)?;

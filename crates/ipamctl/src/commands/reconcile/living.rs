@@ -1,15 +1,17 @@
 //! The addresses of a cluster's pools that live on this node, by the chain's records.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use chain::tools::{AttachmentRecord, ListedRecord, RecordState};
 use cluster::Cluster;
 use cni::{Attachment, IpamResult, NetworkName};
+use std::io;
 use std::net::IpAddr;
 
+use super::same_cluster::SameCluster;
 use crate::network::ETCD_ALLOCATOR;
 use crate::node::Node;
-use crate::shared_pools::EtcdCluster;
 
 /// An address that an attachment of this node has.
 #[derive(Clone, Debug)]
@@ -26,7 +28,8 @@ pub(super) struct Living {
 /// holds is a problem.
 pub(super) fn by_records(
     node: &Node,
-    cluster: &EtcdCluster,
+    this_node: &str,
+    cluster: &mut SameCluster<'_>,
     problems: &mut Vec<String>,
 ) -> Vec<Living> {
     let mut living = Vec::new();
@@ -39,8 +42,11 @@ pub(super) fn by_records(
             }
         };
         for network in networks {
-            let records = match chain::tools::records(&state_dir, &network) {
-                Ok(records) => records,
+            // The locks first: what a call that ends meanwhile has written is read after.
+            let listed = running(&state_dir, &network)
+                .and_then(|it| Ok((it, chain::tools::records(&state_dir, &network)?)));
+            let (running, records) = match listed {
+                Ok(listed) => listed,
                 Err(error) => {
                     let path = state_dir.join(network.as_str());
                     problems.push(format!("{}: {error}", path.display()));
@@ -48,7 +54,8 @@ pub(super) fn by_records(
                 }
             };
             for record in records {
-                match of_record(cluster, &network, &record) {
+                let is_running = running.contains(&record.attachment);
+                match of_record(this_node, cluster, &network, &record, is_running) {
                     Ok(its) => living.extend(its),
                     Err(reason) => {
                         problems.push(format!("{}: {reason}", record.file.display()));
@@ -60,11 +67,24 @@ pub(super) fn by_records(
     living
 }
 
+/// The attachments that a call works on.
+fn running(state_dir: &Path, network: &NetworkName) -> io::Result<BTreeSet<Attachment>> {
+    let mut running = BTreeSet::new();
+    for record in chain::tools::records(state_dir, network)? {
+        if chain::tools::is_locked(&record.file)? {
+            running.insert(record.attachment);
+        }
+    }
+    Ok(running)
+}
+
 /// The addresses of this cluster in one record.
 fn of_record(
-    cluster: &EtcdCluster,
+    this_node: &str,
+    cluster: &mut SameCluster<'_>,
     network: &NetworkName,
     record: &ListedRecord,
+    is_running: bool,
 ) -> Result<Vec<Living>, String> {
     let content = record.content.as_ref().map_err(String::clone)?;
     let is_allocator = |name: &str| name == ETCD_ALLOCATOR;
@@ -75,7 +95,7 @@ fn of_record(
     {
         return Ok(Vec::new());
     }
-    if !is_of(cluster, network, content)? {
+    if !is_of(this_node, cluster, network, content)? {
         return Ok(Vec::new());
     }
     let mut living = Vec::new();
@@ -97,6 +117,10 @@ fn of_record(
                         });
                     }
                 }
+                // etcd may have given it an address before it was restored.
+                (None, RecordState::Adding) if is_running => {
+                    return Err("its ADD is running: run this again when it has ended".to_owned());
+                }
                 // The runtime was given no address.
                 (None, RecordState::Adding) => {}
                 (None, _) => return Err(format!("it has no answer of {}", delegate.name)),
@@ -109,17 +133,16 @@ fn of_record(
 
 /// True if the record's ADD has asked this cluster.
 fn is_of(
-    cluster: &EtcdCluster,
+    this_node: &str,
+    cluster: &mut SameCluster<'_>,
     network: &NetworkName,
     content: &AttachmentRecord,
 ) -> Result<bool, String> {
     let config = content.config().ok_or("it has no configuration")?;
     let ipam = config.ipam().map_err(|it| it.msg)?;
     let recorded = Cluster::read(&ipam).map_err(|it| it.msg)?;
-    // A restored etcd may have other endpoints.
-    let is_same = cluster.is(&recorded)
-        || (cluster.networks.contains(network) && recorded.keys == cluster.cluster.keys);
-    if is_same && recorded.node != cluster.cluster.node {
+    let is_same = cluster.is(network, &recorded)?;
+    if is_same && recorded.node != this_node {
         return Err(format!("it is of node {}, another name", recorded.node));
     }
     Ok(is_same)

@@ -1,0 +1,67 @@
+//! Whether a record is of the cluster that is reconciled: conflists may name one etcd by
+//! different endpoints.
+
+use std::collections::BTreeSet;
+
+use cluster::Cluster;
+use cni::NetworkName;
+use etcd::{Client, Range};
+
+use crate::shared_pools::EtcdCluster;
+
+/// The cluster that is reconciled, and what other endpoints have answered.
+pub(super) struct SameCluster<'a> {
+    cluster: &'a EtcdCluster,
+    /// The ID that its etcd answers with.
+    id: u64,
+    asked: Vec<(BTreeSet<String>, Result<bool, String>)>,
+}
+
+impl<'a> SameCluster<'a> {
+    pub(super) fn new(cluster: &'a EtcdCluster, id: u64) -> Self {
+        Self {
+            cluster,
+            id,
+            asked: Vec::new(),
+        }
+    }
+
+    /// True if the etcd that an ADD of this network has asked is this one.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it isn't known: that etcd can't be asked.
+    pub(super) fn is(&mut self, network: &NetworkName, recorded: &Cluster) -> Result<bool, String> {
+        if recorded.keys != self.cluster.cluster.keys {
+            return Ok(false);
+        }
+        let (urls, recorded_urls) = (urls(&self.cluster.cluster), urls(recorded));
+        // A restored etcd may have other endpoints than those of its time.
+        if self.cluster.networks.contains(network) || !urls.is_disjoint(&recorded_urls) {
+            return Ok(true);
+        }
+        if let Some((_, known)) = self.asked.iter().find(|it| it.0 == recorded_urls) {
+            return known.clone();
+        }
+        let answer = cluster_id(recorded).map(|id| id == self.id);
+        self.asked.push((recorded_urls, answer.clone()));
+        answer
+    }
+}
+
+fn urls(cluster: &Cluster) -> BTreeSet<String> {
+    let endpoints = cluster.settings.endpoints.iter();
+    endpoints.map(|it| it.url().to_owned()).collect()
+}
+
+/// The ID of the cluster at these endpoints.
+fn cluster_id(cluster: &Cluster) -> Result<u64, String> {
+    let ask = || {
+        let mut client = Client::new(&cluster.settings, None)?;
+        client.range(&Range::key(cluster.keys.token(&cluster.node)).count_only())?;
+        Ok(client.moment().map(|it| it.cluster))
+    };
+    let failed = |reason: String| format!("it isn't known whether it is of this etcd: {reason}");
+    let id = ask().map_err(|error: etcd::Error| failed(error.msg))?;
+    id.ok_or_else(|| failed("no cluster ID is answered".to_owned()))
+}
