@@ -38,6 +38,8 @@ pub struct Client<'a> {
     pub(crate) current: usize,
     pub(crate) session: Session,
     started: Instant,
+    /// Time for all requests together: `timeout`, or less.
+    pub(crate) bound: Duration,
     deadline: Instant,
     /// True if each request may take `timeout`, and not all of them together.
     bounds_each: bool,
@@ -67,6 +69,7 @@ impl<'a> Client<'a> {
                 .unwrap_or_else(|| fastrand::usize(..endpoints.len())),
             session,
             started,
+            bound: settings.timeout,
             deadline: started + settings.timeout,
             bounds_each: false,
             requests: 0,
@@ -80,6 +83,8 @@ impl<'a> Client<'a> {
     /// that it does.
     #[must_use]
     pub fn until(mut self, deadline: Instant) -> Self {
+        let bound = deadline.saturating_duration_since(self.started);
+        self.bound = self.bound.min(bound);
         self.deadline = self.deadline.min(deadline);
         self
     }
@@ -103,14 +108,14 @@ impl<'a> Client<'a> {
     /// Begins a request.
     pub(crate) fn begin(&mut self) {
         if self.bounds_each {
-            self.deadline = Instant::now() + self.settings.timeout;
+            self.deadline = Instant::now() + self.bound;
         }
     }
 
     /// Ends requests earlier, so that this share of `timeout` (0 to 1) is kept for undoing
     /// them. With 0, all of the time may be used again.
     pub fn keep_in_reserve(&mut self, share: f64) {
-        self.deadline = self.started + self.settings.timeout.mul_f64(1.0 - share.clamp(0.0, 1.0));
+        self.deadline = self.started + self.bound.mul_f64(1.0 - share.clamp(0.0, 1.0));
     }
 
     /// From now on, cancellations are ignored: what was begun is brought to an end.

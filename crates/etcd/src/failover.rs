@@ -195,7 +195,7 @@ impl Client<'_> {
 
     fn time_is_up(&self, progress: &Progress, changes: bool) -> Error {
         let reasons = self.reasons(progress);
-        let within = in_words(self.settings.timeout);
+        let within = in_words(self.bound);
         if progress.is_lost && changes {
             let msg = format!(
                 "no answer from etcd within {within}, so the change may have been made: {reasons}"

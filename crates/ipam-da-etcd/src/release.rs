@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::time::Instant;
 
 use cluster::{Cluster, HeldKey, Holder, Keys};
 use cluster_client::Identity;
@@ -68,6 +69,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let cluster = Cluster::read(&config.ipam()?)?;
+    let deadline = Instant::now() + cluster.settings.timeout;
     let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
     let mut client = cluster_client::client(&cluster, call)?;
     let Cluster { keys, node, .. } = &cluster;
@@ -77,7 +79,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     // Of a pool that was given in blocks before: no address is given by itself until the last
     // one is given back, and a selector of blocks may not be in the chain any more.
     if has_blocks(&cluster)
-        && let Err(error) = ipam_ds_etcd::give_back(call)
+        && let Err(error) = ipam_ds_etcd::give_back(call, Some(deadline))
     {
         tracing::warn!(%error, "no block is given back");
     }

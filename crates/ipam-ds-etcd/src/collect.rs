@@ -16,15 +16,17 @@ const KEEP: Duration = Duration::from_secs(60 * 60);
 const LEAVE: Duration = Duration::from_secs(10 * 60);
 
 /// Gives back blocks of this node that have been empty for long: of all pools that the node has
-/// blocks of, whether a network still names them or not.
+/// blocks of, whether a network still names them or not. It ends within `etcd.timeout`, or at
+/// this time, if that is earlier.
 ///
 /// # Errors
 ///
 /// Code 11, with what was the matter with each pool.
-pub fn give_back(call: &Call<'_>) -> Result<(), Error> {
+pub fn give_back(call: &Call<'_>, until: Option<Instant>) -> Result<(), Error> {
     let node = Node::of(call)?;
     let keep = keep(&call.config.ipam()?)?;
     let deadline = Instant::now() + node.cluster.settings.timeout;
+    let deadline = until.map_or(deadline, |until| until.min(deadline));
     let mut errors = Vec::new();
     for pool in node.files.pools()? {
         let left = deadline.saturating_duration_since(Instant::now());

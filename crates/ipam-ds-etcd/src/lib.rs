@@ -36,7 +36,7 @@ impl Plugin for IpamDsEtcd {
     /// Blocks that are not given back now will be by a later GC; the allocator behind needs
     /// the pools all the same.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        if let Err(error) = collect::give_back(call) {
+        if let Err(error) = collect::give_back(call, None) {
             tracing::warn!(%error, "no block is given back");
         }
         Ok(known(call))

@@ -206,3 +206,51 @@ fn a_silent_name_server_takes_no_longer_than_the_timeout() {
     // The resolver itself gives up after ten seconds.
     assert!(started.elapsed() < Duration::from_secs(8), "{error}");
 }
+
+/// A member behind a slow connection: the first one passes on what it is sent after a while,
+/// and all others are silent.
+fn slow_once(member: &str, pause: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let member = member.trim_start_matches("http://").to_owned();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for (i, connection) in listener.incoming().flatten().enumerate() {
+            if i > 0 {
+                kept.push(connection);
+                continue;
+            }
+            sleep(pause);
+            let etcd = TcpStream::connect(&member).unwrap();
+            for (mut from, mut to) in [
+                (connection.try_clone().unwrap(), etcd.try_clone().unwrap()),
+                (etcd, connection),
+            ] {
+                thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+        }
+    });
+    url
+}
+
+#[test]
+fn gc_of_addresses_on_a_node_that_has_blocks_ends_within_one_timeout() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::default();
+    it.etcd.put(
+        "/ipam/v1/pools/blue",
+        r#"{"subnet":"10.0.0.0/24","block":28}"#,
+    );
+    let blocks = ["ipam-ds-etcd", "ipam-da-host-local"];
+    let blocks = it.config("n1", &blocks, &json!([{"name": "blue"}]));
+    it.add("a", &blocks).result();
+    let red = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
+    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &red).with_valid(&[]);
+    let etcd = &mut victim.config["ipam"]["etcd"];
+    etcd["timeout"] = json!("6s");
+    etcd["endpoints"] = json!([slow_once(&it.etcd.url(), Duration::from_secs(5))]);
+    let started = Instant::now();
+    victim.run("GC", "").nothing();
+    let passed = started.elapsed();
+    assert!(passed < Duration::from_secs(10), "{passed:?}");
+}
