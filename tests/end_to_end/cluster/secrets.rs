@@ -1,6 +1,6 @@
 //! No answer, message or listing shows a password of a configuration.
 
-use harness::{ETCD, ETCDCTL, Output, needs};
+use harness::{ETCD, ETCDCTL, EtcdMember, Flavour, Form, Output, needs};
 use serde_json::{Value, json};
 
 use super::Cluster;
@@ -76,5 +76,35 @@ fn a_configuration_that_is_no_json_is_shown_without_its_passwords() {
     ] {
         let call = it.call("ADD", "c1", &json!({})).stdin(text);
         is_not_shown(&call.run(), text);
+    }
+}
+
+#[test]
+fn no_log_of_the_verbose_flavour_has_a_password() {
+    needs!(ETCD, ETCDCTL);
+    let it = Cluster::in_form(Flavour::Verbose, Form::of_this_run(), EtcdMember::default());
+    it.etcd.enable_authentication("node:SECRET");
+    let password = it.sandbox.root().join("password");
+    std::fs::write(&password, "SECRET").unwrap();
+    let pools = json!([{"name": "lan", "subnet": "10.1.0.0/24"}]);
+    let mut sane = it.config("n1", &["ipam-da-etcd"], &pools);
+    sane["ipam"]["etcd"]["username"] = json!("node");
+    sane["ipam"]["etcd"]["passwordFile"] = json!(password);
+    is_not_shown(&it.add("a", &sane), "ADD");
+    let mut wrong = sane.clone();
+    wrong["ipam"]["etcd"]["cacheDir"] = json!(it.sandbox.root().join("other-cache"));
+    std::fs::write(&password, "SECRET, but another").unwrap();
+    for config in mistaken(&it).into_iter().chain([sane, wrong]) {
+        for command in ["ADD", "STATUS", "CHECK", "GC", "DEL"] {
+            is_not_shown(&it.call(command, "c1", &config).run(), command);
+        }
+    }
+    let logs: Vec<_> = std::fs::read_dir(it.sandbox.log_dir()).unwrap().collect();
+    assert!(!logs.is_empty());
+    for log in logs {
+        let path = log.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = text.lines().find(|it| it.contains("SECRET"));
+        assert_eq!(line, None, "{}", path.display());
     }
 }
