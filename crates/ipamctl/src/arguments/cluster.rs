@@ -1,0 +1,81 @@
+//! The command line's part for pools of a cluster.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// A cluster of etcd.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArguments {
+    /// The network whose conflist leads to the cluster, if there are several clusters.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) network: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BlocksArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Only this pool.
+    pub(crate) pool: Option<String>,
+    /// Write a picture to this file as SVG; - is stdout.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+/// Changes of a cluster's pools.
+#[derive(Debug, Subcommand)]
+pub(crate) enum EtcdCommand {
+    /// Define pools in etcd, out of a catalogue.
+    ///
+    /// Either all pools of the file are valid, overlap with no other, and take nothing away
+    /// from addresses and blocks that are held, or nothing is written.
+    Import(ImportArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin.
+    pub(crate) file: PathBuf,
+    /// Replace definitions that are there, unless addresses or blocks that are held need them.
+    #[arg(long)]
+    pub(crate) replace: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeForgetArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// The node's name.
+    pub(crate) node: String,
+    /// Don't ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Show what would be released, and release nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeRegisterArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Don't ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReconcileArguments {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArguments,
+    /// Before any node uses the restored etcd: nothing new is given until each node has run
+    /// this command.
+    #[arg(long)]
+    pub(crate) begin: bool,
+    /// Nodes that the restored etcd may not know.
+    #[arg(value_name = "NODE", requires = "begin")]
+    pub(crate) nodes: Vec<String>,
+}
