@@ -44,6 +44,7 @@ mod index;
 mod installer;
 mod installer_keeping;
 mod installer_killed;
+mod installer_pod_cidr;
 mod installing;
 mod ipam_gc;
 mod ipam_gc_behind_bridge;

@@ -1,6 +1,7 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+mod api_server;
 mod cargo;
 mod certificates;
 mod cgroup;
@@ -23,6 +24,7 @@ mod run;
 mod sandbox;
 mod skip;
 
+pub use api_server::{ApiAnswer, ApiServer};
 pub use cargo::cargo;
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;

@@ -36,7 +36,8 @@ pub(crate) struct Arguments {
     /// Where conflists go, and where the runtime reads them.
     #[arg(long, value_name = "DIR", default_value = "/etc/cni/net.d")]
     pub(crate) conflists: PathBuf,
-    /// Name of this node: of NAME.json and NAME.on.NODE.json, it takes its own.
+    /// Name of this node: of NAME.json and NAME.on.NODE.json, it takes its own, and
+    /// ${podCIDR} in them is this node's.
     #[arg(long, value_name = "NODE")]
     pub(crate) node: Option<String>,
     /// Install, and end.
@@ -68,6 +69,14 @@ pub(crate) struct Arguments {
     /// Folder with `plugins` and `sbin` of a release.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) from: PathBuf,
+    /// Folder with token and ca.crt of the pod's service account, which may read this
+    /// node's ${podCIDR}.
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/var/run/secrets/kubernetes.io/serviceaccount"
+    )]
+    pub(crate) service_account: PathBuf,
     /// File for the probe.
     #[arg(
         long,

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod api_server;
 mod arguments;
 mod catalogue;
 mod conflists;
@@ -7,7 +8,9 @@ mod contents;
 mod folder;
 mod keeping;
 mod node;
+mod node_subnets;
 mod owner;
+mod placeholders;
 mod release;
 mod runtime_view;
 mod source;

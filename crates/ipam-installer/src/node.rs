@@ -14,12 +14,13 @@ use semver::Version;
 use crate::arguments::Arguments;
 use crate::contents::FileState;
 use crate::folder::{Folder, Foreign};
+use crate::node_subnets::NodeSubnets;
 use crate::owner::Owner;
 use crate::release::{Release, TOOL};
 use crate::source::{Files, files_for};
 use crate::watch::Part;
 use crate::work_folder::NAME;
-use crate::{catalogue, conflists, runtime_view, verify};
+use crate::{catalogue, conflists, placeholders, runtime_view, verify};
 
 /// A node with its folders, and what was installed into them.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub(crate) struct Node {
     plugins: Vec<FileState>,
     tool: Option<FileState>,
     conflists: conflists::Arrived,
+    subnets: NodeSubnets,
 }
 
 impl Node {
@@ -45,6 +47,7 @@ impl Node {
         Ok(Self {
             owner: Owner::this(&release.version)?,
             version: release.number()?,
+            subnets: NodeSubnets::new(&arguments),
             arguments,
             release,
             plugins: Vec::new(),
@@ -195,7 +198,7 @@ impl Node {
     }
 
     fn put_catalogue(&self, from: &Path, pools: &Path) -> Result<bool> {
-        let files = files_for(from, self.arguments.node.as_deref(), &["json"])?;
+        let files = self.files(from, &["json"])?;
         if files.is_empty() {
             ensure!(
                 !catalogue::is_installed(pools)?,
@@ -257,14 +260,16 @@ impl Node {
 
     /// The conflists of the source; none if there is no source.
     fn conflists(&self) -> Result<Files> {
-        let Arguments {
-            conflists_from,
-            node,
-            ..
-        } = &self.arguments;
-        let from = conflists_from.as_deref();
-        let files = from.map(|it| files_for(it, node.as_deref(), &runtime_view::EXTENSIONS));
+        let from = self.arguments.conflists_from.as_deref();
+        let files = from.map(|it| self.files(it, &runtime_view::EXTENSIONS));
         Ok(files.transpose()?.unwrap_or_default())
+    }
+
+    /// The files of a source for this node, with its subnets in them.
+    fn files(&self, from: &Path, extensions: &[&str]) -> Result<Files> {
+        let files = files_for(from, self.arguments.node.as_deref(), extensions)?;
+        placeholders::replace(files, || self.subnets.get())
+            .with_context(|| format!("{}: nothing of it is installed", from.display()))
     }
 
     /// The plugins that the conflists of the source name.

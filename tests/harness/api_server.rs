@@ -1,0 +1,157 @@
+//! An API server of a Kubernetes cluster, as far as a client that reads one Node sees it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::Authority;
+
+/// What the server does with a request.
+#[derive(Clone, Debug)]
+pub enum ApiAnswer {
+    /// Answers with this status and body.
+    Says(u16, String),
+    /// Reads the request, and doesn't answer.
+    Nothing,
+    /// Closes the connection without a word.
+    Closes,
+}
+
+/// The server, on a port of the loopback interface.
+pub struct ApiServer {
+    address: SocketAddr,
+    account: PathBuf,
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    answer: ApiAnswer,
+    /// The lines of each request's head.
+    requests: Vec<Vec<String>>,
+    /// Connections that are never answered.
+    held: Vec<Stream>,
+}
+
+type Stream = StreamOwned<ServerConnection, TcpStream>;
+
+impl ApiServer {
+    /// Starts a server whose certificate is signed by an authority of its own. `folder` gets the
+    /// files of a service account, with this token.
+    pub fn start(folder: &Path, token: &str) -> Self {
+        let authority = Authority::new(&folder.join("authority"));
+        let files = authority.sign("api-server", &["127.0.0.1"]);
+        let account = folder.join("account");
+        std::fs::create_dir_all(&account).unwrap();
+        std::fs::copy(authority.ca(), account.join("ca.crt")).unwrap();
+        std::fs::write(account.join("token"), token).unwrap();
+
+        let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
+        let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Mutex::new(Shared {
+            answer: ApiAnswer::Closes,
+            requests: Vec::new(),
+            held: Vec::new(),
+        }));
+        let of_thread = Arc::clone(&shared);
+        // It ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                // A client that doesn't trust the certificate goes away.
+                let _ = serve(StreamOwned::new(connection, stream.unwrap()), &of_thread);
+            }
+        });
+        Self {
+            address,
+            account,
+            shared,
+        }
+    }
+
+    /// Answers so from now on.
+    pub fn answer(&self, answer: ApiAnswer) {
+        self.shared.lock().unwrap().answer = answer;
+    }
+
+    /// Answers with a Node that has these `spec.podCIDRs`.
+    pub fn answer_with_node(&self, pod_cidrs: &[&str]) {
+        let spec = match pod_cidrs {
+            [] => serde_json::json!({}),
+            all => serde_json::json!({"podCIDR": all[0], "podCIDRs": all}),
+        };
+        let node = serde_json::json!({"kind": "Node", "apiVersion": "v1", "spec": spec});
+        self.answer(ApiAnswer::Says(200, node.to_string()));
+    }
+
+    /// The lines of each request's head.
+    pub fn requests(&self) -> Vec<Vec<String>> {
+        self.shared.lock().unwrap().requests.clone()
+    }
+
+    /// Host and port, as in messages.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The variables that lead a container to it.
+    pub fn variables(&self) -> [(&'static str, String); 2] {
+        [
+            ("KUBERNETES_SERVICE_HOST", self.address.ip().to_string()),
+            ("KUBERNETES_SERVICE_PORT", self.address.port().to_string()),
+        ]
+    }
+
+    /// The folder of the service account.
+    pub fn account(&self) -> &Path {
+        &self.account
+    }
+}
+
+fn serve(mut stream: Stream, shared: &Mutex<Shared>) -> std::io::Result<()> {
+    if matches!(shared.lock().unwrap().answer, ApiAnswer::Closes) {
+        return Ok(());
+    }
+    let mut head = Vec::new();
+    for line in BufReader::new(&mut stream).lines() {
+        let line = line?;
+        if line.is_empty() {
+            break;
+        }
+        head.push(line);
+    }
+    let mut shared = shared.lock().unwrap();
+    shared.requests.push(head);
+    match shared.answer.clone() {
+        ApiAnswer::Says(status, body) => {
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n\
+                 Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )?;
+            stream.conn.send_close_notify();
+            stream.flush()
+        }
+        ApiAnswer::Nothing => {
+            shared.held.push(stream);
+            Ok(())
+        }
+        ApiAnswer::Closes => Ok(()),
+    }
+}
