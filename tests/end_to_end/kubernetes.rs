@@ -6,6 +6,7 @@ mod addresses;
 mod first_installation;
 mod garbage_collection;
 mod life;
+mod pod_cidr;
 mod reservations;
 mod second_interface;
 mod take_over;
@@ -56,4 +57,13 @@ pub(crate) fn install_with(cluster: &KubernetesCluster, conflists: &str) {
     cluster.sh(&apply);
     cluster.as_documented(&["kubectl -n kube-system rollout status daemonset/ipam-delegated"]);
     cluster.wait_for_ready_nodes();
+}
+
+/// True if `kubectl describe` of the installer's pods shows this reason.
+pub(crate) fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
+    let describe = "kubectl describe pods -n kube-system -l app.kubernetes.io/name=ipam-delegated";
+    let described = cluster.lines(describe);
+    described
+        .iter()
+        .any(|it| it.contains("Readiness probe failed") && it.contains(why))
 }

@@ -49,7 +49,7 @@ pub(crate) fn documents() -> Vec<(String, Value)> {
 
 /// Reads a document as this type; every key has to be one of it.
 #[track_caller]
-fn strictly<T: DeserializeOwned + Serialize>(file: &str, document: &Value) -> T {
+pub(crate) fn strictly<T: DeserializeOwned + Serialize>(file: &str, document: &Value) -> T {
     let read: T =
         serde_json::from_value(document.clone()).unwrap_or_else(|e| panic!("{file}: {e}"));
     assert_eq!(serde_json::to_value(&read).unwrap(), *document, "{file}");

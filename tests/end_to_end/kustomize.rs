@@ -6,10 +6,13 @@ use std::path::Path;
 use std::process::Command;
 
 use harness::{KUBECTL, Sandbox, needs, repository};
+use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::kubernetes_manifests::documents;
+use crate::kubernetes_manifests::{documents, strictly};
 
 /// The documents that kubectl makes of a folder.
 fn built(folder: &Path) -> Vec<Value> {
@@ -84,4 +87,41 @@ fn the_kustomization_is_the_three_manifests_and_an_overlay_replaces_image_and_po
         }
     }
     assert_eq!(made, expected);
+}
+
+#[test]
+fn the_kustomization_for_pod_cidr_names_no_node_and_grants_only_reading_one() {
+    needs!(KUBECTL);
+    let made = built(&repository().join("docs/kubernetes-pod-cidr"));
+    let find = |kind: &str, name: &str| {
+        let found = made
+            .iter()
+            .find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+        found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
+    };
+    let account: ServiceAccount = strictly("made", &find("ServiceAccount", "ipam-delegated"));
+    let binding: ClusterRoleBinding =
+        strictly("made", &find("ClusterRoleBinding", "ipam-delegated"));
+    let subject = &binding.subjects.unwrap()[0];
+    assert_eq!(Some(&subject.name), account.metadata.name.as_ref());
+    assert_eq!(subject.namespace, account.metadata.namespace);
+    assert_eq!(binding.role_ref.name, "ipam-delegated");
+    let role: ClusterRole = strictly("made", &find("ClusterRole", "ipam-delegated"));
+    let [rule] = &role.rules.unwrap()[..] else {
+        panic!("several rules");
+    };
+    assert_eq!(rule.verbs, ["get"]);
+    assert_eq!(rule.resources.as_deref(), Some(&["nodes".to_owned()][..]));
+
+    let pools: ConfigMap = strictly("made", &find("ConfigMap", "ipam-delegated-pools"));
+    let pools = pools.data.unwrap();
+    assert!(pools.keys().eq(["10-pools.json", "20-rules.json"]));
+    assert!(pools["10-pools.json"].contains("\"${podCIDR}\""));
+    let installer: DaemonSet = strictly("made", &find("DaemonSet", "ipam-delegated"));
+    let pod = installer.spec.template.spec.unwrap();
+    assert_eq!(pod.service_account_name, account.metadata.name);
+    assert_eq!(pod.automount_service_account_token, Some(true));
+    // The rest is as without it.
+    assert_eq!(made.len(), 6);
+    assert_eq!(pod.containers[0].args.as_ref().map(Vec::len), Some(9));
 }

@@ -4,11 +4,10 @@ use std::fs;
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, pod, repository};
 
-use super::cluster;
+use super::{cluster, is_not_ready};
 
 const APPLY: &str = "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml";
 const DELETE: &str = "kubectl delete -f daemonset.yaml -f conflists.yaml -f pools.yaml";
-const INSTALLER: &str = "-n kube-system -l app.kubernetes.io/name=ipam-delegated";
 
 /// A network that a node may have already. Nothing of it works.
 const OTHER: &str = r#"{"cniVersion": "0.4.0", "name": "other", "plugins": [{"type": "bridge",
@@ -49,13 +48,6 @@ fn wait(cluster: &KubernetesCluster, what: &str, holds: impl Fn() -> bool) {
     claim(what);
     let time = cluster.wait_for(what, holds);
     eprintln!("  after {} ms", time.as_millis());
-}
-
-fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
-    let described = cluster.lines(&format!("kubectl describe pods {INSTALLER}"));
-    described
-        .iter()
-        .any(|it| it.contains("Readiness probe failed") && it.contains(why))
 }
 
 fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {

@@ -99,6 +99,8 @@ impl ControlPlane {
             &key,
             alone[0],
             alone[1],
+            // What pods trust to be the API server, which has made it.
+            "--root-ca-file=/run/certificates/apiserver.crt",
             // Pods of a lost node are evicted after `tolerationSeconds`, once it is known.
             "--node-monitor-grace-period=12s",
             "--node-monitor-period=2s",
