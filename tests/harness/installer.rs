@@ -66,9 +66,13 @@ impl Installation {
         }
         let tool = Flavour::Normal.folder().join(TOOL);
         assert_built(&tool);
-        fs::hard_link(&tool, folder.join("sbin").join(TOOL))
-            .or_else(|_| fs::copy(&tool, folder.join("sbin").join(TOOL)).map(|_| ()))
-            .unwrap();
+        let copy = folder.join("sbin").join(TOOL);
+        // A second copy to the link would empty the executable itself.
+        if !copy.exists() {
+            fs::hard_link(&tool, &copy)
+                .or_else(|_| fs::copy(&tool, &copy).map(|_| ()))
+                .unwrap();
+        }
         folder
     }
 
