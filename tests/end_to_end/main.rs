@@ -92,6 +92,7 @@ mod version_negotiation;
 mod waiting;
 mod with_containerd;
 mod with_docker;
+mod with_docker_later;
 mod with_docker_networks;
 mod with_docker_restarted;
 mod with_host_local;

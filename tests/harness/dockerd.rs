@@ -39,6 +39,8 @@ pub struct Dockerd {
     pub sandbox: Sandbox,
     /// Further options of dockerd.
     options: Vec<String>,
+    /// The folder of another dockerd with its runtimes, instead of Debian's.
+    programs: Option<PathBuf>,
     /// Ended with the node.
     started: Vec<Child>,
     /// Removed after all others.
@@ -49,6 +51,11 @@ impl Dockerd {
     /// Starts both, with these options of dockerd; `None`, with a report, if dockerd can't
     /// run a container on this machine.
     pub fn start(test: &str, options: &[&str]) -> Option<Self> {
+        Self::start_of(test, options, None)
+    }
+
+    /// As [`Self::start`], with dockerd, containerd and runc of this folder.
+    pub fn start_of(test: &str, options: &[&str], programs: Option<PathBuf>) -> Option<Self> {
         let node = match Node::with_own_processes() {
             Ok(node) => node,
             Err(reason) => {
@@ -68,6 +75,7 @@ impl Dockerd {
             node,
             sandbox,
             options: options.iter().map(|it| (*it).to_owned()).collect(),
+            programs,
             started: Vec::new(),
             cgroup,
         };
@@ -95,8 +103,9 @@ impl Dockerd {
 
     /// Starts containerd, on which dockerd stands.
     pub fn start_containerd(&mut self) {
+        let containerd = self.program("containerd");
         let line = [
-            "containerd",
+            containerd.as_str(),
             "--address=/run/containerd-own.sock",
             "--root=/var/lib/containerd-own",
             "--state=/run/containerd-own",
@@ -132,8 +141,12 @@ impl Dockerd {
     }
 
     fn try_start_dockerd(&mut self) -> Result<(), String> {
+        let dockerd = match &self.programs {
+            None => DOCKERD.to_owned(),
+            Some(_) => self.program("dockerd"),
+        };
         let line = [
-            DOCKERD,
+            dockerd.as_str(),
             "--data-root=/var/lib/docker",
             "--exec-root=/run/docker-exec",
             "--pidfile=/run/dockerd-own.pid",
@@ -162,18 +175,28 @@ impl Dockerd {
         Ok(())
     }
 
+    fn program(&self, name: &str) -> String {
+        let own = self.programs.as_ref().map(|it| it.join(name));
+        own.map_or_else(|| name.to_owned(), |it| it.display().to_string())
+    }
+
     fn spawn(&mut self, id_file: &str, line: &[String], log: &str) {
         let log = fs::OpenOptions::new()
             .create(true)
             .append(true)
             .open(log)
             .unwrap();
-        let process = self
-            .node
-            .command("sh")
+        let mut command = self.node.command("sh");
+        if let Some(programs) = &self.programs {
+            let debian = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{}:{debian}", programs.display()));
+        }
+        let process = command
             .args(["-c", WITH_ID, id_file])
             .args(line)
             .env("HOME", self.sandbox.root())
+            // For a client that is older than dockerd.
+            .env("DOCKER_MIN_API_VERSION", "1.24")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
