@@ -1,5 +1,6 @@
 //! `cargo xtask test`: every check that the project has.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -191,7 +192,11 @@ fn run_end_to_end() -> Command {
 
 fn nextest(arguments: &[&str]) -> Command {
     let run = ["nextest", "run", "--no-fail-fast", "--status-level", "fail"];
-    cargo(&[&run, arguments].concat())
+    let mut command = cargo(&[&run, arguments].concat());
+    // One more than processors: the test with a Kubernetes cluster mostly waits.
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    command.args(["--test-threads", &(processors + 1).to_string()]);
+    command
 }
 
 fn cargo_test(arguments: &[&str]) -> Command {
