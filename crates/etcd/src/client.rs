@@ -38,7 +38,7 @@ pub struct Client<'a> {
     pub(crate) current: usize,
     pub(crate) session: Session,
     started: Instant,
-    /// Time for all requests together: `timeout`, or less.
+    /// The time that messages name: `timeout`, or less.
     pub(crate) bound: Duration,
     deadline: Instant,
     /// True if each request may take `timeout`, and not all of them together.
@@ -80,10 +80,9 @@ impl<'a> Client<'a> {
     }
 
     /// Ends all requests by this time, if that is earlier: a call has one bound for everything
-    /// that it does.
+    /// that it does. Messages name the bound.
     #[must_use]
-    pub fn until(mut self, deadline: Instant) -> Self {
-        let bound = deadline.saturating_duration_since(self.started);
+    pub fn until(mut self, deadline: Instant, bound: Duration) -> Self {
         self.bound = self.bound.min(bound);
         self.deadline = self.deadline.min(deadline);
         self
@@ -108,14 +107,14 @@ impl<'a> Client<'a> {
     /// Begins a request.
     pub(crate) fn begin(&mut self) {
         if self.bounds_each {
-            self.deadline = Instant::now() + self.bound;
+            self.deadline = Instant::now() + self.settings.timeout;
         }
     }
 
     /// Ends requests earlier, so that this share of `timeout` (0 to 1) is kept for undoing
     /// them. With 0, all of the time may be used again.
     pub fn keep_in_reserve(&mut self, share: f64) {
-        self.deadline = self.started + self.bound.mul_f64(1.0 - share.clamp(0.0, 1.0));
+        self.deadline = self.started + self.settings.timeout.mul_f64(1.0 - share.clamp(0.0, 1.0));
     }
 
     /// From now on, cancellations are ignored: what was begun is brought to an end.

@@ -41,7 +41,8 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>, deadline: Instant) -> Resul
         } => {
             // Failures don't matter yet, and another process may be at it.
             let claimed = node.files.alone(Duration::ZERO, || {
-                claim(pool, call, deadline.min(Instant::now() + AHEAD_OF_NEED))
+                let deadline = deadline.min(Instant::now() + AHEAD_OF_NEED);
+                claim(pool, call, (deadline, AHEAD_OF_NEED))
             });
             let Err(error) = claimed else {
                 let local = node.files.read(&node.cluster, &pool.name)?;
@@ -61,9 +62,12 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>, deadline: Instant) -> Resul
         Held::TooLittle => {}
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    let claimed = node.files.alone(left, || claim(pool, call, deadline))?;
+    let bound = node.cluster.settings.timeout;
+    let claimed = node
+        .files
+        .alone(left, || claim(pool, call, (deadline, bound)))?;
     claimed.ok_or_else(|| {
-        let within = humantime::format_duration(node.cluster.settings.timeout);
+        let within = humantime::format_duration(bound);
         Error::new(
             code::TRY_AGAIN_LATER,
             format!("another process has been claiming blocks for longer than {within}"),
@@ -72,8 +76,13 @@ fn entry(node: &Node, pool: &Asked, call: &Call<'_>, deadline: Instant) -> Resul
 }
 
 /// Compares the node's blocks with etcd's if that has to be, and claims one if it is still
-/// needed. No other process of the node does so meanwhile.
-fn claim(pool: &Asked, call: &Call<'_>, deadline: Instant) -> Result<Object, Error> {
+/// needed. No other process of the node does so meanwhile. It ends by the deadline; messages name
+/// the bound.
+fn claim(
+    pool: &Asked,
+    call: &Call<'_>,
+    (deadline, bound): (Instant, Duration),
+) -> Result<Object, Error> {
     // Another process may have registered the node while this one waited.
     let node = &Node::of(call)?;
     let Node { cluster, files, .. } = node;
@@ -89,7 +98,7 @@ fn claim(pool: &Asked, call: &Call<'_>, deadline: Instant) -> Result<Object, Err
     }
     let claimed = Client::new(&cluster.settings, call.cancellation)
         .map_err(Error::from)
-        .and_then(|client| Claims::new(cluster, call, client.until(deadline)))
+        .and_then(|client| Claims::new(cluster, call, client.until(deadline, bound)))
         .and_then(|mut claims| renew(node, pool, &mut claims, &mut local));
     match (claimed, local) {
         (Ok(entry), _) => Ok(entry),

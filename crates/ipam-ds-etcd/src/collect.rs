@@ -67,7 +67,8 @@ fn collect(
         return Ok(());
     };
     let name = pool;
-    let client = cluster_client::client(&node.cluster, call)?.until(deadline);
+    let client = cluster_client::client(&node.cluster, call)?;
+    let client = client.until(deadline, node.cluster.settings.timeout);
     let mut claims = Claims::new(&node.cluster, call, client)?;
     // Without a definition with blocks, all of them go as soon as they are empty.
     let definition = claims.any_definition(name)?;
