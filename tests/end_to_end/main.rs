@@ -12,6 +12,7 @@ mod bounds;
 mod bridges_and_subnets;
 mod cache;
 mod chain;
+mod chain_faults;
 mod cluster;
 mod cluster_traffic;
 mod cni_network;

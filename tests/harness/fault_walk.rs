@@ -80,10 +80,20 @@ impl FaultWalk {
         let output = call
             .through(&[STRACE, "-qq", "-s", "256", "-o", path])
             .run();
+        (Self::of_trace(trace, start), output)
+    }
+
+    /// The system calls in strace's output of one call, from the first one on whose line
+    /// contains `start`.
+    ///
+    /// # Panics
+    ///
+    /// If no system call contains `start`.
+    pub fn of_trace(trace: &Path, start: &str) -> Self {
         let text = fs::read(trace).unwrap();
         let points = points(&String::from_utf8_lossy(&text), start);
         assert!(!points.is_empty(), "no system call with {start}");
-        (Self { points }, output)
+        Self { points }
     }
 
     /// Runs the call with this point's failure.

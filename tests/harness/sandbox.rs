@@ -29,6 +29,11 @@ impl Flavour {
         };
         std::env::var_os(variable).map_or_else(|| repository().join(default), PathBuf::from)
     }
+
+    /// The executable of a plugin.
+    pub fn executable(self, plugin: &str) -> PathBuf {
+        self.folder().join(plugin)
+    }
 }
 
 /// The form in which the plugins are installed.
