@@ -1,8 +1,9 @@
 //! Delegates that hang, signals that end a call, callers that have gone.
 
 use std::fs;
+use std::time::Duration;
 
-use harness::{Running, Sandbox};
+use harness::{Flavour, Form, Running, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -257,4 +258,42 @@ fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
         .run()
         .nothing();
     nothing_is_left(&sandbox);
+}
+
+#[test]
+fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
+    let fails = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
+        : > \"${0%/*}/../begun\"; while [ ! -e \"${0%/*}/../end\" ]; do sleep 0.01; done; exit 1";
+    let undo = |form, execute: Value| {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script("fails", fails);
+        let config = config(&sandbox, "fails", &json!({ "execute": execute }));
+        let running = sandbox.call("ipam-delegated", "ADD", &config).start();
+        wait_for(|| sandbox.root().join("begun").exists());
+        let lock = held_lock(&sandbox, "testnet");
+        fs::write(sandbox.root().join("end"), "").unwrap();
+        let failed = std::thread::scope(|scope| {
+            let failed = scope.spawn(|| running.output());
+            // Without a bound, it would end only with the lock, and with all undone.
+            for _ in 0..400 {
+                if !failed.is_finished() {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+            drop(lock);
+            failed.join().unwrap()
+        });
+        let error = failed.error();
+        assert!(error.to_string().contains("fails"), "{error}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
+        sandbox
+            .call("ipam-delegated", "DEL", &config)
+            .run()
+            .nothing();
+        nothing_is_left(&sandbox);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| undo(Form::OneFile, Value::Null));
+        scope.spawn(|| undo(Form::Separate, json!("always")));
+    });
 }

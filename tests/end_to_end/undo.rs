@@ -127,3 +127,26 @@ fn without_attributes_a_rollback_releases_what_the_add_has_answered() {
     assert!(chain.reserved().is_empty());
     assert!(chain.sandbox.records("testnet").is_empty());
 }
+
+#[test]
+fn without_attributes_an_address_that_no_add_has_answered_stays_and_so_does_the_record() {
+    needs!("/usr/bin/jq", "/usr/bin/strace");
+    let mut chain = Chain::new(&["first", "dies-late"]);
+    chain.choose(&pool("red", 1), &pool("green", 3));
+    let ours = chain.sandbox.plugins().join(ALLOCATOR);
+    let script = format!(
+        "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exec {ours}\n{ours} > /dev/null\nkill -9 $$\n",
+        ours = ours.display()
+    );
+    chain.sandbox.write_executable("dies-late", &script);
+    let inject = "inject=fsetxattr,fgetxattr:error=EOPNOTSUPP";
+    let strace = ["strace", "-f", "-o", "/dev/null", "-e", inject];
+    let error = chain.call("ADD").through(&strace).run().error();
+    assert!(error.to_string().contains("no attributes"), "{error}");
+    assert_eq!(chain.reserved(), ["10.1.0.2"]);
+    assert_eq!(chain.sandbox.records("testnet"), ["c1:eth0.json"]);
+    chain.config["ipam"]["delegates"] = json!(["first"]);
+    chain.call("DEL").through(&strace).run().nothing();
+    assert!(chain.reserved().is_empty());
+    assert!(chain.sandbox.records("testnet").is_empty());
+}

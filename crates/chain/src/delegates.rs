@@ -8,8 +8,8 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use cni::{
-    Cancellation, Command, DelegateName, Environment, LinkedAnswer, LinkedOutput, LinkedPlugin,
-    NetworkConfig, SpecVersion,
+    Cancellation, Command, Deadline, DelegateName, Environment, LinkedAnswer, LinkedOutput,
+    LinkedPlugin, NetworkConfig, SpecVersion,
 };
 use serde_json::value::RawValue;
 
@@ -24,6 +24,10 @@ use crate::{Failure, Left, Outcome, descendants};
 
 /// The time in which a process that was killed ends.
 const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
+
+/// The longest that a delegate's DEL of a rollback may take without `delegateTimeout`: it can't
+/// be cancelled, and may wait for a lock. What it then holds stays recorded.
+const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
 
 /// A call of a delegate.
 #[derive(Clone, Copy)]
@@ -60,7 +64,7 @@ pub(crate) trait Delegates {
     fn is_cancelled(&self) -> bool;
 
     /// Begins the rollback: terminates processes that delegates have left behind, and
-    /// ignores the cancellation from now on. From now on, a delegate is told that only this
+    /// ignores the cancellation from now on, and bounds each delegate's time. From now on, a delegate is told that only this
     /// call is undone.
     fn begin_rollback(&mut self) -> Left;
 }
@@ -71,6 +75,8 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     /// The environment of the delegates, without `CNI_COMMAND`.
     environment: Environment,
     cancellation: Option<&'b dyn Cancellation>,
+    /// The longest that a delegate may take.
+    timeout: Option<Duration>,
     /// The attachment's journal, whose lock they inherit.
     lock: Lock<'a>,
     lifeline: Option<Lifeline>,
@@ -118,6 +124,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             context,
             environment,
             cancellation: None,
+            timeout: context.settings.timeout,
             lock: Lock::None,
             lifeline: None,
             has_executed: false,
@@ -185,7 +192,10 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         });
         let outcome = match way {
             Way::Call(plugin) => {
-                let output = plugin.call(&environment, stdin, self.cancellation);
+                let deadline = self.timeout.and_then(|time| Deadline::after(time).ok());
+                let deadline = deadline.as_ref().map(|it| it as &dyn Cancellation);
+                let cancellation = self.cancellation.or(deadline);
+                let output = plugin.call(&environment, stdin, cancellation);
                 self.outcome_of(name, output)
             }
             Way::Take(answer) => self.outcome_of(name, answer()),
@@ -249,7 +259,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             arguments: &[],
             environment,
             stdin,
-            timeout: self.context.settings.timeout,
+            timeout: self.timeout,
             cancellation: self.cancellation,
             overtime: &self.context.overtime,
             inherited: [self.lock.fd(), self.lifeline.as_ref().map(AsFd::as_fd)],
@@ -319,6 +329,7 @@ impl Delegates for InstalledDelegates<'_, '_> {
 
     fn begin_rollback(&mut self) -> Left {
         self.cancellation = None;
+        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
         let environment = std::mem::take(&mut self.environment);
         self.environment = self.context.id.mark_rollback(environment);
         self.terminate_leftovers()

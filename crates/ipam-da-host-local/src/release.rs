@@ -1,5 +1,6 @@
 //! DEL and GC: release reservations of one attachment, or of all that aren't valid.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
@@ -30,10 +31,12 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
         }
     };
     let undone = storage::undone_call(call);
+    let unknown = RefCell::new(Vec::new());
     let held = |store: &mut Store<'_>| {
         let mut held = store.held_by(attachment, &hints)?;
         if let Some(undone) = &undone {
-            return of_call(store, held, undone, &hints);
+            let is_of_call = |ip| store.is_of_call(ip, undone, hints.contains(&ip));
+            return Ok(of_call(held, is_of_call, &mut unknown.borrow_mut()));
         }
         // As host-local does: a container's address only if the attachment has none.
         if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
@@ -44,6 +47,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     };
     let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
     release.everywhere(&config::directories(config), held);
+    release.errors.extend(unknown.take());
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
     if !hints.iter().all(is_released) {
         // It may be where nobody could look.
@@ -54,20 +58,22 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.finish()
 }
 
-/// The reservations of these that the ADD of this call has made.
+/// The reservations of these that the ADD of this call has made. Adds the errors of those of
+/// which it isn't known: they stay, and the call isn't undone.
 fn of_call(
-    store: &Store<'_>,
     held: Vec<(IpAddr, Reservation)>,
-    call: &str,
-    answered: &[IpAddr],
-) -> Result<Reservations, Error> {
+    is_of_call: impl Fn(IpAddr) -> Result<bool, Error>,
+    unknown: &mut Vec<Error>,
+) -> Reservations {
     let mut of_call = Vec::new();
     for (ip, reservation) in held {
-        if store.is_of_call(ip, call, answered.contains(&ip))? {
-            of_call.push((ip, State::Reserved(reservation)));
+        match is_of_call(ip) {
+            Ok(true) => of_call.push((ip, State::Reserved(reservation))),
+            Ok(false) => {}
+            Err(error) => unknown.push(error),
         }
     }
-    Ok(of_call)
+    of_call
 }
 
 /// Releases the network's reservations for attachments that aren't valid any more, and

@@ -1,15 +1,11 @@
 //! The bound of a release: locks and plugins together.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cni::Cancellation;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 use crate::age::rounded;
 
@@ -19,8 +15,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 /// A time from which on a release gives up.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    timer: OwnedFd,
-    at: Instant,
+    deadline: cni::Deadline,
     /// The whole time.
     time: Duration,
 }
@@ -32,23 +27,13 @@ impl Deadline {
     ///
     /// The system's: without a timer, there would be no bound.
     pub(crate) fn after(time: Duration) -> io::Result<Self> {
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        let spec = Itimerspec {
-            it_interval: Timespec::default(),
-            it_value: Timespec::try_from(time).map_err(io::Error::other)?,
-        };
-        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
-        Ok(Self {
-            timer,
-            at: Instant::now() + time,
-            time,
-        })
+        let deadline = cni::Deadline::after(time)?;
+        Ok(Self { deadline, time })
     }
 
     /// The time that is left.
     pub(crate) fn left(&self) -> Duration {
-        self.at.saturating_duration_since(Instant::now())
+        self.deadline.left()
     }
 
     /// The error of a wait for a directory's lock; says so if the wait was too long.
@@ -66,10 +51,10 @@ impl Deadline {
 
 impl Cancellation for Deadline {
     fn is_cancelled(&self) -> bool {
-        self.left().is_zero()
+        self.deadline.is_cancelled()
     }
 
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        Ok(self.timer.as_fd())
+        self.deadline.fd()
     }
 }

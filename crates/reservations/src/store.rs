@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use cni::{Attachment, Boot, Error, NetworkName};
+use cni::{Attachment, Boot, Error, NetworkName, code};
 use ipam::Interval;
 
 use crate::data_dir::{DataDir, Locked};
@@ -226,12 +226,19 @@ impl<'a> Store<'a> {
     ///
     /// # Errors
     ///
-    /// Code 5, naming the path.
+    /// Code 5, naming the path; code 11 if it isn't known.
     pub fn is_of_call(&self, ip: IpAddr, call: &str, has_answered: bool) -> Result<bool, Error> {
         match origin::read(&self.directory, ip, Fact::Call) {
             Ok(origin::Noted::Id(id)) => Ok(id == call.as_bytes()),
             Ok(origin::Noted::Nothing) => Ok(false),
-            Ok(origin::Noted::Impossible) => Ok(has_answered),
+            Ok(origin::Noted::Impossible) if has_answered => Ok(true),
+            Ok(origin::Noted::Impossible) => Err(Error::new(
+                code::TRY_AGAIN_LATER,
+                format!(
+                    "{}: kept, since the file system has no attributes that say which ADD has made it",
+                    self.directory.path_of(ip).display()
+                ),
+            )),
             Err(error) => Err(self.failed(ip, error)),
         }
     }

@@ -1,0 +1,55 @@
+//! A time from which on a call gives up.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use crate::Cancellation;
+
+/// A time from which on a call gives up.
+#[derive(Debug)]
+pub struct Deadline {
+    timer: OwnedFd,
+    at: Instant,
+}
+
+impl Deadline {
+    /// The deadline after this time.
+    ///
+    /// # Errors
+    ///
+    /// The system's: without a timer, there would be no bound.
+    pub fn after(time: Duration) -> io::Result<Self> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let spec = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec::try_from(time).map_err(io::Error::other)?,
+        };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &spec)?;
+        Ok(Self {
+            timer,
+            at: Instant::now() + time,
+        })
+    }
+
+    /// The time that is left.
+    pub fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+}
+
+impl Cancellation for Deadline {
+    fn is_cancelled(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Ok(self.timer.as_fd())
+    }
+}
