@@ -276,17 +276,23 @@ fn an_attachment_from_before_the_boot_is_undone_and_added_anew() {
     let sandbox = Sandbox::default();
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
-    let random = sandbox.root().join("proc/sys/kernel/random");
+    let proc = sandbox.root().join("proc");
+    let random = proc.join("sys/kernel/random");
     fs::create_dir_all(&random).unwrap();
-    let add = |boot: &str| {
+    let add = |boot: &str, stat: &str| {
         fs::write(random.join("boot_id"), boot).unwrap();
+        fs::write(proc.join("stat"), stat).unwrap();
         let call = sandbox.call("ipam-delegated", "ADD", &config);
-        call.env("IPAM_DELEGATED_PROC", sandbox.root().join("proc"))
-            .run()
+        call.env("IPAM_DELEGATED_PROC", &proc).run()
     };
-    assert_eq!(add("one").ips(), ["10.1.0.2"]);
-    assert_eq!(add("one").code(), 110);
-    assert_eq!(add("two").ips(), ["10.1.0.3"]);
+    let (long_ago, later) = ("btime 1000\n", "btime 4000000000\n");
+    assert_eq!(add("one", long_ago).ips(), ["10.1.0.2"]);
+    assert_eq!(add("one", long_ago).code(), 110);
+    // As in a container that the kernel shows a boot ID of its own.
+    assert_eq!(add("two", long_ago).code(), 110);
+    // It isn't known when this boot began.
+    assert_eq!(add("two", "").code(), 110);
+    assert_eq!(add("two", later).ips(), ["10.1.0.3"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);
 }
 

@@ -87,7 +87,7 @@ fn intent(context: &Context<'_>, attachment: &Attachment) -> Intent {
     intent.trace = TraceContext::of_call(context.environment)
         .trace_id()
         .to_owned();
-    intent.boot = context.boot().map(str::to_owned);
+    intent.boot = context.boot().map(|boot| boot.id().to_owned());
     intent.netns = context.environment.text("CNI_NETNS");
     intent.args = context.environment.text("CNI_ARGS");
     intent

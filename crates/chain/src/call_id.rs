@@ -1,7 +1,7 @@
 //! ID of a call: the mark of the processes that it starts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cni::{CHAIN_CALL, Environment, ROLLBACK};
 use rustix::process::getpid;
@@ -23,10 +23,10 @@ impl CallId {
         Self(format!("{pid}-{now}-{number}"))
     }
 
-    /// Start of the call, in nanoseconds since 1970; 0 if the ID doesn't say it.
-    pub(crate) fn nanoseconds(&self) -> u64 {
-        let mut parts = self.0.split('-').skip(1);
-        parts.next().and_then(|it| it.parse().ok()).unwrap_or(0)
+    /// Start of the call.
+    pub(crate) fn started(&self) -> SystemTime {
+        let nanoseconds = nanoseconds(&self.0).expect("an ID has it");
+        UNIX_EPOCH + Duration::from_nanos(nanoseconds)
     }
 
     /// The environment of the call's delegates.
@@ -46,10 +46,17 @@ impl TryFrom<String> for CallId {
     fn try_from(text: String) -> Result<Self, String> {
         let pid = text.split_once('-').map(|(pid, _)| pid.parse::<i32>());
         match pid {
-            Some(Ok(pid)) if pid > 0 && !text.contains('\0') => Ok(Self(text)),
+            Some(Ok(pid)) if pid > 0 && nanoseconds(&text).is_some() && !text.contains('\0') => {
+                Ok(Self(text))
+            }
             _ => Err(format!("{text:?} is no ID of a call")),
         }
     }
+}
+
+/// The second part of an ID.
+fn nanoseconds(id: &str) -> Option<u64> {
+    id.split('-').nth(1)?.parse().ok()
 }
 
 impl From<CallId> for String {
@@ -67,7 +74,16 @@ mod tests {
         let id = CallId::new();
         let json = serde_json::to_string(&id).unwrap();
         assert_eq!(serde_json::from_str::<CallId>(&json).unwrap(), id);
-        for bad in ["\"\"", "\"1\"", "\"x-1-2\"", "\"-1-1\"", "\"1-1\\u0000-1\""] {
+        let bad = [
+            "\"\"",
+            "\"1\"",
+            "\"1-\"",
+            "\"1-x-1\"",
+            "\"x-1-2\"",
+            "\"-1-1\"",
+            "\"1-1-1\\u0000\"",
+        ];
+        for bad in bad {
             assert!(serde_json::from_str::<CallId>(bad).is_err(), "{bad}");
         }
     }

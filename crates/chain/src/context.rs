@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use cni::{Attachment, Cancellation, Environment, Error, NetworkConfig, boot_id};
+use cni::{Attachment, Boot, Cancellation, Environment, Error, NetworkConfig};
 
 use crate::call_id::CallId;
 use crate::event::Observer;
@@ -20,6 +20,7 @@ pub(crate) struct Context<'a> {
     pub(crate) settings: Settings,
     pub(crate) plugins: Plugins<'a>,
     pub(crate) journals: Journals,
+    /// The cancellation of an ADD.
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
     pub(crate) observer: Option<&'a dyn Observer>,
     /// The ID of this call.
@@ -29,7 +30,7 @@ pub(crate) struct Context<'a> {
     /// True if every child of this process is one of this call's delegates, or a process
     /// that one of them has left behind.
     pub(crate) owns_process: bool,
-    boot: OnceCell<Option<String>>,
+    boot: OnceCell<Option<Boot>>,
 }
 
 impl<'a> Context<'a> {
@@ -62,7 +63,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The error, with the path of the attachment's record if it exists.
+    /// The error, with the path of the attachment's record unless it is known to be missing.
     pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
         match self.journals.existing(attachment) {
             Some(file) => failure::recorded_in(error, &file),
@@ -70,10 +71,10 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The ID of the machine's last boot, if it can be read.
-    pub(crate) fn boot(&self) -> Option<&str> {
+    /// The machine's last boot, if its ID can be read.
+    pub(crate) fn boot(&self) -> Option<&Boot> {
         self.boot
-            .get_or_init(|| boot_id(self.environment))
-            .as_deref()
+            .get_or_init(|| Boot::current(self.environment).ok())
+            .as_ref()
     }
 }

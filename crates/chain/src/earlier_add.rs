@@ -20,8 +20,8 @@ pub(crate) struct Cleared {
     pub(crate) has_undone: bool,
 }
 
-/// Prepares the attachment: an earlier ADD that is not complete, or is from before the
-/// last boot, is undone.
+/// Prepares the attachment: an earlier ADD that is not complete, or is known to be from
+/// before the last boot, is undone.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
             tracing::warn!(path = %path.display(), reason, "replacing a record that can't be used");
             false
         }
-        Some(Ok(record)) if record.stands() && is_of_this_boot(context, &record) => {
+        Some(Ok(record)) if record.stands() && !is_before_boot(context, &record) => {
             refuse_unless_lost(context, attachment, &record, &journal)?;
             tracing::warn!(
                 "the record says that the attachment is added, and CHECK says otherwise: adding it"
@@ -90,11 +90,16 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
     })
 }
 
-fn is_of_this_boot(context: &Context<'_>, record: &Record) -> bool {
-    match (&record.intent.boot, context.boot()) {
-        (Some(then), Some(now)) => then == now,
-        _ => true,
-    }
+/// True if the ADD of the record is known to be from before the last boot.
+fn is_before_boot(context: &Context<'_>, record: &Record) -> bool {
+    let (Some(then), Some(now)) = (&record.intent.boot, context.boot()) else {
+        return false;
+    };
+    now.is_after(then, record.intent.call.id.started())
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, "the start of the last boot is unknown: asking CHECK");
+            false
+        })
 }
 
 /// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says

@@ -70,9 +70,13 @@ impl Journals {
         self.folder.join(name(attachment))
     }
 
-    /// The file of an attachment's record, if it exists.
+    /// The file of an attachment's record, unless it is known to be missing.
     pub(crate) fn existing(&self, attachment: &Attachment) -> Option<PathBuf> {
-        Some(self.file(attachment)).filter(|file| file.exists())
+        let file = self.file(attachment);
+        match fs::symlink_metadata(&file) {
+            Err(error) if is_never_there(&error) => None,
+            _ => Some(file),
+        }
     }
 
     /// Opens a journal without waiting for its lock. A missing one is made.

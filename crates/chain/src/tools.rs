@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use cni::{
     Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, SpecVersion,
@@ -14,7 +14,6 @@ use rustix::io::Errno;
 use serde_json::value::RawValue;
 
 use crate::Outcome;
-use crate::call_id::CallId;
 use crate::context::Context;
 use crate::delegates::{Delegates, InstalledDelegates};
 use crate::journal::attachment_of;
@@ -122,7 +121,7 @@ impl From<Record> for AttachmentRecord {
                 result: it.result.map(ToOwned::to_owned),
             })
             .collect();
-        let deleting = record.deleting().map(|call| started(&call.id));
+        let deleting = record.deleting().map(|call| call.id.started());
         let state = match (deleting, record.stands()) {
             (Some(_), _) => RecordState::Deleting,
             (None, true) => RecordState::Added,
@@ -131,7 +130,7 @@ impl From<Record> for AttachmentRecord {
         let intent = record.intent;
         Self {
             state,
-            added: started(&intent.call.id),
+            added: intent.call.id.started(),
             deleting,
             trace: intent.trace,
             boot: intent.boot,
@@ -141,10 +140,6 @@ impl From<Record> for AttachmentRecord {
             config: intent.config,
         }
     }
-}
-
-fn started(call: &CallId) -> SystemTime {
-    UNIX_EPOCH + Duration::from_nanos(call.nanoseconds())
 }
 
 /// The folder of the records of this configuration: `ipam.stateDir` or its default.
@@ -318,7 +313,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     fn lines(states: &[&str]) -> Vec<u8> {
-        let call = || RecordedCall { id: CallId::new() };
+        let call = || RecordedCall {
+            id: crate::call_id::CallId::new(),
+        };
         let mut bytes = Vec::new();
         for state in states {
             let line = match *state {

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::Environment;
 
@@ -58,6 +59,21 @@ impl Boot {
             .find_map(|seconds| str::from_utf8(seconds).ok()?.trim().parse().ok());
         seconds.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
+
+    /// True if an event, of which boot ID and time were noted, is of an earlier boot: it has
+    /// another ID *and* is older than the start of this boot. One kernel may show several IDs,
+    /// in containers of their own, and a clock may be wrong.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::start`]: neither is known.
+    pub fn is_after(&self, id: &str, time: SystemTime) -> io::Result<bool> {
+        if id == self.id {
+            return Ok(false);
+        }
+        let start = u64::try_from(self.start()?).map_err(io::Error::other)?;
+        Ok(time < UNIX_EPOCH + Duration::from_secs(start))
+    }
 }
 
 /// The ID that Linux gives each boot; `None` if it can't be read.
@@ -77,5 +93,21 @@ mod tests {
         let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let start = boot.start().unwrap();
         assert!(start > 0 && start <= i64::try_from(now).unwrap(), "{start}");
+    }
+
+    #[test]
+    fn an_earlier_boot_has_another_id_and_an_older_time() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir_all(proc.path().join("sys/kernel/random")).unwrap();
+        fs::write(proc.path().join("sys/kernel/random/boot_id"), "now\n").unwrap();
+        let environment = Environment::default().with(PROC, proc.path());
+        let boot = Boot::current(&environment).unwrap();
+        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert!(!boot.is_after("now", at(1)).unwrap());
+        boot.is_after("then", at(1)).unwrap_err();
+        fs::write(proc.path().join("stat"), "cpu 1\nbtime 100\n").unwrap();
+        assert!(boot.is_after("then", at(99)).unwrap());
+        assert!(!boot.is_after("then", at(100)).unwrap());
+        assert!(!boot.is_after("now", at(99)).unwrap());
     }
 }

@@ -167,7 +167,7 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
         match earlier_add::of(network, &question, &pools)? {
             None => {}
             Some(Earlier::Refused(reason)) => explanation.refusal = Some(reason),
-            Some(Earlier::Undone(reason)) => {
+            Some(Earlier::Unknown(reason)) => {
                 explanation.unknown.get_or_insert(reason);
             }
         }

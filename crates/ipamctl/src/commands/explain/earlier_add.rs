@@ -1,7 +1,8 @@
 //! An earlier ADD of the same attachment, by its record or its reservations.
 
 use anyhow::Result;
-use chain::tools::RecordState;
+use chain::tools::{AttachmentRecord, RecordState};
+use cni::Boot;
 use ipam::Pool;
 use reservations::State;
 use reservations::tools::ListedAddress;
@@ -15,8 +16,9 @@ use crate::network::Network;
 pub(super) enum Earlier {
     /// The new one is refused, with this reason.
     Refused(String),
-    /// The earlier one is undone first, so that the address is not known.
-    Undone(String),
+    /// The address is not known, for this reason: the earlier one is undone first, or its
+    /// record can't be used.
+    Unknown(String),
 }
 
 /// The earlier ADD of the question's attachment, if there is one.
@@ -34,22 +36,23 @@ pub(super) fn of(
         there(&network.state_dir.join(name.as_str()), record)?.flatten()
     };
     let held = held(network, question)?;
+    let unusable = record.as_ref().and_then(|record| {
+        let reason = record.content.as_ref().err()?;
+        let file = record.file.display();
+        Some(format!("the record {file} can't be used: {reason}"))
+    });
     if let Some(record) = record
         && let Ok(content) = &record.content
     {
         let file = record.file.display();
-        let is_of_this_boot = match (&content.boot, cni::boot_id(&question.environment)) {
-            (Some(then), Some(now)) => *then == now,
-            _ => true,
-        };
         let is_added = content.state == RecordState::Added;
-        if !is_added || !is_of_this_boot {
+        if !is_added || is_before_boot(content, question) {
             let why = if is_added {
                 "is from before the last boot"
             } else {
                 "is not complete"
             };
-            return Ok(Some(Earlier::Undone(format!(
+            return Ok(Some(Earlier::Unknown(format!(
                 "the earlier ADD in {file} {why}, and would be undone first"
             ))));
         }
@@ -66,12 +69,24 @@ pub(super) fn of(
             .iter()
             .any(|pool| pool.directory(name).as_str() == directory && pool.ranges.contains(it.ip))
     });
-    Ok(of_pools.map(|(directory, it)| {
+    let refused = of_pools.map(|(directory, it)| {
         Earlier::Refused(format!(
             "{attachment} has {} of {directory} already (code 110)",
             it.ip
         ))
-    }))
+    });
+    Ok(refused.or(unusable.map(Earlier::Unknown)))
+}
+
+/// True if the ADD of the record is known to be from before the last boot; an ADD asks as this
+/// does.
+fn is_before_boot(content: &AttachmentRecord, question: &Question) -> bool {
+    let Some(then) = &content.boot else {
+        return false;
+    };
+    Boot::current(&question.environment)
+        .and_then(|now| now.is_after(then, content.added))
+        .unwrap_or(false)
 }
 
 /// The addresses that are reserved to the attachment on this network, each with the name
