@@ -108,7 +108,7 @@ fn sigterm_and_sigint_stop_the_delegate_and_roll_back() {
         assert_eq!(error["code"], 106, "{name}");
         assert_eq!(
             error["msg"],
-            "hangs: was terminated, since SIGTERM or SIGINT came"
+            "hangs: was terminated, since the call was cancelled"
         );
         nothing_is_left(&sandbox);
     }

@@ -6,6 +6,7 @@ use cni::{Attachment, Cancellation, DelegateName, Environment, Error, JsonOutput
 
 use crate::context::Context;
 use crate::event::Observer;
+use crate::overtime::Overtime;
 use crate::plugins::Plugins;
 use crate::record::Record;
 use crate::release::{Released, WhenBusy};
@@ -62,6 +63,15 @@ impl<'a> Chain<'a> {
     #[must_use]
     pub fn cancelled_by(mut self, cancellation: Option<&'a dyn Cancellation>) -> Self {
         self.0.cancellation = cancellation;
+        self
+    }
+
+    /// The same chain, with one bound for all delegates of a release: at the deadline, the
+    /// running one is terminated, and no further one is started.
+    #[must_use]
+    pub fn released_until(mut self, deadline: &'a dyn Cancellation) -> Self {
+        self.0.deadline = Some(deadline);
+        self.0.overtime = Overtime::new(true);
         self
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Context<'a> {
     pub(crate) journals: Journals,
     /// The cancellation of an ADD.
     pub(crate) cancellation: Option<&'a dyn Cancellation>,
+    /// The cancellation of a release.
+    pub(crate) deadline: Option<&'a dyn Cancellation>,
     pub(crate) observer: Option<&'a dyn Observer>,
     /// The ID of this call.
     pub(crate) id: CallId,
@@ -50,6 +52,7 @@ impl<'a> Context<'a> {
             config,
             environment,
             cancellation: None,
+            deadline: None,
             observer: None,
             owns_process: false,
             boot: OnceCell::new(),

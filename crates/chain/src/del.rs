@@ -141,7 +141,9 @@ fn run(
     steps: &[Step<'_>],
     start: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let delegates = InstalledDelegates::new(context, environment).holding(journal);
+    let delegates = InstalledDelegates::new(context, environment)
+        .holding(journal)
+        .until_the_deadline();
     let mut delegates = VersionNegotiation::new(delegates);
     let failed = Steps::new(&mut delegates, Some(attachment)).run(
         Command::Del,

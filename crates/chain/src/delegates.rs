@@ -149,6 +149,12 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         self
     }
 
+    /// The same delegates, which are terminated at the deadline of a release, if it has one.
+    pub(crate) fn until_the_deadline(mut self) -> Self {
+        self.cancellation = self.context.deadline;
+        self
+    }
+
     fn start(
         &mut self,
         name: &DelegateName,

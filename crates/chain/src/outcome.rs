@@ -221,7 +221,7 @@ impl Failure {
             ),
             Self::Cancelled { left } => Error::new(
                 code::INTERRUPTED,
-                format!("{}, since SIGTERM or SIGINT came", terminated(left)),
+                format!("{}, since the call was cancelled", terminated(left)),
             ),
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,

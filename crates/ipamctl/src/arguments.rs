@@ -295,7 +295,7 @@ pub(crate) struct ReleaseArguments {
     /// Remove the reservation's file alone, under the directory's lock; no plugin runs.
     #[arg(long)]
     pub(crate) file_only: bool,
-    /// The longest that locks and plugins are waited for.
+    /// The longest that the release takes: locks and plugins together.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
     pub(crate) timeout: Duration,
 }

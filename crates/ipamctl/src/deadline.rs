@@ -31,9 +31,9 @@ impl Deadline {
         Ok(Self { deadline, time })
     }
 
-    /// The time that is left.
-    pub(crate) fn left(&self) -> Duration {
-        self.deadline.left()
+    /// The reason of a release that was not finished in time.
+    pub(crate) fn is_over(&self) -> String {
+        format!("not released within {}", rounded(self.time))
     }
 
     /// The error of a wait for a directory's lock; says so if the wait was too long.

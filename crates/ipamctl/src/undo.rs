@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
-use cni::{Environment, NetworkConfig, Object};
+use cni::{Cancellation, Environment, NetworkConfig, Object};
 use docker_ipam_delegated::client::delete_endpoint;
 use docker_ipam_delegated::tools::LINKED;
 use reservations::State;
@@ -55,18 +55,22 @@ pub(crate) fn undo(
         return Ok(Released::Done);
     }
     let attachment = attached.attachment().map_err(anyhow::Error::msg)?;
-    let config = bounded(&config(node, attached)?, attached, deadline)?;
+    ensure!(!deadline.is_cancelled(), "{}", deadline.is_over());
+    let config = config(node, attached)?;
     let environment = environment(node);
     let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
     // As the daemon runs them, which needs no executables of them.
     if attached.docker().is_some() {
         plugins = plugins.and_linked(LINKED);
     }
-    let chain = Chain::for_del(&config, &environment, plugins)?.cancelled_by(Some(deadline));
+    let chain = Chain::for_del(&config, &environment, plugins)?.released_until(deadline);
     let released = chain
         .release(&attachment, when_busy, refuse)
         .map_err(|error| {
-            let error = anyhow::Error::from(error);
+            let mut error = anyhow::Error::from(error);
+            if deadline.is_cancelled() {
+                error = error.context(deadline.is_over());
+            }
             if attached.record.is_some() {
                 return error;
             }
@@ -157,22 +161,6 @@ fn of_cluster(node: &Node, attached: &Attached<'_>) -> Result<Option<NetworkConf
     object.set("name", attached.network);
     let bytes = serde_json::to_vec(&object).expect("an object is JSON");
     Ok(Some(NetworkConfig::parse(bytes)?))
-}
-
-/// The configuration with a limit for each delegate, so that the release ends. What Docker's
-/// daemon has given is released by linked plugins, which heed the deadline themselves.
-fn bounded(
-    config: &NetworkConfig,
-    attached: &Attached<'_>,
-    deadline: &Deadline,
-) -> Result<NetworkConfig, cni::Error> {
-    if attached.docker().is_some() || config.ipam()?.get("delegateTimeout").is_some() {
-        return Ok(config.clone());
-    }
-    let seconds = deadline.left().as_secs().max(1);
-    with_keys(config, |ipam| {
-        ipam.set("delegateTimeout", &format!("{seconds}s"));
-    })
 }
 
 /// The configuration with other keys of `ipam`.

@@ -170,6 +170,35 @@ fn a_release_doesnt_wait_longer_than_it_is_told_for_the_lock_of_a_directory() {
 }
 
 #[test]
+fn a_release_has_one_bound_for_all_delegates() {
+    let hangs = "case $CNI_COMMAND in
+        ADD) sed 's/.*\"prevResult\":\\({.*}\\)}$/\\1/' ;;
+        DEL) echo begun >>$0.log; exec sleep 1000 ;;
+        esac";
+    let names = ["first", "second"];
+    let sandbox = Sandbox::default()
+        .with_script(names[0], hangs)
+        .with_script(names[1], hangs);
+    let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}]]});
+    let delegates = [&["ipam-ds-ranges", "ipam-da-host-local"], &names[..]].concat();
+    let config = sandbox.config("1.0.0", &delegates, &ranges);
+    sandbox.write_conflist("10-testnet.conflist", &config);
+    add(&sandbox, &config, &id("a1"), GONE);
+    let words = ["release", "--timeout", "1s", "10.77.0.2"];
+    let output = sandbox.ipamctl(&words).run();
+    assert_eq!(status(&output), Some(2), "{output:?}");
+    assert!(
+        output.stderr.contains("not released within 1 s"),
+        "{output:?}"
+    );
+    let has_begun = |name: &str| sandbox.plugins().join(format!("{name}.log")).exists();
+    assert_eq!(names.map(has_begun), [false, true], "{output:?}");
+    // The record leads to what it holds.
+    assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"]);
+    assert_eq!(sandbox.records("testnet").len(), 1);
+}
+
+#[test]
 fn an_address_of_a_renamed_network_is_released_by_the_command_that_is_printed() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
