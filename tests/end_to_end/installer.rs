@@ -1,7 +1,7 @@
 //! The image's entry point: installs, upgrades and removes plugins.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use harness::{Installation, Node, PLUGINS, TOOL, needs, one_inode, write_executable};
@@ -201,6 +201,29 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
     std::os::unix::fs::chown(&folder, Some(0), Some(0)).unwrap();
     call().run().nothing();
     assert!(it.is_installed("2.0.0"));
+}
+
+#[test]
+fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
+    needs!("root");
+    let it = Installation::default();
+    let release = it.release("1.0.0");
+    it.once(&release).nothing();
+    // Somebody else's file, of the same size.
+    let file = it.sandbox.plugins().join("ipam-delegated");
+    let size = fs::metadata(&file).unwrap().len();
+    fs::remove_file(&file).unwrap();
+    let content = "x".repeat(usize::try_from(size).unwrap());
+    fs::write(&file, &content).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    for words in [["--once"], ["--uninstall"]] {
+        let without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
+        let output = it.call(&release, &words).through(&without).run();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+        let said = &output.stderr;
+        assert!(said.contains("ipam-delegated: "), "{words:?}: {said}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), content, "{words:?}");
+    }
 }
 
 #[test]
