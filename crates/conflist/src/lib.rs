@@ -40,6 +40,8 @@ pub struct PluginEntry {
     pub object: Object,
     /// Its configuration as a runtime sends it: with the network's name and version.
     pub request: NetworkConfig,
+    ipam: Option<Object>,
+    ipam_type: Option<String>,
 }
 
 impl Conflist {
@@ -95,6 +97,15 @@ impl PluginEntry {
         let kind = kind
             .filter(|kind| !kind.is_empty())
             .ok_or_else(|| format!("{path}type is missing: it names the plugin's executable"))?;
+        let ipam: Option<Object> = object
+            .read(path.trim_end_matches('.'), "ipam")
+            .map_err(|e| e.msg)?;
+        let ipam_type = match &ipam {
+            Some(ipam) => ipam
+                .read(&format!("{path}ipam"), "type")
+                .map_err(|e| e.msg)?,
+            None => None,
+        };
         let mut request = Object::new();
         request.set("cniVersion", version.as_str());
         request.set("name", name);
@@ -108,17 +119,19 @@ impl PluginEntry {
             kind,
             request: NetworkConfig::parse(request).map_err(|e| e.msg)?,
             object,
+            ipam,
+            ipam_type,
         })
     }
 
     /// The plugin's `ipam` section, if it has one.
-    pub fn ipam(&self) -> Option<Object> {
-        self.object.read("", "ipam").ok().flatten()
+    pub fn ipam(&self) -> Option<&Object> {
+        self.ipam.as_ref()
     }
 
     /// `ipam.type`.
-    pub fn ipam_type(&self) -> Option<String> {
-        self.ipam()?.read("ipam", "type").ok().flatten()
+    pub fn ipam_type(&self) -> Option<&str> {
+        self.ipam_type.as_deref()
     }
 
     /// True if a key of the plugin is `true`.
@@ -269,6 +282,15 @@ mod tests {
             (
                 r#"{"cniVersion":"1.0.0","name":"n","plugins":[{}]}"#,
                 "plugins[0].type is missing",
+            ),
+            // libcni refuses these, too.
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"a","ipam":7}]}"#,
+                "plugins[0].ipam: invalid type",
+            ),
+            (
+                r#"{"cniVersion":"1.0.0","name":"n","plugins":[{"type":"a","ipam":{"type":[]}}]}"#,
+                "plugins[0].ipam.type: invalid type",
             ),
             (
                 r#"{"cniVersion":"1.0.0","name":"n","plugins":{}}"#,

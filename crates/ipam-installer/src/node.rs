@@ -278,7 +278,9 @@ impl Node {
         let lists = self.conflists()?.into_iter();
         let lists = lists.filter_map(|(name, it)| Conflist::parse(&path.join(name), &it).ok());
         let plugins: Vec<_> = lists.flat_map(|it| it.plugins).collect();
-        let ipam = plugins.iter().filter_map(|it| it.ipam_type());
+        let ipam = plugins
+            .iter()
+            .filter_map(|it| it.ipam_type().map(str::to_owned));
         let types = plugins.iter().map(|it| it.kind.clone()).chain(ipam);
         Ok(types.collect())
     }

@@ -49,8 +49,10 @@ pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> 
         );
     }
     for plugin in &list.plugins {
-        let ipam = plugin.ipam_type();
-        for name in [Some(&plugin.kind), ipam.as_ref()].into_iter().flatten() {
+        for name in [Some(&*plugin.kind), plugin.ipam_type()]
+            .into_iter()
+            .flatten()
+        {
             executable(&plugins.join(name)).with_context(|| format!("{}", own.display()))?;
         }
     }

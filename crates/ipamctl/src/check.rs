@@ -160,7 +160,6 @@ pub(crate) fn findings(
         capabilities::check(it, &mut findings);
         collection::check(it, &mut findings);
         if let Some(network) = &it.network {
-            rules::check(network, &mut findings);
             folders::check(network, host, &mut findings);
         }
         overlaps::check(i, &checked, &ranges, host, &mut findings);
@@ -194,6 +193,7 @@ fn read<'a>(
                     "ranges as docs/configuration.md has them",
                 );
             }
+            rules::check(&network, findings);
             checked.pools = pools.all;
             checked.network = Some(network);
         }
@@ -201,7 +201,7 @@ fn read<'a>(
     let uses_chain = conflist
         .plugins
         .iter()
-        .any(|it| it.ipam_type().as_deref() == Some(CHAIN));
+        .any(|it| it.ipam_type() == Some(CHAIN));
     if let Some(version) = &conflist.unsupported_version
         && uses_chain
     {

@@ -62,12 +62,12 @@ impl Network {
         environment: &Environment,
     ) -> Result<Option<Self>, String> {
         let is_ours = |plugin: &&PluginEntry| {
-            plugin.kind != GC && matches!(plugin.ipam_type().as_deref(), Some(CHAIN | HOST_LOCAL))
+            plugin.kind != GC && matches!(plugin.ipam_type(), Some(CHAIN | HOST_LOCAL))
         };
         let Some(main) = conflist.plugins.iter().find(is_ours) else {
             return Ok(None);
         };
-        let is_host_local = main.ipam_type().as_deref() == Some(HOST_LOCAL);
+        let is_host_local = main.ipam_type() == Some(HOST_LOCAL);
         let config = if is_host_local {
             as_chain(&main.request)?
         } else {

@@ -73,7 +73,7 @@ fn ipam_gc(it: &Checked<'_>, findings: &mut Findings<'_>) {
                 instead,
             ),
             (Some(its), Some(main_ipam)) => {
-                let different = different(&its, &main_ipam);
+                let different = different(its, main_ipam);
                 if !different.is_empty() {
                     let keys: Vec<&str> = different.into_iter().collect();
                     findings.warning(

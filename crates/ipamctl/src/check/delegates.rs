@@ -38,7 +38,7 @@ pub(crate) fn check(
         installed(&plugin.kind, &key, it, host, findings);
         if let Some(ipam) = plugin.ipam_type() {
             let key = format!("plugins[{i}].ipam.type");
-            installed(&ipam, &key, it, host, findings);
+            installed(ipam, &key, it, host, findings);
         }
     }
     let Some(network) = it.network.as_ref().filter(|it| !it.is_host_local) else {

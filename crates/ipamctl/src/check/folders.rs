@@ -1,7 +1,9 @@
 //! Folders of a network's state: writable, and emptied at the same time.
 
+use std::path::Path;
+
 use crate::check::Findings;
-use crate::check::host::Host;
+use crate::check::host::{Folder, Host};
 use crate::network::Network;
 
 /// True if only root can say whether the folders of the network can be written.
@@ -13,28 +15,26 @@ pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {
 
 pub(crate) fn check(network: &Network, host: &Host<'_>, findings: &mut Findings<'_>) {
     let data_dir = (host.folder)(&network.folders.data_dir);
-    let path = network.folders.data_dir.display();
-    if network.keeps_files()
-        && let Some(reason) = &data_dir.unwritable
-    {
-        findings.error(
+    if network.keeps_files() {
+        writable(
             "ipam.dataDir",
-            format!("{path} can't be written: {reason}"),
-            "an absolute path on a writable file system",
+            &network.folders.data_dir,
+            &data_dir,
+            findings,
         );
     }
     if network.is_host_local {
         return;
     }
     let state_dir = (host.folder)(&network.state_dir);
-    let records = network.state_dir.display();
-    if let Some(reason) = &state_dir.unwritable {
-        findings.error(
-            "ipam.stateDir",
-            format!("{records} can't be written: {reason}"),
-            "an absolute path on a writable file system",
-        );
+    writable("ipam.stateDir", &network.state_dir, &state_dir, findings);
+    if data_dir.unknown.is_some() || state_dir.unknown.is_some() {
+        return;
     }
+    let (path, records) = (
+        network.folders.data_dir.display(),
+        network.state_dir.display(),
+    );
     if !network.keeps_files() || data_dir.volatile == state_dir.volatile {
         return;
     }
@@ -50,5 +50,17 @@ pub(crate) fn check(network: &Network, host: &Host<'_>, findings: &mut Findings<
             format!("a reboot empties {records}, and not the reservations in {path}"),
             "both on one file system: \"stateDir\" in /var/lib, or \"reclaim\": \"boot\"",
         );
+    }
+}
+
+fn writable(key: &str, path: &Path, folder: &Folder, findings: &mut Findings<'_>) {
+    let path = path.display();
+    let instead = "an absolute path on a writable file system";
+    if let Some(reason) = &folder.unwritable {
+        findings.error(key, format!("{path} can't be written: {reason}"), instead);
+    }
+    if let Some(reason) = &folder.unknown {
+        let problem = format!("whether {path} can be written is unknown: {reason}");
+        findings.warning(key, problem, instead);
     }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use chain::{Failure, SearchPath};
@@ -11,7 +12,6 @@ use ipam::{RangeSet, Route};
 use ipam_ds_rules::tools::HeldElsewhere;
 use reservations::tools::ListedAddress;
 use rustix::fs::{Access, access, statfs};
-use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// Types of file systems that a reboot empties: tmpfs and ramfs (statfs(2)).
@@ -34,6 +34,8 @@ pub(crate) enum Plugin {
 pub(crate) struct Folder {
     /// The reason why nothing can be written there.
     pub(crate) unwritable: Option<String>,
+    /// The reason why nothing of this is known.
+    pub(crate) unknown: Option<String>,
     /// True if this user may not write there, and root may.
     pub(crate) is_roots: bool,
     /// True if a reboot empties it.
@@ -133,29 +135,50 @@ fn held_elsewhere(
 }
 
 fn folder(path: &Path) -> Folder {
-    let Some(existing) = path.ancestors().find(|it| it.exists()) else {
-        return Folder::default();
-    };
-    let mut is_roots = false;
-    let unwritable = match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
-        _ if !existing.is_dir() => Some(format!("{} is no folder", existing.display())),
-        Ok(()) => None,
-        Err(Errno::ACCESS) if !geteuid().is_root() => {
-            is_roots = true;
-            None
+    let mut it = Folder::default();
+    let known = path.ancestors().find_map(|existing| {
+        let metadata = fs::metadata(existing);
+        let is_missing = |error: &io::Error| {
+            matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+        };
+        match metadata {
+            Err(error) if is_missing(&error) => None,
+            other => Some((existing, other)),
         }
-        Err(error) => Some(format!("{}: {error}", existing.display())),
+    });
+    let Some((existing, metadata)) = known else {
+        return it;
     };
-    #[expect(
-        clippy::unnecessary_cast,
-        reason = "the type is not the same everywhere"
-    )]
-    let volatile = statfs(existing).is_ok_and(|it| VOLATILE.contains(&(it.f_type as i64)));
-    Folder {
-        unwritable,
-        is_roots,
-        volatile,
+    let shown = existing.display();
+    match metadata {
+        Err(error) if is_refused_to_others(&error) => it.is_roots = true,
+        Err(error) => it.unknown = Some(format!("{shown}: {error}")),
+        Ok(metadata) if !metadata.is_dir() => {
+            it.unwritable = Some(format!("{shown} is no folder"));
+        }
+        Ok(_) => match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+            Ok(()) => {}
+            Err(error) if is_refused_to_others(&error.into()) => it.is_roots = true,
+            Err(error) => it.unwritable = Some(format!("{shown}: {error}")),
+        },
     }
+    if it.unknown.is_none() && it.unwritable.is_none() {
+        match statfs(existing) {
+            #[expect(
+                clippy::unnecessary_cast,
+                reason = "the type is not the same everywhere"
+            )]
+            Ok(stat) => it.volatile = VOLATILE.contains(&(stat.f_type as i64)),
+            Err(_) if it.is_roots => {}
+            Err(error) => it.unknown = Some(format!("file system of {shown}: {error}")),
+        }
+    }
+    it
+}
+
+/// True if this user may not, and root may.
+fn is_refused_to_others(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }
 
 /// The routes that lead to a subnet: neither default routes nor ones to a single address.
@@ -176,5 +199,10 @@ mod tests {
         fs::write(&file, "").unwrap();
         let below = folder(&file.join("x"));
         assert!(below.unwritable.unwrap().contains("is no folder"));
+        // Whether there is a folder, nobody can say.
+        let looped = root.path().join("loop");
+        std::os::unix::fs::symlink(&looped, &looped).unwrap();
+        let unknown = folder(&looped.join("x"));
+        assert!(unknown.unknown.unwrap().contains("loop"));
     }
 }

@@ -1,4 +1,4 @@
-//! Rules of `ipam-ds-rules` that no container reaches.
+//! Rules of `ipam-ds-rules`: invalid ones, and those that no container reaches.
 
 use crate::check::Findings;
 use crate::network::{Network, RULES};
@@ -7,8 +7,16 @@ pub(crate) fn check(network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) {
         return;
     }
-    // An invalid catalogue is found elsewhere.
-    let unreached = ipam_ds_rules::tools::unreached(&network.config).unwrap_or_default();
+    let unreached = match ipam_ds_rules::tools::unreached(&network.config) {
+        Ok(unreached) => unreached,
+        Err(error) => {
+            return findings.error(
+                super::key_of(&error.msg),
+                error.msg.clone(),
+                "rules and pools as docs/configuration.md has them",
+            );
+        }
+    };
     for it in unreached {
         let problem = format!(
             "{}: it is never reached, since {} holds whenever it does",

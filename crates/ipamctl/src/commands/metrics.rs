@@ -1,7 +1,8 @@
 //! `ipamctl metrics`: Prometheus' text format, and the same samples as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cni::NetworkName;
@@ -12,7 +13,7 @@ use crate::commands::pools::rows;
 use crate::holding::HoldingState;
 use crate::inventory::{Extent, Inventory};
 use crate::node::Node;
-use crate::output::Output;
+use crate::output::{Output, warn};
 
 /// The metrics.
 #[derive(Default)]
@@ -40,8 +41,12 @@ pub(crate) fn run(node: &Node, output: Output) -> anyhow::Result<Status> {
     let mut metrics = Metrics::default();
     pools(&inventory, &mut metrics);
     records(&inventory, &mut metrics);
-    reclaim(&inventory, &mut metrics);
-    let problems = node.problems.len() + inventory.problems.len() + inventory.pools.problems.len();
+    let unread = reclaim(&inventory, &mut metrics);
+    unread.iter().for_each(|reason| warn(reason));
+    let problems = node.problems.len()
+        + inventory.problems.len()
+        + inventory.pools.problems.len()
+        + unread.len();
     metrics.family("ipam_problems", "Files and folders that could not be read.");
     metrics.sample(&[], &problems);
     if output.json {
@@ -124,20 +129,30 @@ fn records(inventory: &Inventory, metrics: &mut Metrics) {
     }
 }
 
-/// The last time that a network released its reservations from before a boot.
-fn reclaim(inventory: &Inventory, metrics: &mut Metrics) {
-    let mut found = Vec::new();
+/// The last time that a network released its reservations from before a boot. Returns the
+/// reasons why it is not known of some.
+fn reclaim(inventory: &Inventory, metrics: &mut Metrics) -> BTreeSet<String> {
+    let (mut found, mut unread) = (Vec::new(), BTreeSet::new());
     for placed in &inventory.pools.all {
         for network in &placed.networks {
             let last = reservations::tools::last_reclaim(&placed.directory, network.as_str());
-            if let Ok(Some(last)) = last {
-                let labels = vec![
-                    ("network", network.to_string()),
-                    ("directory", placed.directory.display().to_string()),
-                ];
-                if !found.iter().any(|(known, _)| *known == labels) {
-                    found.push((labels, last));
+            let directory = placed.directory.display();
+            let last = match last {
+                Ok(Some(last)) => last,
+                Ok(None) => continue,
+                // Nothing was ever reserved there.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => {
+                    unread.insert(format!("{directory}: last reclaim of {network}: {error}"));
+                    continue;
                 }
+            };
+            let labels = vec![
+                ("network", network.to_string()),
+                ("directory", directory.to_string()),
+            ];
+            if !found.iter().any(|(known, _)| *known == labels) {
+                found.push((labels, last));
             }
         }
     }
@@ -153,6 +168,7 @@ fn reclaim(inventory: &Inventory, metrics: &mut Metrics) {
     for (labels, last) in &found {
         metrics.sample(labels, &last.kept);
     }
+    unread
 }
 
 fn seconds(time: SystemTime) -> u64 {
