@@ -222,7 +222,9 @@ fn a_killed_adds_delegate_that_hangs_is_named_and_not_ended() {
     let mut config = config(&sandbox, "hangs", &json!({}));
     config["cni.dev/valid-attachments"] = json!([]);
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-    wait_for(|| sandbox.root().join("begun").exists());
+    // Its shell has started both.
+    let is_sleep = |line: &String| line.contains(" sleep 1000");
+    wait_for(|| sandbox.processes().iter().filter(|it| is_sleep(it)).count() == 2);
     running.kill();
     for command in ["DEL", "GC", "ADD"] {
         is_refused_by_processes_that_stay(&sandbox, command, &config);
