@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
@@ -24,6 +24,9 @@ use crate::settling::{KeptAddress, KeptPool};
 
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
+
+/// Interval while endpoints are being made.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Asks Docker when it is due.
 pub(crate) struct Comparison {
@@ -89,7 +92,11 @@ impl Comparison {
             let (it, snapshot, socket) =
                 (Arc::clone(self), Arc::clone(snapshot), docker.to_owned());
             match spawn_blocking(move || it.settle(&snapshot, &socket)).await {
-                Ok(Ok(())) => return,
+                Ok(Ok(true)) => return,
+                Ok(Ok(false)) => {
+                    sleep(SOON).await;
+                    continue;
+                }
                 Ok(Err(error)) if !has_failed => {
                     tracing::warn!(
                         "Docker can't be asked for what it may have: all is kept: {error:#}"
@@ -114,12 +121,15 @@ impl Comparison {
         }
     }
 
-    /// Keeps what Docker has, and releases what it doesn't have.
-    fn settle(&self, snapshot: &Snapshot, docker: &Path) -> Result<()> {
+    /// Keeps what Docker has, and releases what it doesn't have; false if an endpoint is being
+    /// made, and nothing was done.
+    fn settle(&self, snapshot: &Snapshot, docker: &Path) -> Result<bool> {
         // Docker may be waiting for a call of its own: no lock is held here.
         let docker = Engine::ask(docker)?;
         // Docker lists an endpoint, and its address, behind the answer to `CreateEndpoint`.
-        ensure!(!self.networks.is_making(), "it is waiting for an endpoint");
+        if self.networks.is_making() {
+            return Ok(false);
+        }
         for endpoint in &snapshot.endpoints {
             self.networks.settle_endpoint(endpoint, &docker);
         }
@@ -137,7 +147,7 @@ impl Comparison {
             self.networks.settle_network(network, &docker);
         }
         tracing::info!("compared with Docker");
-        Ok(())
+        Ok(true)
     }
 }
 
