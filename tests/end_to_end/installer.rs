@@ -215,7 +215,7 @@ fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
     fs::remove_file(&file).unwrap();
     let content = "x".repeat(usize::try_from(size).unwrap());
     fs::write(&file, &content).unwrap();
-    fs::set_permissions(&file, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     for words in [["--once"], ["--uninstall"]] {
         let without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
         let output = it.call(&release, &words).through(&without).run();
