@@ -140,3 +140,32 @@ fn a_status_releases_nothing() {
         assert_eq!(place.of("gone").len(), 2, "{point}");
     });
 }
+
+#[test]
+fn sticky_keys_that_can_not_be_opened_once_are_all_kept() {
+    needs!(STRACE);
+    if !FaultWalk::is_possible() {
+        return skip("allocator_faults", "no process may trace another");
+    }
+    let place = Place::new(Value::Null);
+    let keys = place.sandbox.data_dir().join("testnet/sticky_keys");
+    let before = fs::read_to_string(&keys).unwrap();
+    assert_eq!(before.lines().count(), 2, "{before}");
+    let (path, name) = (keys.to_str().unwrap(), "sticky_keys");
+    let no_file_left = "inject=openat:error=ENFILE:when=1";
+    let strace = [
+        STRACE,
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-P",
+        path,
+        "-P",
+        name,
+        "-e",
+        no_file_left,
+    ];
+    place.call("ADD", "new").through(&strace).run();
+    let after = fs::read_to_string(&keys).unwrap();
+    assert!(after.starts_with(&before), "{after}");
+}
