@@ -1,6 +1,7 @@
-//! GC for delegates that have none.
+//! GC by the records of attachments, also for delegates that have no GC.
 
 use harness::{Output, Sandbox, needs};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
 fn gc(sandbox: &Sandbox, config: &Value, valid: &[String]) -> Output {
@@ -139,4 +140,33 @@ fn without_a_list_nothing_is_undone() {
     assert_eq!(error["code"], 7);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
+}
+
+#[test]
+fn what_is_no_record_is_named_and_keeps_no_gc_from_its_work() {
+    let sandbox = Sandbox::default();
+    let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
+    let config = sandbox.config("1.1.0", &delegates, &ranges);
+    for kind in ["folder", "pipe", "link"] {
+        let remembered = add(&sandbox, &config, "remembered").ips();
+        add(&sandbox, &config, "forgotten").result();
+        let path = sandbox.state_dir().join("testnet/x:eth0.json");
+        match kind {
+            "folder" => std::fs::create_dir(&path).unwrap(),
+            "pipe" => mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap(),
+            _ => std::os::unix::fs::symlink("remembered:eth0.json", &path).unwrap(),
+        }
+        let output = gc(&sandbox, &config, &["remembered".to_owned()]);
+        assert!(output.status.success(), "{kind}: {output:?}");
+        let named = output.stderr.matches(path.to_str().unwrap()).count();
+        assert_eq!(named, 1, "{kind}: {output:?}");
+        assert_eq!(sandbox.reserved("testnet"), remembered, "{kind}");
+        match kind {
+            "folder" => std::fs::remove_dir(&path).unwrap(),
+            _ => std::fs::remove_file(&path).unwrap(),
+        }
+        gc(&sandbox, &config, &[]).nothing();
+        assert!(sandbox.reserved("testnet").is_empty(), "{kind}");
+    }
 }

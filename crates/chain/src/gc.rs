@@ -86,12 +86,13 @@ fn undo_stale(context: &Context<'_>, valid: &HashSet<Attachment>) -> (Vec<Error>
         }
     }
     // The specification has the runtime see to it that no ADD is running. One that is has
-    // a record.
+    // a record. What is known to be no record was logged above.
     match stale() {
         Ok(stale) => unknown.extend(
             stale
                 .iter()
                 .filter(|attachment| !remaining.contains(attachment))
+                .filter(|attachment| !context.journals.is_no_record(attachment))
                 .map(has_begun),
         ),
         Err(error) if unknown.is_empty() => unknown.push(error),

@@ -79,6 +79,12 @@ impl Journals {
         }
     }
 
+    /// True if what bears the name of an attachment's record is known to be none: a folder, a
+    /// pipe, a link.
+    pub(crate) fn is_no_record(&self, attachment: &Attachment) -> bool {
+        fs::symlink_metadata(self.file(attachment)).is_ok_and(|metadata| !metadata.is_file())
+    }
+
     /// Opens a journal without waiting for its lock. A missing one is made.
     ///
     /// # Errors
