@@ -63,3 +63,16 @@ fn a_delegate_that_calls_it_back_is_refused() {
     assert!(!sandbox.root().join("ran").exists());
     assert_eq!(sandbox.processes_that_stay(), [""; 0]);
 }
+
+#[test]
+fn a_refusal_names_the_variable_that_marks_a_delegate() {
+    let sandbox = sandbox();
+    let config = sandbox.config("1.1.0", &["marks"], &json!({}));
+    for name in ["IPAM_DELEGATED_CALL", "IPAM_DELEGATED_ROLLBACK"] {
+        let call = sandbox.call("ipam-delegated", "ADD", &config);
+        let error = call.env(name, "1-1-1").run().error();
+        assert_eq!(error["code"], 7, "{error}");
+        assert!(error["msg"].as_str().unwrap().contains(name), "{error}");
+    }
+    assert!(!sandbox.root().join("ran").exists());
+}

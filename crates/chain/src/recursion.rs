@@ -15,10 +15,11 @@ pub(crate) fn refuse(
     delegates: &[DelegateName],
     plugins: &Plugins<'_>,
 ) -> Result<(), Error> {
-    if environment.get(CHAIN_CALL).is_some() || environment.get(ROLLBACK).is_some() {
-        return Err(Error::config(
-            "ipam.delegates: a delegate has called ipam-delegated back; a chain can't be its own link",
-        ));
+    let is_set = |name: &&str| environment.get(name).is_some();
+    if let Some(name) = [CHAIN_CALL, ROLLBACK].into_iter().find(is_set) {
+        return Err(Error::config(format!(
+            "ipam.delegates: a delegate has called ipam-delegated back ({name} is set); a chain can't be its own link",
+        )));
     }
     for (i, name) in delegates.iter().enumerate() {
         if let Some(path) = plugins.chain_itself(name) {
