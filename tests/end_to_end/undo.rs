@@ -150,3 +150,27 @@ fn without_attributes_an_address_that_no_add_has_answered_stays_and_so_does_the_
     assert!(chain.reserved().is_empty());
     assert!(chain.sandbox.records("testnet").is_empty());
 }
+
+#[test]
+fn an_add_whose_mark_cannot_be_written_fails_and_leaves_nothing() {
+    needs!("/usr/bin/jq", "/usr/bin/strace");
+    let chain = Chain::new(&["first", ALLOCATOR]);
+    chain.choose(&pool("red", 1), &pool("green", 3));
+    for errno in ["ENOSPC", "EDQUOT", "EIO"] {
+        let inject = format!("inject=fsetxattr:error={errno}");
+        let strace = ["strace", "-f", "-o", "/dev/null", "-e", &inject];
+        let error = chain.call("ADD").through(&strace).run().error();
+        assert_eq!(error["code"], 5, "{errno}: {error}");
+        assert!(chain.reserved().is_empty(), "{errno}");
+        assert!(chain.sandbox.records("testnet").is_empty(), "{errno}");
+    }
+    // A file system that has no attributes, and one that refuses them.
+    for errno in ["EOPNOTSUPP", "EPERM"] {
+        let inject = format!("inject=fsetxattr:error={errno}");
+        let strace = ["strace", "-f", "-o", "/dev/null", "-e", &inject];
+        let added = chain.call("ADD").through(&strace).run();
+        assert_eq!(added.ips(), chain.reserved(), "{errno}");
+        chain.call("DEL").run().nothing();
+        assert!(chain.reserved().is_empty(), "{errno}");
+    }
+}

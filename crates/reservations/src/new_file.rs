@@ -113,7 +113,7 @@ impl<'a> NewFile<'a> {
             unfinished,
         };
         it.file.write_all(content.bytes)?;
-        origin::note(&it.file, content.origin);
+        origin::note(&it.file, content.origin)?;
         Ok(it)
     }
 

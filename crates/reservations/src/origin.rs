@@ -46,15 +46,24 @@ pub(crate) enum Noted {
     Impossible,
 }
 
-/// Notes the origin in a file that has no name yet. If it can't be noted, the reservation
-/// counts as one of unknown origin, which is kept wherever the origin decides.
-pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) {
+/// Notes the origin in a file that has no name yet. If the file system has no attributes, or
+/// refuses them, the reservation counts as one of unknown origin, which is kept wherever the
+/// origin decides.
+///
+/// # Errors
+///
+/// Any other error of the system, as of a full disk. The reservation must then not be made: its
+/// rollback would take it for another call's.
+pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) -> io::Result<()> {
     for (fact, id) in facts {
-        let noted = fsetxattr(&file, fact.attribute(), id.as_bytes(), XattrFlags::CREATE);
-        if let Err(error) = noted {
-            tracing::debug!(attribute = fact.attribute(), %error, "the origin is not noted");
+        match fsetxattr(&file, fact.attribute(), id.as_bytes(), XattrFlags::CREATE) {
+            Err(error @ (Errno::OPNOTSUPP | Errno::PERM)) => {
+                tracing::debug!(attribute = fact.attribute(), %error, "the origin is not noted");
+            }
+            other => other?,
         }
     }
+    Ok(())
 }
 
 /// Reads one fact about the reservation of an address.
