@@ -1,9 +1,9 @@
 //! Delegates that hang, signals that end a call, callers that have gone.
 
-use std::fs;
+use std::fs::{self, File};
 use std::time::Duration;
 
-use harness::{Flavour, Form, Running, Sandbox};
+use harness::{Flavour, Form, Output, Running, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -262,6 +262,21 @@ fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
     nothing_is_left(&sandbox);
 }
 
+/// The output of a call that has a bound for its wait for this lock. Without one, it would end
+/// only with the lock.
+fn output_while(lock: File, running: Running) -> Output {
+    std::thread::scope(|scope| {
+        let output = scope.spawn(|| running.output());
+        for _ in 0..400 {
+            if !output.is_finished() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+        drop(lock);
+        output.join().unwrap()
+    })
+}
+
 #[test]
 fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
     let fails = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
@@ -273,18 +288,7 @@ fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
         wait_for(|| sandbox.root().join("begun").exists());
         let lock = held_lock(&sandbox, "testnet");
         fs::write(sandbox.root().join("end"), "").unwrap();
-        let failed = std::thread::scope(|scope| {
-            let failed = scope.spawn(|| running.output());
-            // Without a bound, it would end only with the lock, and with all undone.
-            for _ in 0..400 {
-                if !failed.is_finished() {
-                    std::thread::sleep(Duration::from_millis(100));
-                }
-            }
-            drop(lock);
-            failed.join().unwrap()
-        });
-        let error = failed.error();
+        let error = output_while(lock, running).error();
         assert!(error.to_string().contains("fails"), "{error}");
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
         assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
@@ -297,5 +301,32 @@ fn an_add_that_cannot_be_undone_in_time_fails_and_stays_recorded() {
     std::thread::scope(|scope| {
         scope.spawn(|| undo(Form::OneFile, Value::Null));
         scope.spawn(|| undo(Form::Separate, json!("always")));
+    });
+}
+
+#[test]
+fn an_add_fails_if_an_earlier_one_cannot_be_undone_in_time_which_stays_recorded() {
+    let kills = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\nkill -9 $PPID; sleep 0.1; exit 1";
+    let add_again = |form, execute: Value| {
+        let sandbox = Sandbox::in_form(Flavour::Normal, form).with_script("kills", kills);
+        let config = config(&sandbox, "kills", &json!({ "execute": execute }));
+        let call = |command| sandbox.call("ipam-delegated", command, &config);
+        assert_eq!(call("ADD").run().status.code(), None, "it is killed");
+        let lock = held_lock(&sandbox, "testnet");
+        let running = call("ADD").start();
+        let record = sandbox.state_dir().join("testnet/c1:eth0.json");
+        wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"deleting\"")));
+        let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let error = output_while(lock, running).error();
+        assert_eq!(error["code"], 11, "{error}");
+        assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{error}");
+        assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{error}");
+        call("DEL").run().nothing();
+        nothing_is_left(&sandbox);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| add_again(Form::OneFile, Value::Null));
+        scope.spawn(|| add_again(Form::Separate, json!("always")));
     });
 }

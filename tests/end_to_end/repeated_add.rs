@@ -168,15 +168,13 @@ fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
         let mut config = config.clone();
         let keys = config["ipam"].as_object_mut().unwrap();
         keys.extend(more.as_object().unwrap().clone());
-        let mut lock = Some(held_lock(&sandbox, "testnet"));
+        let lock = held_lock(&sandbox, "testnet");
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         if more.get("execute").is_some() {
             wait_for(|| sandbox.processes().len() > 1);
             std::thread::sleep(std::time::Duration::from_millis(200));
             let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
             kill_process(pid, Signal::TERM).unwrap();
-            // The DEL of the rollback waits for the lock, too.
-            drop(lock.take());
         }
         let output = running.output();
         drop(lock);

@@ -58,10 +58,15 @@ pub(crate) fn locked(
     (journal, record): (Option<&Journal>, Option<Result<Record, String>>),
     environment: impl FnOnce(Option<&Record>) -> Environment,
 ) -> Vec<Error> {
+    let delegates = |record: Option<&Record>| {
+        InstalledDelegates::new(context, environment(record))
+            .holding(journal)
+            .until_the_deadline()
+    };
     match (journal, record) {
         (Some(journal), Some(Ok(record))) => {
-            let environment = environment(Some(&record));
-            by_record(context, attachment, &record, journal, today, environment)
+            let delegates = delegates(Some(&record));
+            by_record(context, attachment, &record, journal, today, delegates)
         }
         (journal, record) => {
             if let Some(Err(reason)) = record {
@@ -69,22 +74,22 @@ pub(crate) fn locked(
                 tracing::warn!(path = %path.display(), reason, "{WITHOUT_A_RECORD}");
             }
             let steps = Step::all(&context.settings.delegates, today);
-            let environment = environment(None);
-            run(context, attachment, environment, journal, &steps, None)
+            run(attachment, delegates(None), journal, &steps, None)
         }
     }
 }
 
 const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";
 
-/// Runs DEL for an attachment by its record. The record is not removed.
+/// Runs DEL for an attachment by its record, with these delegates, which hold the journal. The
+/// record is not removed.
 pub(crate) fn by_record(
     context: &Context<'_>,
     attachment: &Attachment,
     record: &Record,
     journal: &Journal,
     today: &NetworkConfig,
-    environment: Environment,
+    delegates: InstalledDelegates<'_, '_>,
 ) -> Vec<Error> {
     tracing::debug!(
         added_by_trace = record.intent.trace,
@@ -123,27 +128,16 @@ pub(crate) fn by_record(
         (Some(_), _) if then.is_none() => None,
         (given, answer) => given.or(answer).map(ToOwned::to_owned),
     };
-    run(
-        context,
-        attachment,
-        environment,
-        Some(journal),
-        &steps,
-        start,
-    )
+    run(attachment, delegates, Some(journal), &steps, start)
 }
 
 fn run(
-    context: &Context<'_>,
     attachment: &Attachment,
-    environment: Environment,
+    delegates: InstalledDelegates<'_, '_>,
     journal: Option<&Journal>,
     steps: &[Step<'_>],
     start: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let delegates = InstalledDelegates::new(context, environment)
-        .holding(journal)
-        .until_the_deadline();
     let mut delegates = VersionNegotiation::new(delegates);
     let failed = Steps::new(&mut delegates, Some(attachment)).run(
         Command::Del,

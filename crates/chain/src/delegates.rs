@@ -25,7 +25,7 @@ use crate::{Failure, Left, Outcome, descendants};
 /// The time in which a process that was killed ends.
 const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
 
-/// The longest that a delegate's DEL of a rollback may take without `delegateTimeout`: it can't
+/// The longest that a delegate's DEL within an ADD may take without `delegateTimeout`: it can't
 /// be cancelled, and may wait for a lock. What it then holds stays recorded.
 const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
 
@@ -64,8 +64,8 @@ pub(crate) trait Delegates {
     fn is_cancelled(&self) -> bool;
 
     /// Begins the rollback: terminates processes that delegates have left behind, and
-    /// ignores the cancellation from now on, and bounds each delegate's time. From now on, a delegate is told that only this
-    /// call is undone.
+    /// ignores the cancellation from now on, and bounds each delegate's time. From now on, a
+    /// delegate is told that only this call is undone.
     fn begin_rollback(&mut self) -> Left;
 }
 
@@ -155,6 +155,17 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
         self
     }
 
+    /// The same delegates, each with a bound of its time, for the DEL within an ADD: it undoes
+    /// this ADD, or an earlier one.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.bound();
+        self
+    }
+
+    fn bound(&mut self) {
+        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+    }
+
     fn start(
         &mut self,
         name: &DelegateName,
@@ -197,13 +208,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             stdin,
         });
         let outcome = match way {
-            Way::Call(plugin) => {
-                let deadline = self.timeout.and_then(|time| Deadline::after(time).ok());
-                let deadline = deadline.as_ref().map(|it| it as &dyn Cancellation);
-                let cancellation = self.cancellation.or(deadline);
-                let output = plugin.call(&environment, stdin, cancellation);
-                self.outcome_of(name, output)
-            }
+            Way::Call(plugin) => self.call(plugin, name, &environment, stdin),
             Way::Take(answer) => self.outcome_of(name, answer()),
             Way::Execute(path) => self.execute(path, name, &environment, stdin),
         };
@@ -225,6 +230,32 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             took: started.elapsed(),
         });
         outcome
+    }
+
+    /// Calls a linked plugin. Its time is bounded if it can't be cancelled.
+    fn call(
+        &self,
+        plugin: &dyn LinkedPlugin,
+        name: &DelegateName,
+        environment: &Environment,
+        stdin: &[u8],
+    ) -> Outcome {
+        let bound = self.timeout.filter(|_| self.cancellation.is_none());
+        let deadline = bound.and_then(|limit| Some((limit, Deadline::after(limit).ok()?)));
+        let Some((limit, deadline)) = deadline else {
+            return self.outcome_of(name, plugin.call(environment, stdin, self.cancellation));
+        };
+        let output = plugin.call(environment, stdin, Some(&deadline));
+        match self.outcome_of(name, output) {
+            Outcome::Failed(failure) if deadline.is_cancelled() && !failure.is_refusal() => {
+                Outcome::Failed(Failure::TimedOut {
+                    limit,
+                    stderr: String::new(),
+                    left: Left::Nothing,
+                })
+            }
+            other => other,
+        }
     }
 
     /// The outcome of a linked plugin's call.
@@ -335,7 +366,7 @@ impl Delegates for InstalledDelegates<'_, '_> {
 
     fn begin_rollback(&mut self) -> Left {
         self.cancellation = None;
-        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+        self.bound();
         let environment = std::mem::take(&mut self.environment);
         self.environment = self.context.id.mark_rollback(environment);
         self.terminate_leftovers()

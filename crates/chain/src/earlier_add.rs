@@ -61,20 +61,18 @@ pub(crate) fn clear(context: &Context<'_>, attachment: &Attachment) -> Result<Cl
             tracing::warn!(
                 "undoing an earlier ADD, which was not complete or was before the last boot"
             );
-            let failed = del::by_record(
-                context,
-                attachment,
-                &record,
-                &journal,
-                context.config,
-                if record.is_whole_attachment() {
-                    context.environment.clone()
-                } else {
-                    // An ADD before that one, which nobody has recorded, may be in use.
-                    let id = &record.intent.call.id;
-                    id.mark_rollback(context.environment.clone())
-                },
-            );
+            let environment = context.environment.clone();
+            let environment = if record.is_whole_attachment() {
+                environment
+            } else {
+                // An ADD before that one, which nobody has recorded, may be in use.
+                record.intent.call.id.mark_rollback(environment)
+            };
+            let delegates = InstalledDelegates::new(context, environment)
+                .holding(Some(&journal))
+                .bounded();
+            let today = context.config;
+            let failed = del::by_record(context, attachment, &record, &journal, today, delegates);
             if let Some(error) = failure::of_all(failed) {
                 return Err(context.with_record(attachment, error));
             }
