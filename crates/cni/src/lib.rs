@@ -16,6 +16,7 @@ mod json_output;
 mod name;
 mod netns;
 mod object;
+mod ownership;
 mod plugin;
 mod result;
 mod secrets;

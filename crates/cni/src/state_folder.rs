@@ -5,9 +5,9 @@
 //! write permission for anybody else. Files are opened relative to the folder that was
 //! checked, so that the folder can't be exchanged in between.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,9 +17,9 @@ use rustix::fs::{
     renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::FileId;
+use crate::ownership::{must_be_ours, refused};
 
 /// Modes of a folder and its files: their owner alone.
 const PRIVATE: Modes = Modes {
@@ -41,9 +41,6 @@ struct Modes {
 
 /// Time between two attempts at a lock.
 const RETRY: Duration = Duration::from_millis(2);
-
-/// Write permission of the group and of all others.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// An open folder that only root and the process's user can write to.
 #[derive(Debug)]
@@ -279,34 +276,13 @@ impl StateFolder {
     }
 }
 
-fn must_be_ours(metadata: &Metadata) -> io::Result<()> {
-    let owner = metadata.uid();
-    if owner != 0 {
-        let user = geteuid().as_raw();
-        if owner != user {
-            return Err(refused(&format!(
-                "it belongs to user {owner}, not to user {user} or root"
-            )));
-        }
-    }
-    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-        let mode = metadata.mode() & 0o7777;
-        return Err(refused(&format!(
-            "others may write to it (its mode is {mode:04o})"
-        )));
-    }
-    Ok(())
-}
-
-fn refused(reason: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, reason)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs::{self, Permissions};
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+
+    use rustix::process::geteuid;
 
     fn mode(path: &Path) -> u32 {
         fs::symlink_metadata(path).unwrap().mode() & 0o777
