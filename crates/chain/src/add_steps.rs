@@ -5,7 +5,7 @@ use std::io;
 use cni::{Command, DelegateName, JsonOutput, NetworkConfig, code};
 use serde_json::value::RawValue;
 
-use crate::delegates::Delegates;
+use crate::delegate_call::Delegates;
 use crate::failure::FailedAdd;
 use crate::merge::merge;
 use crate::settings::AnswerMode;

@@ -1,25 +1,26 @@
 //! Runs one delegate: finds it, gives it its input, and takes its output.
 
-use std::borrow::Cow;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use cni::{
-    Cancellation, Command, Deadline, DelegateName, Environment, LinkedAnswer, LinkedOutput,
-    LinkedPlugin, NetworkConfig, SpecVersion,
+    Cancellation, Command, Deadline, DelegateName, Environment, LinkedOutput, LinkedPlugin,
+    SpecVersion,
 };
 use serde_json::value::RawValue;
 
 use crate::context::Context;
+use crate::delegate_call::{DelegateCall, Delegates};
 use crate::event::Event;
+use crate::inherited_lock::InheritedLock;
 use crate::journal::Journal;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
-use crate::plugins::Found;
 use crate::process::Run;
 use crate::spawn::Lifeline;
+use crate::way::Way;
 use crate::{Failure, Left, Outcome, descendants};
 
 /// The time in which a process that was killed ends.
@@ -28,46 +29,6 @@ const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
 /// The longest that a delegate's DEL within an ADD may take without `delegateTimeout`: it can't
 /// be cancelled, and may wait for a lock. What it then holds stays recorded.
 const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
-
-/// A call of a delegate.
-#[derive(Clone, Copy)]
-pub(crate) struct DelegateCall<'a> {
-    pub(crate) name: &'a DelegateName,
-    pub(crate) command: Command,
-    pub(crate) config: &'a NetworkConfig,
-    /// `prevResult`, if it isn't the configuration's own.
-    pub(crate) prev_result: Option<&'a RawValue>,
-    /// The version to be called with, if it isn't the configuration's.
-    pub(crate) version: Option<SpecVersion>,
-}
-
-impl DelegateCall<'_> {
-    /// The delegate's stdin.
-    pub(crate) fn stdin(&self) -> Cow<'_, [u8]> {
-        match (self.version, self.prev_result) {
-            (Some(version), prev_result) => self.config.in_version(version, prev_result).into(),
-            (None, Some(prev_result)) => self.config.with_prev_result(prev_result).into(),
-            (None, None) => self.config.as_bytes().into(),
-        }
-    }
-}
-
-/// Delegates that can be run.
-pub(crate) trait Delegates {
-    /// Runs one.
-    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome;
-
-    /// Asks one for VERSION, with this `cniVersion`.
-    fn ask_version(&mut self, name: &DelegateName, version: SpecVersion) -> Outcome;
-
-    /// True if the call is cancelled.
-    fn is_cancelled(&self) -> bool;
-
-    /// Begins the rollback: terminates processes that delegates have left behind, and
-    /// ignores the cancellation from now on, and bounds each delegate's time. From now on, a
-    /// delegate is told that only this call is undone.
-    fn begin_rollback(&mut self) -> Left;
-}
 
 /// The delegates of a context, as they are installed on the node.
 pub(crate) struct InstalledDelegates<'a, 'b> {
@@ -78,38 +39,10 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     /// The longest that a delegate may take.
     timeout: Option<Duration>,
     /// The attachment's journal, whose lock they inherit.
-    lock: Lock<'a>,
+    lock: InheritedLock<'a>,
     lifeline: Option<Lifeline>,
     /// True if a file was executed whose processes have not been looked for.
     has_executed: bool,
-}
-
-/// The lock that delegates inherit.
-#[derive(Clone, Copy)]
-enum Lock<'a> {
-    None,
-    OfAttachment(&'a Journal),
-    Other(BorrowedFd<'a>),
-}
-
-impl<'a> Lock<'a> {
-    fn fd(&self) -> Option<BorrowedFd<'a>> {
-        match self {
-            Self::None => None,
-            Self::OfAttachment(journal) => journal.lock_fd(),
-            Self::Other(fd) => Some(*fd),
-        }
-    }
-}
-
-/// How a delegate is run.
-enum Way<'a> {
-    /// A linked plugin is called.
-    Call(&'a dyn LinkedPlugin),
-    /// A linked part of the plugin has answered.
-    Take(LinkedAnswer<'a>),
-    /// A file is executed.
-    Execute(&'a Path),
 }
 
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
@@ -125,7 +58,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             environment,
             cancellation: None,
             timeout: context.settings.timeout,
-            lock: Lock::None,
+            lock: InheritedLock::None,
             lifeline: None,
             has_executed: false,
         }
@@ -133,13 +66,13 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
 
     /// The same delegates, which inherit the lock of this journal.
     pub(crate) fn holding(mut self, journal: Option<&'a Journal>) -> Self {
-        self.lock = journal.map_or(Lock::None, Lock::OfAttachment);
+        self.lock = journal.map_or(InheritedLock::None, InheritedLock::OfAttachment);
         self
     }
 
     /// The same delegates, which inherit this lock.
     pub(crate) fn holding_lock(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
-        self.lock = lock.map_or(Lock::None, Lock::Other);
+        self.lock = lock.map_or(InheritedLock::None, InheritedLock::Other);
         self
     }
 
@@ -187,22 +120,11 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             .clone()
             .with("CNI_COMMAND", command.as_str());
         let is_called = self.context.settings.calls_linked_plugins;
-        let (executable, way) = match &found {
-            Found::Linked(plugin, None) => (None, Way::Call(*plugin)),
-            Found::Linked(plugin, Some(path)) if is_called => (Some(path), Way::Call(*plugin)),
-            Found::Part(part, path) if is_called => {
-                let answer = part.call(&environment, stdin);
-                (Some(path), answer.map_or(Way::Execute(path), Way::Take))
-            }
-            Found::File(path)
-            | Found::Chain(path)
-            | Found::Linked(_, Some(path))
-            | Found::Part(_, path) => (Some(path), Way::Execute(path)),
-        };
+        let (executable, way) = Way::of(&found, is_called, &environment, stdin);
         self.tell(&Event::Started {
             delegate: name,
             command,
-            executable: executable.map(PathBuf::as_path),
+            executable,
             is_executed: matches!(way, Way::Execute(_)),
             prev_result,
             stdin,
@@ -333,7 +255,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
                 false => Left::Nothing,
             }
         };
-        if let Lock::OfAttachment(journal) = self.lock {
+        if let InheritedLock::OfAttachment(journal) = self.lock {
             journal.note_left(left.clone());
         }
         left
@@ -386,7 +308,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    use cni::LinkedPart;
+    use cni::{LinkedAnswer, LinkedPart};
 
     use super::*;
     use crate::event::Observer;

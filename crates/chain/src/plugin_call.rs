@@ -8,7 +8,8 @@ use std::time::Duration;
 use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
 
 use crate::context::Context;
-use crate::delegates::{DelegateCall, Delegates, InstalledDelegates};
+use crate::delegate_call::{DelegateCall, Delegates};
+use crate::delegates::InstalledDelegates;
 use crate::event::Observer;
 use crate::output::Output;
 use crate::overtime::Overtime;

@@ -5,7 +5,7 @@ use cni::{
 };
 use serde_json::value::RawValue;
 
-use crate::delegates::{DelegateCall, Delegates};
+use crate::delegate_call::{DelegateCall, Delegates};
 use crate::failure::{FailedDelegate, Operation};
 use crate::record::RecordedDelegate;
 use crate::{Failure, Outcome};

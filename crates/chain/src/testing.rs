@@ -5,7 +5,7 @@ use cni::{
     LinkedPlugin, NetworkConfig, SpecVersion,
 };
 
-use crate::delegates::{DelegateCall, Delegates};
+use crate::delegate_call::{DelegateCall, Delegates};
 use crate::{Failure, Left, Outcome};
 
 /// `eth0` of `c1`.

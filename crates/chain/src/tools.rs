@@ -15,7 +15,8 @@ use serde_json::value::RawValue;
 
 use crate::Outcome;
 use crate::context::Context;
-use crate::delegates::{Delegates, InstalledDelegates};
+use crate::delegate_call::Delegates;
+use crate::delegates::InstalledDelegates;
 use crate::journal::attachment_of;
 use crate::plugins::Plugins;
 use crate::record::Record;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
 use serde::Deserialize;
 
-use crate::delegates::{DelegateCall, Delegates};
+use crate::delegate_call::{DelegateCall, Delegates};
 use crate::{Failure, Left, Outcome};
 
 /// Delegates, and the versions that they have been found to support.
