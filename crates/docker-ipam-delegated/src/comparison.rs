@@ -25,7 +25,7 @@ use crate::settling::{KeptAddress, KeptPool};
 /// Interval of the attempts to ask Docker.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Interval while endpoints are being made.
+/// Interval while endpoints are being made, or can't be undone.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Asks Docker when it is due.
@@ -82,6 +82,11 @@ impl Comparison {
                 }
                 sleep(after).await;
                 self.ask(&snapshot, &docker).await;
+                if self.networks.has_abandoned() {
+                    // A program of a killed daemon's, or a plugin, was in the way.
+                    sleep(SOON).await;
+                    self.is_due();
+                }
             }
         });
     }

@@ -85,6 +85,11 @@ impl NetworkDriver {
         self.endpoints.all().iter().any(LiveEndpoint::is_being_made)
     }
 
+    /// True if an endpoint that Docker doesn't have could not be undone yet.
+    pub(crate) fn has_abandoned(&self) -> bool {
+        self.endpoints.all().iter().any(|it| it.is_abandoned)
+    }
+
     /// The folder of endpoints.
     pub(crate) fn endpoint_files(&self) -> &Folder {
         &self.memory.endpoints
