@@ -126,8 +126,8 @@ impl Comparison {
         }
     }
 
-    /// Keeps what Docker has, and releases what it doesn't have; false if an endpoint is being
-    /// made, and nothing was done.
+    /// Keeps what Docker has, and releases what it doesn't have; false if Docker must be asked
+    /// again soon: an endpoint is being made, and nothing was done, or one is being worked on.
     fn settle(&self, snapshot: &Snapshot, docker: &Path) -> Result<bool> {
         // Docker may be waiting for a call of its own: no lock is held here.
         let docker = Engine::ask(docker)?;
@@ -135,8 +135,9 @@ impl Comparison {
         if self.networks.is_making() {
             return Ok(false);
         }
+        let mut is_settled = true;
         for endpoint in &snapshot.endpoints {
-            self.networks.settle_endpoint(endpoint, &docker);
+            is_settled &= self.networks.settle_endpoint(endpoint, &docker);
         }
         self.networks.collect();
         for address in &snapshot.addresses {
@@ -151,8 +152,10 @@ impl Comparison {
         for network in &snapshot.networks {
             self.networks.settle_network(network, &docker);
         }
-        tracing::info!("compared with Docker");
-        Ok(true)
+        if is_settled {
+            tracing::info!("compared with Docker");
+        }
+        Ok(is_settled)
     }
 }
 

@@ -114,15 +114,16 @@ impl IpamDriver {
 }
 
 impl NetworkDriver {
-    pub(crate) fn settle_endpoint(&self, live: &LiveEndpoint, docker: &Engine) {
+    /// False if it can't be settled now: a call, or the collection of stale endpoints, works on
+    /// it.
+    pub(crate) fn settle_endpoint(&self, live: &LiveEndpoint, docker: &Engine) -> bool {
         let id = &live.endpoint.id;
         let verdict = judge(Held::Endpoint(id), docker);
-        // A call that works on it shows that Docker has it.
         let Ok(_call) = live.calls.try_lock() else {
-            return;
+            return verdict != Verdict::Lost;
         };
         let Some(now) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
-            return;
+            return true;
         };
         match verdict {
             Verdict::InUse(user) if now.is_unanswered => {
@@ -139,6 +140,7 @@ impl NetworkDriver {
                 self.endpoints.change(id, |it| it.is_abandoned = true);
             }
         }
+        true
     }
 
     /// Forgets a network that Docker doesn't have. It holds nothing itself.
