@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use chain::{Chain, Plugins};
 use cni::{Attachment, Cancellation, Environment, Error, LinkedPlugin, NetworkConfig};
-use cni_plugin::Linked;
 use harness::Sandbox;
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_ds_ranges::IpamDsRanges;
+use plugin::Linked;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 

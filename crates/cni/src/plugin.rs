@@ -7,7 +7,7 @@ use crate::{
     NetworkConfig, TraceContext, call,
 };
 
-/// An IPAM plugin. `cni_plugin::main` makes an executable of it.
+/// An IPAM plugin. `plugin::main` makes an executable of it.
 ///
 /// Only ADD must be written. The defaults do nothing and succeed. VERSION isn't here:
 /// every plugin answers it alike.

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use chain::tools::{self, ListedRecord};
 use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, LinkedPlugin, NetworkConfig};
-use cni_plugin::Linked;
 use ipam_da_host_local::IpamDaHostLocal;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
 use ipam_ds_static::IPAM_DS_STATIC;
+use plugin::Linked;
 use tokio::runtime::Handle;
 
 use crate::configuration;

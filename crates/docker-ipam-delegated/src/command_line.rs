@@ -10,7 +10,7 @@ use crate::tools::RECORDS;
 
 /// Answers Docker's IPAM and network drivers with chains of CNI plugins.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "docker-ipam-delegated", version = cni_plugin::version_with_commit())]
+#[command(name = "docker-ipam-delegated", version = plugin::version_with_commit())]
 pub(crate) struct CommandLine {
     /// The socket on which Docker calls. Its name is the driver's.
     ///

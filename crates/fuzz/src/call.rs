@@ -85,7 +85,7 @@ pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome
     let environment = variables
         .map(|(name, value)| (name.into(), value.clone()))
         .collect();
-    let response = cni_plugin::respond(plugin, &environment, &mut || Ok(stdin.to_vec()), None);
+    let response = plugin::respond(plugin, &environment, &mut || Ok(stdin.to_vec()), None);
     let stdout = response.stdout;
     let shown = String::from_utf8_lossy(&stdout);
     if response.success {

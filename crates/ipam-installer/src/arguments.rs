@@ -13,7 +13,7 @@ use clap::Parser;
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "ipam-installer",
-    version = cni_plugin::version_with_commit(),
+    version = plugin::version_with_commit(),
     after_help = "Exit status: 0; 1 if something could not be done, with a message that names it; 2 for wrong usage."
 )]
 pub(crate) struct Arguments {

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-use cni_plugin::VERSION_MARK;
 use memchr::memmem;
+use plugin::VERSION_MARK;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 use semver::Version;

@@ -245,7 +245,7 @@ pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cni_plugin::VERSION_MARK;
+    use plugin::VERSION_MARK;
     use std::os::unix::fs::symlink;
 
     const NAMES: [&str; 3] = ["a", "b", "c"];

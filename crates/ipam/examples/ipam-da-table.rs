@@ -210,5 +210,5 @@ impl Table {
 }
 
 fn main() -> ExitCode {
-    cni_plugin::main(&IpamDaTable)
+    plugin::main(&IpamDaTable)
 }

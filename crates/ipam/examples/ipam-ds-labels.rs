@@ -44,5 +44,5 @@ impl Selector for IpamDsLabels {
 }
 
 fn main() -> ExitCode {
-    cni_plugin::main(&SelectorPlugin(IpamDsLabels))
+    plugin::main(&SelectorPlugin(IpamDsLabels))
 }

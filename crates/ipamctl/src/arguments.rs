@@ -23,7 +23,7 @@ pub(crate) use cluster::{
 #[derive(Debug, Parser)]
 #[command(
     name = "ipamctl",
-    version = cni_plugin::version_with_commit(),
+    version = plugin::version_with_commit(),
     after_help = "Exit status: 0; 1 if something was found (leaks, a wrong conflist); 2 for wrong usage, and if something could not be done."
 )]
 pub struct Arguments {

@@ -282,7 +282,7 @@ fn in_this_process(environment: &Environment, stdin: &[u8]) -> Result<Made> {
     let tell = |call| calls.lock().expect("no call panics").push(call);
     let plugin = WatchedChain { tell: &tell };
     let mut read = || Ok(stdin.to_vec());
-    let output = cni_plugin::respond(&plugin, environment, &mut read, None);
+    let output = plugin::respond(&plugin, environment, &mut read, None);
     let stdout = String::from_utf8(output.stdout)?;
     Ok((
         output.success,

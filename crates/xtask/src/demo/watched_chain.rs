@@ -185,7 +185,7 @@ mod tests {
         let tell = |call| calls.lock().unwrap().push(call);
         let plugin = WatchedChain { tell: &tell };
         let mut stdin = || Ok(config.to_string().into_bytes());
-        cni_plugin::respond(&plugin, &environment, &mut stdin, None);
+        plugin::respond(&plugin, &environment, &mut stdin, None);
         calls.into_inner().unwrap().remove(0)
     }
 

@@ -72,7 +72,7 @@ pub(crate) fn run_watched_chain(arguments: &RunWatchedChain) -> ExitCode {
             eprintln!("{}: {error:#}", arguments.calls.display());
         }
     };
-    cni_plugin::main(&WatchedChain { tell: &tell })
+    plugin::main(&WatchedChain { tell: &tell })
 }
 
 fn append(file: &Path, call: &ChainCall) -> Result<()> {

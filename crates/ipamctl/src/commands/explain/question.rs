@@ -4,12 +4,12 @@
 use anyhow::Result;
 use chain::{Chain, Outcome, Plugins};
 use cni::{Attachment, Call, DelegateName, Environment, LinkedPlugin, NetworkConfig, Object};
-use cni_plugin::Linked;
 use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
 use ipam_ds_rules::tools::ANNOTATIONS;
 use ipam_ds_static::IPAM_DS_STATIC;
+use plugin::Linked;
 use serde::Serialize;
 use serde_json::json;
 

@@ -3,9 +3,9 @@
 
 use anyhow::{Result, anyhow, ensure};
 use cni::{Environment, LinkedPlugin};
-use cni_plugin::Linked;
 use harness::answer_of;
 use ipam_da_etcd::IpamDaEtcd;
+use plugin::Linked;
 use serde_json::{Value, json};
 
 use super::target::Target;

@@ -1,5 +1,0 @@
-//! The executable.
-
-fn main() -> std::process::ExitCode {
-    cni_plugin::main(&ipam_ds_rules::IpamDsRules)
-}

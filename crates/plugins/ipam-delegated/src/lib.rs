@@ -1,0 +1,118 @@
+#![doc = include_str!("../README.md")]
+
+mod log_observer;
+
+use std::path::Path;
+
+use chain::{Chain, Executable, Plugins};
+use cni::{
+    About, Attachment, Call, Command, Error, FileId, JsonOutput, LinkedPart as _, Plugin, Reply,
+};
+use plugin::{Linked, MultiCall, Part, is_beside_own_executable, own_executable};
+
+pub use log_observer::LogObserver;
+
+/// The plugin.
+#[derive(Default)]
+pub struct IpamDelegated<'a> {
+    /// The other plugins of this executable, which need not be executed to be called.
+    pub others: &'a [Linked<'a>],
+    /// Parts of plugins whose executables are files of their own. A part is called before
+    /// such a file is executed, if the file was installed beside this executable.
+    pub parts: &'a [Part<'a>],
+}
+
+impl IpamDelegated<'_> {
+    /// Makes the chain of a call, and runs it.
+    fn with_chain<T>(
+        &self,
+        call: &Call<'_>,
+        check: SettingsCheck,
+        run: impl FnOnce(&Chain<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let own = own_executable().ok();
+        let compare = |path: &Path| self.compare(path, own);
+        let plugins = Plugins::in_cni_path(call.environment)?.and_own_executable(&compare);
+        let chain = match check {
+            SettingsCheck::Strict => Chain::new(&call.config, call.environment, plugins)?,
+            SettingsCheck::Lenient => Chain::for_del(&call.config, call.environment, plugins)?,
+        };
+        run(&chain
+            .owning_its_process(call.owns_process)
+            .cancelled_by(call.cancellation)
+            .observed_by(&LogObserver))
+    }
+
+    /// Compares a path with this process's executable.
+    fn compare(&self, path: &Path, own: Option<FileId>) -> Executable<'_> {
+        if own.is_none() || FileId::of(path).ok() != own {
+            return self
+                .part(path)
+                .map_or(Executable::Other, |part| Executable::Part(part));
+        }
+        match MultiCall::select(self.others, path) {
+            Some(plugin) => Executable::Plugin(plugin),
+            None => Executable::Chain,
+        }
+    }
+
+    /// The part of the plugin that this executable, another file, is.
+    fn part(&self, path: &Path) -> Option<&Part<'_>> {
+        let has_name = |part: &&Part<'_>| path.file_name() == Some(part.name().as_ref());
+        let part = self.parts.iter().find(has_name)?;
+        is_beside_own_executable(path).then_some(part)
+    }
+}
+
+/// Treatment of wrong settings.
+#[derive(Clone, Copy)]
+enum SettingsCheck {
+    Strict,
+    Lenient,
+}
+
+impl Plugin for IpamDelegated<'_> {
+    fn about(&self) -> About {
+        cni::about!()
+    }
+
+    fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.with_chain(call, SettingsCheck::Strict, |chain| match call.deliver {
+            None => chain.add(attachment).map(Reply::Verbatim),
+            Some(deliver) => {
+                let deliver = |output: &JsonOutput| deliver(output.as_bytes());
+                chain.add_and(attachment, deliver)?;
+                Ok(Reply::Delivered)
+            }
+        })
+    }
+
+    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.with_chain(call, SettingsCheck::Lenient, |chain| chain.del(attachment))
+            .map(|()| Reply::Nothing)
+    }
+
+    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.check(attachment))
+            .map(|()| Reply::Nothing)
+    }
+
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.gc())
+            .map(|()| Reply::Nothing)
+    }
+
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.with_chain(call, SettingsCheck::Strict, |chain| chain.status())
+            .map(|()| Reply::Nothing)
+    }
+
+    fn executes_others(&self) -> bool {
+        true
+    }
+
+    /// The chain undoes a cancelled ADD.
+    fn handles_signals(&self, command: Command) -> bool {
+        command == Command::Add
+    }
+}

@@ -1,0 +1,50 @@
+//! Writes the events of a chain to the log, and the delegates' stderr to stderr.
+
+use chain::{Event, Observer, Outcome};
+use cni::OneLine;
+use plugin::write_to_stderr;
+
+/// Observer that logs the events of a chain, and writes the delegates' stderr to stderr.
+pub struct LogObserver;
+
+impl Observer for LogObserver {
+    fn event(&self, event: &Event<'_>) {
+        match event {
+            Event::Started {
+                delegate,
+                command,
+                executable,
+                prev_result,
+                ..
+            } => tracing::debug!(
+                %delegate,
+                asked = %command,
+                executable = executable.map(|it| tracing::field::display(it.display())),
+                prev_result = prev_result.map(|it| tracing::field::display(it.get())),
+                "running the delegate"
+            ),
+            Event::Stderr { delegate, bytes } => {
+                tracing::debug!(%delegate, stderr = %OneLine(bytes), "the delegate writes to stderr");
+                write_to_stderr(bytes);
+            }
+            Event::Ended {
+                delegate,
+                command,
+                outcome,
+                took,
+            } => {
+                let took = took.as_secs_f64() * 1e3;
+                let said = match outcome {
+                    Outcome::Failed(failure) => {
+                        tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), ?failure, "the delegate has failed");
+                        return;
+                    }
+                    Outcome::Nothing => "the delegate has succeeded without output",
+                    // The next delegate's prevResult, or the answer, is this output.
+                    Outcome::Result(_) => "the delegate has succeeded",
+                };
+                tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), "{said}");
+            }
+        }
+    }
+}

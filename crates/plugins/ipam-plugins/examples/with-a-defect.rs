@@ -1,0 +1,34 @@
+//! All plugins in one executable, and one more that panics on ADD. It shows what a
+//! defect in one of them does to the others.
+
+use std::process::ExitCode;
+
+use cni::{About, Attachment, Call, Error, Plugin, Reply};
+use ipam_da_host_local::IpamDaHostLocal;
+use ipam_delegated::IpamDelegated;
+use plugin::{Linked, MultiCall};
+
+struct IpamDaPanics;
+
+impl Plugin for IpamDaPanics {
+    fn about(&self) -> About {
+        About {
+            name: "ipam-da-panics",
+            version: "1.0.0",
+            summary: "panics on ADD",
+        }
+    }
+
+    fn add(&self, attachment: &Attachment, _: &Call<'_>) -> Result<Reply, Error> {
+        panic!("no room for {attachment}");
+    }
+}
+
+fn main() -> ExitCode {
+    let delegates = [Linked(&IpamDaHostLocal), Linked(&IpamDaPanics)];
+    let delegated = IpamDelegated {
+        others: &delegates,
+        ..IpamDelegated::default()
+    };
+    MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
+}
