@@ -18,9 +18,9 @@ use crate::event::Event;
 use crate::inherited_lock::InheritedLock;
 use crate::journal::Journal;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};
+use crate::plugins::Found;
 use crate::process::Run;
 use crate::spawn::Lifeline;
-use crate::way::Way;
 use crate::{Failure, Left, Outcome, descendants};
 
 /// The time in which a process that was killed ends.
@@ -111,7 +111,8 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             return Outcome::Failed(Failure::Cancelled { left });
         }
         let found = match self.context.plugins.find(name) {
-            Ok(found) => found,
+            Ok(found) if self.context.settings.calls_linked_plugins => found,
+            Ok(found) => found.executed(),
             Err(failure) => return Outcome::Failed(failure),
         };
         let started = Instant::now();
@@ -119,20 +120,17 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             .environment
             .clone()
             .with("CNI_COMMAND", command.as_str());
-        let is_called = self.context.settings.calls_linked_plugins;
-        let (executable, way) = Way::of(&found, is_called, &environment, stdin);
         self.tell(&Event::Started {
             delegate: name,
             command,
-            executable,
-            is_executed: matches!(way, Way::Execute(_)),
+            executable: found.executable(),
+            is_executed: !matches!(found, Found::Linked(..)),
             prev_result,
             stdin,
         });
-        let outcome = match way {
-            Way::Call(plugin) => self.call(plugin, name, &environment, stdin),
-            Way::Take(answer) => self.outcome_of(name, answer()),
-            Way::Execute(path) => self.execute(path, name, &environment, stdin),
+        let outcome = match &found {
+            Found::Linked(plugin, _) => self.call(*plugin, name, &environment, stdin),
+            Found::File(path) | Found::Chain(path) => self.execute(path, name, &environment, stdin),
         };
         let outcome = match outcome {
             // A delegate of a cancelled call counts as cancelled, whatever it printed.
@@ -299,94 +297,5 @@ impl Drop for InstalledDelegates<'_, '_> {
     /// At the end of the call, nothing that it has started is left but daemons.
     fn drop(&mut self) {
         self.terminate_leftovers();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
-
-    use cni::{LinkedAnswer, LinkedPart};
-
-    use super::*;
-    use crate::event::Observer;
-    use crate::plugins::{Executable, Plugins};
-    use crate::settings::Settings;
-    use crate::testing::{config, names};
-
-    /// A part that answers ADD alone.
-    struct OnlyAdd;
-
-    impl LinkedPart for OnlyAdd {
-        fn name(&self) -> &str {
-            "p"
-        }
-
-        fn call<'a>(&'a self, environment: &'a Environment, _: &[u8]) -> Option<LinkedAnswer<'a>> {
-            let is_add = environment.text("CNI_COMMAND") == "ADD";
-            let answer = || LinkedOutput {
-                success: true,
-                stdout: br#"{"ips": []}"#.to_vec(),
-                stderr: b"of the part".to_vec(),
-            };
-            is_add.then_some(Box::new(answer) as LinkedAnswer<'a>)
-        }
-    }
-
-    #[derive(Default)]
-    struct Told(RefCell<Vec<String>>);
-
-    impl Observer for Told {
-        fn event(&self, event: &Event<'_>) {
-            let text = match event {
-                Event::Started { is_executed, .. } => format!("executed: {is_executed}"),
-                Event::Stderr { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
-                Event::Ended { outcome, .. } => match outcome {
-                    Outcome::Result(output) => output.json().get().to_owned(),
-                    other => format!("{other:?}"),
-                },
-            };
-            self.0.borrow_mut().push(text);
-        }
-    }
-
-    fn told(command: Command, calls_linked_plugins: bool) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("p");
-        fs::write(
-            &path,
-            "#!/bin/sh\necho of the file >&2; echo '{\"ips\": [1]}'",
-        )
-        .unwrap();
-        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
-        let environment = Environment::default().with("CNI_PATH", folder.path());
-        let own = |_: &Path| Executable::Part(&OnlyAdd);
-        let plugins = Plugins::in_cni_path(&environment).unwrap();
-        let name = &names(&["p"])[0];
-        let mut settings = Settings::of_one(name.clone());
-        settings.calls_linked_plugins = calls_linked_plugins;
-        let (config, told) = (config(""), Told::default());
-        let plugins = plugins.and_own_executable(&own);
-        let mut context = Context::new(settings, &config, &environment, plugins);
-        context.observer = Some(&told);
-        InstalledDelegates::new(&context, environment.clone()).run(&DelegateCall {
-            name,
-            command,
-            config: &config,
-            prev_result: None,
-            version: None,
-        });
-        told.0.into_inner()
-    }
-
-    #[test]
-    fn a_file_is_executed_only_for_what_its_linked_part_does_not_answer() {
-        let part = ["executed: false", "of the part", r#"{"ips": []}"#];
-        let file = ["executed: true", "of the file\n", r#"{"ips": [1]}"#];
-        assert_eq!(told(Command::Add, true), part);
-        assert_eq!(told(Command::Check, true), file);
-        assert_eq!(told(Command::Add, false), file);
     }
 }

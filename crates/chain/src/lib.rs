@@ -41,7 +41,6 @@ mod steps;
 mod testing;
 pub mod tools;
 mod version_negotiation;
-mod way;
 
 pub use chain::Chain;
 pub use descendants::Left;

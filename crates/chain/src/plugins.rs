@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use cni::{DelegateName, Environment, Error, LinkedPart, LinkedPlugin};
+use cni::{DelegateName, Environment, Error, LinkedPlugin};
 
 use crate::{Failure, SearchPath};
 
@@ -17,8 +17,6 @@ type OwnExecutable<'a> = &'a (dyn Fn(&Path) -> Executable<'a> + Sync);
 pub enum Executable<'a> {
     /// Another file.
     Other,
-    /// Another file, a plugin of which this part is linked.
-    Part(&'a dyn LinkedPart),
     /// The executable, by the name of this plugin.
     Plugin(&'a dyn LinkedPlugin),
     /// The executable, by the name of the chain itself, or by an unknown one.
@@ -41,10 +39,26 @@ pub(crate) enum Found<'a> {
     File(PathBuf),
     /// A linked plugin, with its executable if it has one.
     Linked(&'a dyn LinkedPlugin, Option<PathBuf>),
-    /// An executable, and the part of it that is linked.
-    Part(&'a dyn LinkedPart, PathBuf),
     /// The executable of the chain itself.
     Chain(PathBuf),
+}
+
+impl Found<'_> {
+    /// Its executable; `None` for a plugin that is only linked.
+    pub(crate) fn executable(&self) -> Option<&Path> {
+        match self {
+            Self::File(path) | Self::Chain(path) => Some(path),
+            Self::Linked(_, path) => path.as_deref(),
+        }
+    }
+
+    /// The same plugin, which is executed if it has an executable.
+    pub(crate) fn executed(self) -> Self {
+        match self {
+            Self::Linked(_, Some(path)) => Self::File(path),
+            other => other,
+        }
+    }
 }
 
 impl<'a> Plugins<'a> {
@@ -71,8 +85,7 @@ impl<'a> Plugins<'a> {
     }
 
     /// The same plugins. If an executable in `CNI_PATH` is this process's own, the plugin
-    /// that `own` returns is called without executing it. If it is another file, the part that
-    /// `own` returns is called first.
+    /// that `own` returns is called without executing it.
     #[must_use]
     pub fn and_own_executable(mut self, own: OwnExecutable<'a>) -> Self {
         self.own_executable = Some(own);
@@ -101,7 +114,6 @@ impl<'a> Plugins<'a> {
         let path = self.search_path.find(name)?;
         Ok(match self.own_executable.map(|own| own(&path)) {
             None | Some(Executable::Other) => Found::File(path),
-            Some(Executable::Part(part)) => Found::Part(part, path),
             Some(Executable::Plugin(plugin)) => Found::Linked(plugin, Some(path)),
             Some(Executable::Chain) => Found::Chain(path),
         })

@@ -42,10 +42,7 @@ pub use json_output::JsonOutput;
 pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
 pub use netns::is_namespace;
 pub use object::{Object, read};
-pub use plugin::{
-    About, Call, Deliver, LinkedAnswer, LinkedOutput, LinkedPart, LinkedPlugin, PartialPlugin,
-    Plugin, Reply,
-};
+pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply};
 pub use result::{Dns, IpConfig, IpamResult};
 pub use secrets::without_secrets;
 pub use state_folder::StateFolder;

@@ -172,49 +172,6 @@ pub trait LinkedPlugin: Sync {
     ) -> LinkedOutput;
 }
 
-/// The part of a plugin that answers some of its calls, and leaves the others to the plugin's
-/// executable: `None`. So a process has of it what most calls take, and nothing else of
-/// what the plugin links.
-///
-/// Its answers are those of the executable. It logs nothing, and reports no error: if
-/// something is the matter with a call, the executable finds and reports it.
-pub trait PartialPlugin: Sync {
-    /// The plugin's name, version and purpose.
-    fn about(&self) -> About;
-
-    /// ADD.
-    fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Option<Reply> {
-        let _ = (attachment, call);
-        None
-    }
-
-    /// DEL.
-    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Option<Reply> {
-        let _ = (attachment, call);
-        None
-    }
-
-    /// CHECK.
-    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Option<Reply> {
-        let _ = (attachment, call);
-        None
-    }
-}
-
-/// The part of a plugin that is linked into this process, so that a chain executes the
-/// plugin's file only for the calls that this part doesn't answer.
-pub trait LinkedPart: Sync {
-    /// The name of the plugin.
-    fn name(&self) -> &str;
-
-    /// Answers a call as the plugin's own process would; `None` if that has to be
-    /// executed. What the plugin would log is logged when the answer is taken.
-    fn call<'a>(&'a self, environment: &'a Environment, stdin: &[u8]) -> Option<LinkedAnswer<'a>>;
-}
-
-/// The answer of a [`LinkedPart`], before it is logged.
-pub type LinkedAnswer<'a> = Box<dyn FnOnce() -> LinkedOutput + 'a>;
-
 /// The output of a [`LinkedPlugin`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkedOutput {

@@ -77,7 +77,9 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     config["ipam"]["etcd"]["timeout"] = json!("300ms");
     it.etcd.kill();
     it.add("b", &config).result();
-    it.add("c", &config).result();
+    let mut added = config.clone();
+    added["prevResult"] = it.add("c", &config).result();
+    it.call("CHECK", "c", &added).run().nothing();
     let full = (0..3)
         .map(|i| it.add(&format!("d{i}"), &config))
         .find(|it| !it.status.success());
@@ -88,6 +90,21 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     it.etcd.restart();
     config["ipam"]["etcd"]["timeout"] = json!("3s");
     it.add("f", &config).result();
+}
+
+#[test]
+fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error() {
+    needs!(ETCD, ETCDCTL);
+    let it = cluster();
+    let mut config = it.config("n1", &CHAIN, &named());
+    it.add("a", &config).result();
+    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let content = fs::read(&file).unwrap();
+    fs::write(&file, "{").unwrap();
+    it.add("b", &config).refused(5, "it is no list of blocks");
+    fs::write(&file, content).unwrap();
+    config["ipam"]["node"] = json!("n2");
+    it.add("b", &config).refused(7, "has blocks of node \"n1\"");
 }
 
 #[test]

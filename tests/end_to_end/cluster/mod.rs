@@ -4,7 +4,6 @@ mod allocator;
 mod attacked;
 mod bad_days;
 mod blocks;
-mod blocks_in_one_file;
 mod clock;
 mod faults;
 mod files;

@@ -5,10 +5,8 @@ mod log_observer;
 use std::path::Path;
 
 use chain::{Chain, Executable, Plugins};
-use cni::{
-    About, Attachment, Call, Command, Error, FileId, JsonOutput, LinkedPart as _, Plugin, Reply,
-};
-use plugin::{Linked, MultiCall, Part, is_beside_own_executable, own_executable};
+use cni::{About, Attachment, Call, Command, Error, FileId, JsonOutput, Plugin, Reply};
+use plugin::{Linked, MultiCall, own_executable};
 
 pub use log_observer::LogObserver;
 
@@ -17,9 +15,6 @@ pub use log_observer::LogObserver;
 pub struct IpamDelegated<'a> {
     /// The other plugins of this executable, which need not be executed to be called.
     pub others: &'a [Linked<'a>],
-    /// Parts of plugins whose executables are files of their own. A part is called before
-    /// such a file is executed, if the file was installed beside this executable.
-    pub parts: &'a [Part<'a>],
 }
 
 impl IpamDelegated<'_> {
@@ -46,21 +41,12 @@ impl IpamDelegated<'_> {
     /// Compares a path with this process's executable.
     fn compare(&self, path: &Path, own: Option<FileId>) -> Executable<'_> {
         if own.is_none() || FileId::of(path).ok() != own {
-            return self
-                .part(path)
-                .map_or(Executable::Other, |part| Executable::Part(part));
+            return Executable::Other;
         }
         match MultiCall::select(self.others, path) {
             Some(plugin) => Executable::Plugin(plugin),
             None => Executable::Chain,
         }
-    }
-
-    /// The part of the plugin that this executable, another file, is.
-    fn part(&self, path: &Path) -> Option<&Part<'_>> {
-        let has_name = |part: &&Part<'_>| path.file_name() == Some(part.name().as_ref());
-        let part = self.parts.iter().find(has_name)?;
-        is_beside_own_executable(path).then_some(part)
     }
 }
 

@@ -26,9 +26,6 @@ impl Plugin for IpamDaPanics {
 
 fn main() -> ExitCode {
     let delegates = [Linked(&IpamDaHostLocal), Linked(&IpamDaPanics)];
-    let delegated = IpamDelegated {
-        others: &delegates,
-        ..IpamDelegated::default()
-    };
+    let delegated = IpamDelegated { others: &delegates };
     MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
 }

@@ -8,8 +8,7 @@ use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
 use ipam_ds_static::IPAM_DS_STATIC;
 use ipam_gc::IpamGc;
-use node_blocks::NodeBlocks;
-use plugin::{Linked, MultiCall, Part};
+use plugin::{Linked, MultiCall};
 
 /// With glibc, another allocator gains nothing: an ADD took 4 % longer with this one.
 #[cfg(target_env = "musl")]
@@ -23,11 +22,9 @@ fn main() -> ExitCode {
         Linked(&IPAM_DS_STATIC),
         Linked(&IpamDaHostLocal),
     ];
-    let chain = IpamDelegated {
-        others: &delegates,
-        parts: &[Part(&NodeBlocks)],
+    let gc = IpamGc {
+        chain: IpamDelegated { others: &delegates },
     };
-    let gc = IpamGc { chain };
     let [ranges, rules, fixed, host_local] = delegates;
     let delegated = Linked(&gc.chain);
     MultiCall(&[delegated, ranges, rules, fixed, host_local, Linked(&gc)]).main()

@@ -14,8 +14,8 @@ mod version_mark;
 
 pub use command_line::version_with_commit;
 pub use entry::main;
-pub use linked::{Linked, Part};
-pub use multi_call::{MultiCall, is_beside_own_executable, own_executable};
+pub use linked::Linked;
+pub use multi_call::{MultiCall, own_executable};
 pub use respond::{Output, respond};
 pub use stderr::write_to_stderr;
 pub use version_mark::{VERSION_MARK, version};

@@ -68,25 +68,6 @@ pub fn own_executable() -> io::Result<FileId> {
     FileId::of(Path::new("/proc/self/exe"))
 }
 
-/// True if a path leads to the file of its name that was installed beside this process's
-/// executable: that stands in the same folder, and is no symbolic link.
-pub fn is_beside_own_executable(path: &Path) -> bool {
-    let own = fs::read_link("/proc/self/exe");
-    own.is_ok_and(|own| is_beside(path, &own))
-}
-
-fn is_beside(path: &Path, own: &Path) -> bool {
-    let Some(name) = path.file_name() else {
-        return false;
-    };
-    // Of a link, this is the identity of the link.
-    let beside = fs::symlink_metadata(own.with_file_name(name));
-    match (beside, FileId::of(path)) {
-        (Ok(beside), Ok(found)) => FileId::from(&beside) == found,
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,24 +98,5 @@ mod tests {
             FileId::of(&at("hard")).unwrap(),
             FileId::of(&at("link-to-link")).unwrap()
         );
-    }
-
-    #[test]
-    fn only_the_file_in_the_executables_folder_is_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |path: &str| folder.path().join(path);
-        for name in ["ours", "other", "links"] {
-            fs::create_dir(at(name)).unwrap();
-        }
-        fs::write(at("ours/p"), "").unwrap();
-        fs::write(at("other/p"), "").unwrap();
-        fs::write(at("other/q"), "").unwrap();
-        symlink(at("ours/p"), at("links/p")).unwrap();
-        symlink(at("other/q"), at("ours/q")).unwrap();
-        let is_beside = |path: &str| is_beside(&at(path), &at("ours/executable (deleted)"));
-        assert!(is_beside("ours/p") && is_beside("links/p"));
-        for elsewhere in ["other/p", "ours/q", "other/q", "ours/missing"] {
-            assert!(!is_beside(elsewhere), "{elsewhere}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use cni::{
     About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error,
-    NetworkConfig, OneLine, PartialPlugin, Plugin, Reply, Request, SpecVersion, TraceContext, code,
+    NetworkConfig, OneLine, Plugin, Reply, Request, SpecVersion, TraceContext, code,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -90,41 +90,6 @@ pub(crate) fn respond_to(
                 })
             }
         }
-    })
-}
-
-/// Answers one call by a part of a plugin; `None` if that leaves it to the executable. The log
-/// has its lines when the answer is taken, as the executable would write them.
-pub(crate) fn respond_in_part<'a>(
-    part: &dyn PartialPlugin,
-    environment: &'a Environment,
-    stdin: &[u8],
-) -> Option<impl FnOnce() -> Output + 'a> {
-    let is_delegate = environment.get(CHAIN_CALL).is_some();
-    let about = part.about();
-    let Ok(Input::Call(request, config)) = read(environment, &mut || Ok(stdin.to_vec())) else {
-        return None;
-    };
-    let Request::Attachment(command, attachment) = &request else {
-        return None;
-    };
-    let call = Call::new(config, environment);
-    let reply = caught(|| {
-        Ok(match command {
-            AttachmentCommand::Add => part.add(attachment, &call),
-            AttachmentCommand::Del => part.del(attachment, &call),
-            AttachmentCommand::Check => part.check(attachment, &call),
-        })
-    });
-    let stdout = printed(reply.ok()??, call.config.version())?;
-    Some(move || {
-        Context::of_process(about.name, &call.trace).during(|| {
-            starting(about);
-            Context::of_call(&request, call.config.name()).during(|| {
-                called(environment, &call.config, is_delegate);
-                succeeded(stdout, is_delegate)
-            })
-        })
     })
 }
 
