@@ -1,6 +1,7 @@
 //! The command line.
 
 mod cluster;
+pub(crate) mod target;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::target::{Exact, Target};
+use crate::arguments::target::{Exact, Target};
 
 pub(crate) use cluster::{
     BlocksArguments, EtcdCommand, ImportArguments, NodeForgetArguments, NodeRegisterArguments,

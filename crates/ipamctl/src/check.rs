@@ -5,8 +5,6 @@
 
 pub(crate) mod capabilities;
 pub(crate) mod collection;
-#[cfg(test)]
-mod corpus;
 pub(crate) mod delegates;
 pub(crate) mod folders;
 pub(crate) mod host;
@@ -15,6 +13,8 @@ pub(crate) mod moved_ranges;
 pub(crate) mod overlaps;
 mod range_index;
 pub(crate) mod rules;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use cni::Environment;
 use conflist::{Conflist, Problem};
 use serde::Serialize;
 
-use crate::network::{CHAIN, Network};
-use crate::pools::{PlacedPool, Pools};
+use crate::node::network::{CHAIN, Network};
+use crate::node::pools::{PlacedPool, Pools};
 use host::Host;
 use range_index::RangeIndex;
 

@@ -16,32 +16,13 @@ pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod show;
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use cni::Environment;
 
 use crate::arguments::{Arguments, Command, EtcdCommand};
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
-
-/// The exit status of a command that could do what it was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    /// Nothing to say.
-    Fine,
-    /// Something was found: leaks, a wrong conflist.
-    Found,
-}
-
-impl From<Status> for ExitCode {
-    fn from(status: Status) -> Self {
-        match status {
-            Status::Fine => Self::SUCCESS,
-            Status::Found => Self::from(1),
-        }
-    }
-}
 
 /// Runs a command.
 ///

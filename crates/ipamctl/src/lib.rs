@@ -1,33 +1,14 @@
 #![doc = include_str!("../README.md")]
 
-mod age;
 mod arguments;
-mod attached;
 mod check;
 mod commands;
-mod container_id;
-mod deadline;
-mod docker;
-mod evidence;
-mod file_release;
-mod holding;
-mod inventory;
-mod lock;
-mod names;
-mod netns;
-mod network;
+mod exit_status;
+mod leaks;
 mod node;
-mod one_address;
 mod output;
-mod picture;
-mod pools;
-mod remedy;
+mod release;
 mod shared_pools;
-mod table;
-mod target;
-mod undo;
-mod usage;
-mod valid;
 
 use std::env;
 use std::io::{self, ErrorKind};

@@ -1,6 +1,16 @@
 //! The networks of one machine, and the folders that have to be read to know who holds
 //! which address.
 
+pub(crate) mod attachment;
+pub(crate) mod docker;
+pub(crate) mod held_address;
+pub(crate) mod inventory;
+pub(crate) mod names;
+pub(crate) mod network;
+pub(crate) mod one_address;
+pub(crate) mod pools;
+pub(crate) mod usage;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -9,8 +19,8 @@ use conflist::{Conflist, Found, Problem};
 use docker_ipam_delegated::tools::RECORDS;
 
 use crate::arguments::{DockerPlaces, Places};
-use crate::docker::{Docker, Memory};
-use crate::network::Network;
+use crate::node::docker::{Docker, Memory};
+use crate::node::network::Network;
 use crate::output::warn;
 use crate::shared_pools::EtcdCluster;
 

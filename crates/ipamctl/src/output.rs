@@ -1,5 +1,8 @@
 //! Output: text for people, fitted to the terminal, or JSON for programs.
 
+pub(crate) mod table;
+pub(crate) mod times;
+
 use std::io::{self, IsTerminal, Write};
 
 use cni::Environment;
@@ -84,7 +87,7 @@ impl Output {
     }
 
     /// Prints a table.
-    pub(crate) fn table(self, table: &crate::table::Table) -> io::Result<()> {
+    pub(crate) fn table(self, table: &crate::output::table::Table) -> io::Result<()> {
         let lines = table.render(self.width).into_iter().zip(table.styles());
         self.lines(lines.map(|(line, style)| match style {
             Some(style) => self.styled(style, &line),

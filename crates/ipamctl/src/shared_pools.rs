@@ -11,8 +11,8 @@ use cluster::Cluster;
 use cni::NetworkName;
 use etcd::Client;
 
-use crate::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
 use crate::node::Node;
+use crate::node::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
 
 pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools, claimed_blocks};
 pub(crate) use view::{DefinedPool, Member, since};

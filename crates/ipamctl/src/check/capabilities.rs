@@ -5,7 +5,7 @@ use conflist::PluginEntry;
 use ipam_ds_rules::tools::ANNOTATIONS;
 
 use crate::check::{Checked, Findings};
-use crate::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
+use crate::node::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
 
 /// Ranges of the runtime's.
 const IP_RANGES: &str = "ipRanges";

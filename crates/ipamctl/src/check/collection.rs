@@ -7,7 +7,7 @@ use conflist::PluginEntry;
 use serde_json::Value;
 
 use crate::check::{Checked, Findings};
-use crate::network::GC;
+use crate::node::network::GC;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
 /// plugins up to 1.9.1.

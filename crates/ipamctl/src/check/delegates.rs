@@ -5,7 +5,7 @@ use cni::Environment;
 
 use crate::check::host::{Host, Plugin};
 use crate::check::{Checked, Findings};
-use crate::network::{ALLOCATOR, CHAIN};
+use crate::node::network::{ALLOCATOR, CHAIN};
 
 /// Keys of `ipam`, which are read in this spelling alone.
 const KEYS: [&str; 15] = [
@@ -128,7 +128,7 @@ fn installed(
 }
 
 /// Selectors stand before the allocator, and an allocator stands last.
-fn order(network: &crate::network::Network, findings: &mut Findings<'_>) {
+fn order(network: &crate::node::network::Network, findings: &mut Findings<'_>) {
     let names = &network.delegates;
     if let Some(last) = names.last().filter(|it| it.is_selector()) {
         findings.error(

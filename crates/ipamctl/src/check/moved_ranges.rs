@@ -10,7 +10,7 @@ use reservations::State;
 
 use crate::check::host::Host;
 use crate::check::{Checked, Findings};
-use crate::network::RULES;
+use crate::node::network::RULES;
 
 /// Most holders that are named in a finding.
 const MOST_NAMED: usize = 5;

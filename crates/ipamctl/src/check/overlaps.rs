@@ -7,7 +7,7 @@ use ipam::{Interval, IpNet, Range};
 use crate::check::host::Host;
 use crate::check::range_index::RangeIndex;
 use crate::check::{Checked, Findings};
-use crate::pools::PlacedPool;
+use crate::node::pools::PlacedPool;
 
 /// Main plugins whose containers are on a link of the host's, with its subnet.
 const ON_THE_HOSTS_LINK: [&str; 7] = [

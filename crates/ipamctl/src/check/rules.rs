@@ -1,7 +1,7 @@
 //! Rules of `ipam-ds-rules`: invalid ones, and those that no container reaches.
 
 use crate::check::Findings;
-use crate::network::{Network, RULES};
+use crate::node::network::{Network, RULES};
 
 pub(crate) fn check(network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) {

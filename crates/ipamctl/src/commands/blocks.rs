@@ -10,11 +10,11 @@ use conflist::Problem;
 use serde::Serialize;
 
 use crate::arguments::BlocksArguments;
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::output::table::{Align, Table};
 use crate::output::{Output, warn};
 use crate::shared_pools::{BlockPool, EtcdCluster, block_pools};
-use crate::table::{Align, Table};
 
 /// A pool. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]

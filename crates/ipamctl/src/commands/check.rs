@@ -9,7 +9,7 @@ use conflist::{Conflist, Found};
 use crate::arguments::{CheckArguments, Places};
 use crate::check::host::Host;
 use crate::check::{Finding, Severity, findings, folders, unusable};
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
 
@@ -64,11 +64,7 @@ pub(crate) fn run(
             output.lines([format!("Nothing is found in {files} conflist{plural}.")])?;
         }
     }
-    Ok(if all.is_empty() {
-        Status::Fine
-    } else {
-        Status::Found
-    })
+    Ok(Status::of(!all.is_empty()))
 }
 
 fn same_file(one: &PathBuf, other: &PathBuf) -> bool {

@@ -10,7 +10,7 @@ use etcd::{Client, Compare, Kind, Op, Range, Txn};
 use serde::Serialize;
 
 use crate::arguments::ImportArguments;
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 use crate::shared_pools::{DefinedPool, EtcdCluster, claimed_blocks};

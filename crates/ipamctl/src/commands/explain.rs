@@ -15,12 +15,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::arguments::{ExplainArguments, Places};
-use crate::commands::Status;
 use crate::commands::pools::large;
-use crate::network::{ALLOCATOR, HOST_LOCAL, Network};
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network};
+use crate::node::pools::of_ranges;
 use crate::output::{Output, Style};
-use crate::pools::of_ranges;
 use earlier_add::Earlier;
 use question::Question;
 
@@ -132,11 +132,7 @@ pub(crate) fn run(
     let is_refused = explanation.refusal.is_some()
         || explanation.selectors.iter().any(|it| it.error.is_some())
         || explanation.pools.iter().any(|it| it.refusal.is_some());
-    Ok(if is_refused {
-        Status::Found
-    } else {
-        Status::Fine
-    })
+    Ok(Status::of(is_refused))
 }
 
 fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {

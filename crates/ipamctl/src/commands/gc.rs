@@ -14,21 +14,21 @@ use docker_ipam_delegated::client::release_pool;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::age::rounded;
 use crate::arguments::GcArguments;
-use crate::attached::{Attached, attached};
-use crate::commands::Status;
-use crate::container_id::is_of_a_build;
-use crate::deadline::{Deadline, LONGEST};
-use crate::docker::{LostSubnet, Standing};
-use crate::evidence::Evidences;
-use crate::inventory::{Extent, Inventory};
-use crate::lock::Lock;
-use crate::netns::Namespace;
+use crate::exit_status::Status;
+use crate::leaks::container_id::is_of_a_build;
+use crate::leaks::container_list::Valid;
+use crate::leaks::evidence::Evidences;
+use crate::leaks::netns::Namespace;
+use crate::leaks::record_lock::Lock;
 use crate::node::Node;
+use crate::node::attachment::{Attached, attached};
+use crate::node::docker::{LostSubnet, Standing};
+use crate::node::inventory::{Extent, Inventory};
+use crate::output::times::rounded;
 use crate::output::{Output, warn};
-use crate::undo::undo;
-use crate::valid::Valid;
+use crate::release::by_chain::undo;
+use crate::release::deadline::{Deadline, LONGEST};
 
 /// Time after which a progress bar is drawn.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -6,20 +6,20 @@ use std::net::IpAddr;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::age::{rfc3339, rounded};
 use crate::arguments::LeaksArguments;
-use crate::attached::{Attached, attached};
-use crate::commands::Status;
 use crate::commands::gc::listable;
 use crate::commands::ls::short;
-use crate::evidence::{Evidence, Evidences, is_proven};
-use crate::inventory::{Extent, Inventory};
-use crate::lock::Lock;
+use crate::exit_status::Status;
+use crate::leaks::container_list::Valid;
+use crate::leaks::evidence::{Evidence, Evidences, is_proven};
+use crate::leaks::record_lock::Lock;
 use crate::node::Node;
+use crate::node::attachment::{Attached, attached};
+use crate::node::inventory::{Extent, Inventory};
+use crate::output::table::{Align, Table};
+use crate::output::times::{rfc3339, rounded};
 use crate::output::{Output, Style, warn};
-use crate::remedy;
-use crate::table::{Align, Table};
-use crate::valid::Valid;
+use crate::release::printed_command;
 
 /// A leak. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
@@ -86,11 +86,7 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
             ));
         }
     }
-    inventory.verdict(if proven > 0 {
-        Status::Found
-    } else {
-        Status::Fine
-    })
+    inventory.verdict(Status::of(proven > 0))
 }
 
 fn row(it: &Attached<'_>, evidence: &[Evidence], node: &Node) -> Row {
@@ -109,7 +105,7 @@ fn row(it: &Attached<'_>, evidence: &[Evidence], node: &Node) -> Row {
             Lock::Held(holders) => holders,
             Lock::Free | Lock::Unknown(_) => Vec::new(),
         },
-        release: remedy::release(node, it),
+        release: printed_command::release(node, it),
     }
 }
 
@@ -118,7 +114,7 @@ fn remedies(found: &[(&Attached<'_>, Vec<Evidence>)], node: &Node) -> Vec<String
     let (mut commands, mut of_docker, mut of_others) = (Vec::new(), false, false);
     for (it, evidence) in found {
         if is_proven(evidence) {
-            commands.push(format!("  {}", remedy::release(node, it)));
+            commands.push(format!("  {}", printed_command::release(node, it)));
         } else if it.docker().is_some() {
             of_docker = true;
         } else {

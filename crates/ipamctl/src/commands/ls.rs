@@ -9,14 +9,14 @@ use std::time::SystemTime;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-use crate::age::{ago, rfc3339};
 use crate::arguments::LsArguments;
-use crate::commands::Status;
-use crate::holding::{Holding, HoldingState};
-use crate::inventory::{Extent, Inventory};
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::held_address::{Holding, HoldingState};
+use crate::node::inventory::{Extent, Inventory};
+use crate::output::table::{Align, Table};
+use crate::output::times::{ago, rfc3339};
 use crate::output::{Output, Style, warn};
-use crate::table::{Align, Table};
 
 /// Characters of a container ID that are shown, as by the runtimes' own commands.
 const SHORT: usize = 12;

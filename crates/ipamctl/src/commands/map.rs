@@ -1,5 +1,6 @@
 //! `ipamctl map`: the addresses of a network or a named pool as a picture.
 
+pub(crate) mod cells;
 mod svg;
 mod text;
 
@@ -13,17 +14,17 @@ use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use crate::arguments::MapArguments;
-use crate::attached::attached;
-use crate::commands::Status;
 use crate::commands::ls::short;
-use crate::evidence::{Evidence, Evidences};
-use crate::holding::Holding;
-use crate::inventory::{Extent, Inventory};
+use crate::commands::map::cells::{Cell, Grid, Known};
+use crate::exit_status::Status;
+use crate::leaks::evidence::{Evidence, Evidences};
 use crate::node::Node;
+use crate::node::attachment::attached;
+use crate::node::held_address::Holding;
+use crate::node::inventory::{Extent, Inventory};
+use crate::node::pools::PlacedPool;
+use crate::node::usage::slice;
 use crate::output::Output;
-use crate::picture::{Cell, Grid, Known};
-use crate::pools::PlacedPool;
-use crate::usage::slice;
 
 /// Age from which a pending call counts as leaked, as in `ipamctl leaks`.
 const PENDING: Duration = Duration::from_secs(600);

@@ -8,11 +8,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use cni::NetworkName;
 use serde::{Serialize, Serializer};
 
-use crate::commands::Status;
 use crate::commands::pools::rows;
-use crate::holding::HoldingState;
-use crate::inventory::{Extent, Inventory};
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::held_address::HoldingState;
+use crate::node::inventory::{Extent, Inventory};
 use crate::output::{Output, warn};
 
 /// The metrics.

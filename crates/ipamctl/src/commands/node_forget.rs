@@ -12,7 +12,7 @@ use ipam_da_etcd::tools::{Entry, Outcome, Right, entries, release};
 use serde::Serialize;
 
 use crate::arguments::NodeForgetArguments;
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
 use crate::shared_pools::{ClaimedBlock, EtcdCluster, claimed_blocks};

@@ -7,8 +7,8 @@ use cluster::Registration;
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
-use crate::commands::Status;
 use crate::commands::node_forget::is_confirmed;
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 use crate::shared_pools::EtcdCluster;

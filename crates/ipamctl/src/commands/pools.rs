@@ -7,12 +7,12 @@ use cni::NetworkName;
 use serde::Serialize;
 
 use crate::arguments::PoolsArguments;
-use crate::commands::Status;
-use crate::inventory::{Directory, Extent, Inventory};
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::inventory::{Directory, Extent, Inventory};
+use crate::node::usage::Usage;
+use crate::output::table::{Align, Table};
 use crate::output::{Output, Style, warn};
-use crate::table::{Align, Table};
-use crate::usage::Usage;
 
 /// Cells of a bar.
 const BAR: usize = 10;

@@ -12,7 +12,7 @@ use etcd::{Client, Compare, Op, Txn};
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
 use crate::shared_pools::EtcdCluster;

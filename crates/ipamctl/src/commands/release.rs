@@ -7,16 +7,16 @@ use chain::{Released, WhenBusy};
 use serde::Serialize;
 
 use crate::arguments::ReleaseArguments;
-use crate::attached::{Attached, attached, named_to_release};
-use crate::commands::Status;
-use crate::deadline::Deadline;
-use crate::file_release::{path, remove};
-use crate::holding::Holding;
-use crate::inventory::{Extent, Inventory};
+use crate::arguments::target::Target;
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::attachment::{Attached, attached, named_to_release};
+use crate::node::held_address::Holding;
+use crate::node::inventory::{Extent, Inventory};
 use crate::output::Output;
-use crate::target::Target;
-use crate::undo::undo;
+use crate::release::by_chain::undo;
+use crate::release::by_file::{path, remove};
+use crate::release::deadline::Deadline;
 
 /// What was released. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]

@@ -9,19 +9,19 @@ use cni::{IpamResult, Object, without_secrets};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::age::{ago, rfc3339};
 use crate::arguments::ShowArguments;
-use crate::attached::{Attached, attached, named};
-use crate::commands::Status;
-use crate::holding::HoldingState;
-use crate::inventory::{Extent, Inventory};
-use crate::netns::{Boot, Namespace};
-use crate::network::CHAIN;
+use crate::arguments::target::Target;
+use crate::exit_status::Status;
+use crate::leaks::netns::{Boot, Namespace};
 use crate::node::Node;
-use crate::one_address;
+use crate::node::attachment::{Attached, attached, named};
+use crate::node::held_address::HoldingState;
+use crate::node::inventory::{Extent, Inventory};
+use crate::node::network::CHAIN;
+use crate::node::one_address;
+use crate::node::pools::of_answer;
+use crate::output::times::{ago, rfc3339};
 use crate::output::{Output, Style};
-use crate::pools::of_answer;
-use crate::target::Target;
 
 /// An attachment. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]

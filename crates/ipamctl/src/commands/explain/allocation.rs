@@ -10,8 +10,8 @@ use ipam::{Interval, Pool};
 use ipam_da_host_local::with_sticky_pool;
 
 use super::ChosenPool;
-use crate::network::Network;
-use crate::usage::{Usage, slice};
+use crate::node::network::Network;
+use crate::node::usage::{Usage, slice};
 
 /// The pool, and the address that it would give, by the allocator's rules.
 /// With `is_sized`, its size alone.

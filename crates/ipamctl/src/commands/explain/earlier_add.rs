@@ -9,7 +9,7 @@ use reservations::tools::ListedAddress;
 
 use super::allocation::there;
 use super::question::Question;
-use crate::network::Network;
+use crate::node::network::Network;
 
 /// Effect of an earlier ADD on a new one.
 #[derive(Debug)]

@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::{CONTAINER_ID, Explanation, Rule, Selector};
 use crate::arguments::ExplainArguments;
-use crate::network::{Network, RULES};
 use crate::node::Node;
-use crate::pools::of_answer;
+use crate::node::network::{Network, RULES};
+use crate::node::pools::of_answer;
 
 /// The container of the question, unless a fact names another.
 const CONTAINER: &str = "ipamctl-explain";

@@ -9,13 +9,13 @@ use cni::NetworkName;
 use serde::Serialize;
 
 use super::short;
-use crate::age::ago;
 use crate::arguments::LsArguments;
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::output::table::{Align, Table};
+use crate::output::times::ago;
 use crate::output::{Output, warn};
 use crate::shared_pools::{Member, claimed_blocks, since};
-use crate::table::{Align, Table};
 
 /// An address. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]

@@ -7,9 +7,9 @@ use svg::Document;
 use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
 use crate::commands::map::Drawn;
+use crate::commands::map::cells::{Block, Cell, Grid, Run};
 use crate::commands::pools::large;
 use crate::output::plain;
-use crate::picture::{Block, Cell, Grid, Run};
 
 /// Cells of a row.
 const ROW: usize = 16;

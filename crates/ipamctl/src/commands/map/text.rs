@@ -1,9 +1,9 @@
 //! The picture of a pool as text: sixteen cells a row.
 
 use crate::commands::map::Drawn;
+use crate::commands::map::cells::{Block, Cell, Grid};
 use crate::commands::pools::large;
 use crate::output::{Output, Style};
-use crate::picture::{Block, Cell, Grid};
 
 /// Cells of a row.
 const ROW: usize = 16;

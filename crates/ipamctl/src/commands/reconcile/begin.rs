@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use cni::NetworkName;
 use etcd::{Client, Op, Range, Txn};
 
-use crate::commands::Status;
+use crate::exit_status::Status;
 use crate::output::Output;
 use crate::shared_pools::{EtcdCluster, claimed_blocks};
 

@@ -10,8 +10,8 @@ use std::io;
 use std::net::IpAddr;
 
 use super::same_cluster::SameCluster;
-use crate::network::ETCD_ALLOCATOR;
 use crate::node::Node;
+use crate::node::network::ETCD_ALLOCATOR;
 
 /// An address that an attachment of this node has.
 #[derive(Clone, Debug)]

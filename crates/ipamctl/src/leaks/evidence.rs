@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use cni::Environment;
 
-use crate::attached::Attached;
-use crate::container_id::is_of_a_build;
-use crate::docker::Standing;
-use crate::holding::HoldingState;
-use crate::netns::{Boot, Namespace};
-use crate::valid::Valid;
+use crate::leaks::container_id::is_of_a_build;
+use crate::leaks::container_list::Valid;
+use crate::leaks::netns::{Boot, Namespace};
+use crate::node::attachment::Attached;
+use crate::node::docker::Standing;
+use crate::node::held_address::HoldingState;
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]

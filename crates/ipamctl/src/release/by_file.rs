@@ -3,9 +3,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use reservations::{DataDir, Settings, State};
 
-use crate::deadline::Deadline;
-use crate::holding::Holding;
 use crate::node::Node;
+use crate::node::held_address::Holding;
+use crate::release::deadline::Deadline;
 
 /// Removes the file of a reservation, unless its content is another one by now.
 ///

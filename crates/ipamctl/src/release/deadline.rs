@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cni::Cancellation;
 
-use crate::age::rounded;
+use crate::output::times::rounded;
 
 /// The longest that the release of an attachment by `ipamctl gc` waits.
 pub(crate) const LONGEST: Duration = Duration::from_secs(20);

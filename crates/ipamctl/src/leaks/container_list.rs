@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail, ensure};
 use cni::ContainerId;
 
-use crate::container_id::{after_namespace, is_made_by_a_program};
+use crate::leaks::container_id::{after_namespace, is_made_by_a_program};
 
 /// Fewest characters of an entry that is taken for the beginning of an ID.
 const SHORTEST: usize = 4;

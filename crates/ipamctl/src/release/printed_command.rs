@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::attached::Attached;
 use crate::node::Node;
+use crate::node::attachment::Attached;
 
 /// The command. It names the container whole, the network and the interface; a reservation
 /// without an interface by its address and network.

@@ -8,10 +8,10 @@ use cni::IpamResult;
 use reservations::State;
 use reservations::tools::ListedAddress;
 
-use crate::docker;
-use crate::inventory::{Directory, NetworkRecord};
-use crate::names::Names;
-use crate::pools::PlacedPool;
+use crate::node::docker;
+use crate::node::inventory::{Directory, NetworkRecord};
+use crate::node::names::Names;
+use crate::node::pools::PlacedPool;
 
 /// State of a holding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

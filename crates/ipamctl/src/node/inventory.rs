@@ -11,13 +11,13 @@ use conflist::{Problem, readable};
 use reservations::State;
 use reservations::tools::ListedAddress;
 
-use crate::commands::Status;
-use crate::docker::Docker;
-use crate::holding::{Holding, HoldingState};
-use crate::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
+use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::docker::Docker;
+use crate::node::held_address::{Holding, HoldingState};
+use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
+use crate::node::pools::{PlacedPool, Pools};
 use crate::output::warn;
-use crate::pools::{PlacedPool, Pools};
 use crate::shared_pools::EtcdCluster;
 
 /// Delegates that choose no pools that their configuration doesn't say.

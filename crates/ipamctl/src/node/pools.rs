@@ -9,7 +9,7 @@ use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
 use ipam::Pool;
 use serde_json::value::RawValue;
 
-use crate::network::{HOST_LOCAL, Network, RANGES, RULES};
+use crate::node::network::{HOST_LOCAL, Network, RANGES, RULES};
 use crate::shared_pools::EtcdCluster;
 
 /// A pool, and the directory in which its reservations are kept.

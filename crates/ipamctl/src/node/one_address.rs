@@ -6,9 +6,9 @@ use cni::{Attachment, NetworkName};
 use reservations::State;
 use reservations::tools::ListedAddress;
 
-use crate::holding::Holding;
-use crate::inventory::{Directory, Inventory, NetworkRecord};
 use crate::node::Node;
+use crate::node::held_address::Holding;
+use crate::node::inventory::{Directory, Inventory, NetworkRecord};
 
 /// The inventory of what the holders of this address hold; `None` if a holder has no
 /// record, so that only the files of all addresses say what else it holds, or if something

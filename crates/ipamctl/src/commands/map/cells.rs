@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use crate::usage::{Usage, slice};
+use crate::node::usage::{Usage, slice};
 
 /// Number of cells from which a subnet is drawn by blocks.
 const MOST_CELLS: u32 = 1024;

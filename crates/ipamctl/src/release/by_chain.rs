@@ -13,13 +13,13 @@ use docker_ipam_delegated::tools::LINKED;
 use reservations::State;
 use reservations::tools::ListedAddress;
 
-use crate::attached::Attached;
-use crate::deadline::Deadline;
-use crate::file_release;
-use crate::inventory::Directory;
-use crate::network::ETCD_ALLOCATOR;
 use crate::node::Node;
-use crate::remedy;
+use crate::node::attachment::Attached;
+use crate::node::inventory::Directory;
+use crate::node::network::ETCD_ALLOCATOR;
+use crate::release::by_file;
+use crate::release::deadline::Deadline;
+use crate::release::printed_command;
 
 /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
 /// Docker's is undone by `docker-ipam-delegated`.
@@ -50,7 +50,7 @@ pub(crate) fn undo(
             return Ok(Released::Refused(reason));
         }
         for holding in &attached.holdings {
-            file_release::remove(node, holding, deadline)?;
+            by_file::remove(node, holding, deadline)?;
         }
         return Ok(Released::Done);
     }
@@ -135,7 +135,7 @@ fn config(node: &Node, attached: &Attached<'_>) -> Result<NetworkConfig> {
             "{}: no conflist has this network, and there is no record; its reservation alone is \
              removed by: {}",
             attached.describe(),
-            remedy::release(node, attached)
+            printed_command::release(node, attached)
         );
     };
     let file = attached.record.map(|it| it.listed.file.as_path());

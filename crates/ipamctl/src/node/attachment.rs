@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use chain::tools::AttachmentRecord;
 use cni::Attachment;
 
-use crate::container_id::is_made_by_a_program;
-use crate::docker;
-use crate::holding::Holding;
-use crate::inventory::NetworkRecord;
-use crate::names::Names;
-use crate::target::{Exact, Target};
+use crate::arguments::target::{Exact, Target};
+use crate::leaks::container_id::is_made_by_a_program;
+use crate::node::docker;
+use crate::node::held_address::Holding;
+use crate::node::inventory::NetworkRecord;
+use crate::node::names::Names;
 
 /// An attachment: a container's interface on a network; or one address of a container as a
 /// whole, which an old host-local has reserved without an interface.
@@ -270,7 +270,7 @@ fn several(ip: IpAddr, found: &[&Attached<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::holding::HoldingState;
+    use crate::node::held_address::HoldingState;
 
     fn holding<'a>(network: &'a str, container: &'a str, ip: &str) -> Holding<'a> {
         Holding {

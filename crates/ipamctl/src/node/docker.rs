@@ -12,7 +12,7 @@ use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
 use ipam::IpNet;
 
 use crate::arguments::DockerPlaces;
-use crate::names::Names;
+use crate::node::names::Names;
 
 /// The attachments of `docker-ipam-delegated`, and what Docker says of them.
 #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use crate::attached::Attached;
+use crate::node::attachment::Attached;
 
 /// The lock of an attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
