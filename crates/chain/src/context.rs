@@ -2,7 +2,8 @@
 
 use std::cell::OnceCell;
 
-use cni::{Attachment, Boot, Cancellation, Environment, Error, NetworkConfig};
+use cni::{Attachment, Cancellation, Environment, Error, NetworkConfig};
+use state_files::Boot;
 
 use crate::call_id::CallId;
 use crate::event::Observer;

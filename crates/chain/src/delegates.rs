@@ -7,10 +7,10 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use cni::{
-    Cancellation, Command, Deadline, DelegateName, Environment, LinkedOutput, LinkedPlugin,
-    SpecVersion,
+    Cancellation, Command, DelegateName, Environment, LinkedOutput, LinkedPlugin, SpecVersion,
 };
 use serde_json::value::RawValue;
+use state_files::Deadline;
 
 use crate::context::Context;
 use crate::delegate_call::{DelegateCall, Delegates};

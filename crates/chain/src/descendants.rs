@@ -172,7 +172,7 @@ fn session(process: &str) -> io::Result<i32> {
 
 fn wait_for_end(pid: Pid) {
     match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => drop(cni::wait_readable(&pidfd, INTERVAL)),
+        Ok(pidfd) => drop(state_files::wait_readable(&pidfd, INTERVAL)),
         Err(_) => sleep(RETRY),
     }
 }

@@ -12,8 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cni::{Attachment, Error, FileId, NetworkName, StateFolder, code};
+use cni::{Attachment, Error, NetworkName, code};
 use rustix::fs::{FlockOperation, OFlags, flock};
+use state_files::{FileId, StateFolder};
 
 use crate::descendants::Left;
 use crate::lock_holders::{LockHolder, lock_holders};

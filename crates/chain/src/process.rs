@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout};
 use std::time::{Duration, Instant};
 
-use cni::{Cancellation, Environment, wait_for};
+use cni::{Cancellation, Environment};
 use rustix::io::ioctl_fionread;
+use state_files::wait_for;
 
 use crate::Left;
 use crate::output::{MOST_OUTPUT, Output, Reason, StderrTail, Terminated};

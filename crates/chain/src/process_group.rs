@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use cni::wait_for;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use state_files::wait_for;
 
 /// Longest time between SIGTERM and SIGKILL, in which a delegate can clean up.
 pub(crate) const GRACE: Duration = Duration::from_secs(1);

@@ -43,7 +43,7 @@ impl Lifeline {
     /// inherit it.
     pub(crate) fn has_holder(self, at_most: Duration) -> bool {
         drop(self.writer);
-        !cni::wait_readable(&self.reader, at_most).unwrap_or(false)
+        !state_files::wait_readable(&self.reader, at_most).unwrap_or(false)
     }
 }
 

@@ -5,13 +5,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use cni::{
-    Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, SpecVersion,
-    StateFolder,
-};
+use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, SpecVersion};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use serde_json::value::RawValue;
+use state_files::StateFolder;
 
 use crate::Outcome;
 use crate::context::Context;
@@ -225,7 +223,7 @@ pub fn records(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Listed
     }
     let folder = StateFolder::open(&state_dir.join(network.as_str()))?;
     let read = |attachment: &Attachment| record(&folder, network, attachment);
-    let listed = cni::in_threads(&attachments, read);
+    let listed = state_files::in_threads(&attachments, read);
     listed.into_iter().filter_map(Result::transpose).collect()
 }
 

@@ -7,8 +7,9 @@ use std::io::{self, Read};
 use std::time::Duration;
 
 use cluster::{Cluster, Registration};
-use cni::{Error, StateFolder};
+use cni::Error;
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 /// Version of the file.
 const VERSION: u32 = 2;

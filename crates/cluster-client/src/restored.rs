@@ -8,9 +8,10 @@
 use std::io;
 
 use cluster::{Cluster, Keys};
-use cni::{Error, StateFolder, code};
+use cni::{Error, code};
 use etcd::{Client, Compare, Moment, Op, Range, RangeAnswer, Txn};
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 /// Marks that a message names.
 const NAMED: u32 = 5;

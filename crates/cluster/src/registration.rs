@@ -5,9 +5,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use cni::{Environment, Error, StateFolder, boot_id};
+use cni::{Environment, Error};
 use rustix::system::uname;
 use serde::{Deserialize, Serialize};
+use state_files::{StateFolder, boot_id};
 
 use crate::{Cluster, Since};
 

@@ -15,6 +15,6 @@ pub trait Cancellation: Sync {
     ///
     /// # Errors
     ///
-    /// The system's, if there can't be one. A call then isn't woken up while it waits.
+    /// An I/O error, if there is no descriptor. A call then isn't woken up while it waits.
     fn fd(&self) -> io::Result<BorrowedFd<'_>>;
 }

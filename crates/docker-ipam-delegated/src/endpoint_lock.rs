@@ -8,9 +8,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use chain::{Execution, LockHolder, lock_holders};
-use cni::StateFolder;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
+use state_files::StateFolder;
 
 use crate::plugin_list::PluginRunner;
 use crate::refusal::{Refusal, impossible};

@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cni::StateFolder;
 use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 use crate::memory::Folder;
 

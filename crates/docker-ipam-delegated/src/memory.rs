@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use cni::StateFolder;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use state_files::StateFolder;
 
 use crate::journal::{self, Journal, Stage};
 use crate::state::lock;

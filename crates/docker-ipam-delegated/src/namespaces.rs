@@ -7,11 +7,11 @@ use std::path::Path;
 use std::thread;
 
 use chain::Execution;
-use cni::is_namespace;
 use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use state_files::is_namespace;
 use std::os::fd::AsFd;
 
 use crate::plugin_list::IFNAME;

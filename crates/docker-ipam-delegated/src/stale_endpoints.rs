@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use cni::is_namespace;
 use serde_json::value::RawValue;
+use state_files::is_namespace;
 
 use crate::cni_result::CniResult;
 use crate::endpoint::{Endpoint, LiveEndpoint};

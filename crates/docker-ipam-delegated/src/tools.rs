@@ -4,9 +4,10 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{ContainerId, LinkedPlugin, NetworkConfig, StateFolder};
+use cni::{ContainerId, LinkedPlugin, NetworkConfig};
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
+use state_files::StateFolder;
 
 use crate::chains;
 use crate::configuration;

@@ -8,9 +8,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Duration;
 
-use cni::StateFolder;
 use etcd_settings::Settings;
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 /// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,11 +8,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use cni::code;
 use cni::{About, Attachment, Call, Error, IpConfig, NetworkName, Plugin, Reply};
-use cni::{StateFolder, code};
 use ipam::{Completion, Pool};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 const FILE: &str = "table.json";
 

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cluster::{BlockOwner, Cluster};
-use cni::{Error, Object, StateFolder, code};
+use cni::{Error, Object, code};
 use etcd_settings::{Endpoint, Settings};
 use ipam::IpNet;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use state_files::StateFolder;
 
 /// Version of the file.
 const VERSION: u32 = 1;

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use cluster::{BootFile, Cluster, Definition, block_of};
-use cni::{Call, Error, Object, boot_id};
+use cni::{Call, Error, Object};
 use ipam::IpNet;
 use ipam_da_host_local::Folders;
+use state_files::boot_id;
 
 use crate::{Asked, Files, Local, Moment};
 

@@ -7,7 +7,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{Attachment, Boot, Cancellation, Error, FileId, NetworkName, StateFolder};
+use cni::{Attachment, Cancellation, Error, NetworkName};
+use state_files::{Boot, FileId, StateFolder};
 
 use crate::change_detection::Version;
 use crate::directory::{Directory, State, is_no_directory};

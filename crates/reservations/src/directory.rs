@@ -9,12 +9,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cni::FileId;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, futimens, openat, statat,
     unlinkat,
 };
 use rustix::io::Errno;
+use state_files::FileId;
 
 use crate::reservation::{Reservation, address_of_file};
 

@@ -29,9 +29,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use cni::{FileId, StateFolder};
 use ipam::Interval;
 use rustix::fs::OFlags;
+use state_files::{FileId, StateFolder};
 
 use crate::change_detection::Version;
 use entry::{checksum, successor, word};

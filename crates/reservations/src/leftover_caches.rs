@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use cni::{FileId, StateFolder};
 use rustix::fs::OFlags;
+use state_files::{FileId, StateFolder};
 
 use crate::index;
 

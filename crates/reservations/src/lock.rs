@@ -8,9 +8,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use cni::{Cancellation, FileId};
+use cni::Cancellation;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::io::{Errno, retry_on_intr};
+use state_files::FileId;
 
 use crate::directory::Directory;
 
@@ -91,7 +92,7 @@ fn wait_or_interrupt(file: &File, cancellation: BorrowedFd<'_>) -> io::Result<()
         drop(duplicate);
         locked
     })?;
-    let [done, _] = cni::wait_for([Some(ours.as_fd()), Some(cancellation)], None)?;
+    let [done, _] = state_files::wait_for([Some(ours.as_fd()), Some(cancellation)], None)?;
     if !done {
         return Err(io::Error::other("interrupted while waiting for the lock"));
     }

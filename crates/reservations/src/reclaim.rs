@@ -21,7 +21,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
-use cni::Boot;
+use state_files::Boot;
 
 use crate::directory::{Directory, State};
 use crate::new_file::NewFile;

@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 use std::io;
 use std::net::IpAddr;
 
-use cni::{FileId, StateFolder};
 use ipam::Interval;
 use rustix::fs::OFlags;
+use state_files::{FileId, StateFolder};
 
 use crate::change_detection::{self, Version};
 use crate::directory::{Directory, State, TORN_AGE};

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use cni::{Attachment, Boot, Error, NetworkName, code};
+use cni::{Attachment, Error, NetworkName, code};
 use ipam::Interval;
+use state_files::Boot;
 
 use crate::data_dir::{DataDir, Locked};
 use crate::directory::{Directory, State};

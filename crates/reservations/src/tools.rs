@@ -46,7 +46,10 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
         let file = opened.read_listed(*ip)?;
         Some(listed(name.as_deref(), *ip, file))
     };
-    Ok(cni::in_threads(&ips, read).into_iter().flatten().collect())
+    Ok(state_files::in_threads(&ips, read)
+        .into_iter()
+        .flatten()
+        .collect())
 }
 
 /// The addresses that have a file in one directory, whatever is in it, in no order. No file
@@ -74,7 +77,7 @@ pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
     let mut ips = Vec::new();
     opened.addresses(|ip| ips.push(ip))?;
     ips.sort_unstable();
-    let is_taken = cni::in_threads(&ips, |ip| opened.is_taken(*ip));
+    let is_taken = state_files::in_threads(&ips, |ip| opened.is_taken(*ip));
     let taken = ips.into_iter().zip(is_taken);
     Ok(taken.filter(|(_, it)| *it).map(|(ip, _)| ip).collect())
 }

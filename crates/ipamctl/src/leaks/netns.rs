@@ -6,7 +6,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use chain::tools::AttachmentRecord;
-use cni::{Environment, is_namespace};
+use cni::Environment;
+use state_files::is_namespace;
 
 /// Folders of network namespaces. Nothing else is looked at: a file system of somebody
 /// else's may not answer.
@@ -39,7 +40,7 @@ pub(crate) struct Boot {
 impl Boot {
     /// Reads it.
     pub(crate) fn read(environment: &Environment) -> Self {
-        let boot = cni::Boot::current(environment).ok();
+        let boot = state_files::Boot::current(environment).ok();
         let seconds = boot
             .as_ref()
             .and_then(|it| it.start().ok()?.try_into().ok());

@@ -15,7 +15,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(20);
 /// A time from which on a release gives up.
 #[derive(Debug)]
 pub(crate) struct Deadline {
-    deadline: cni::Deadline,
+    deadline: state_files::Deadline,
     /// The whole time.
     time: Duration,
 }
@@ -27,7 +27,7 @@ impl Deadline {
     ///
     /// The system's: without a timer, there would be no bound.
     pub(crate) fn after(time: Duration) -> io::Result<Self> {
-        let deadline = cni::Deadline::after(time)?;
+        let deadline = state_files::Deadline::after(time)?;
         Ok(Self { deadline, time })
     }
 

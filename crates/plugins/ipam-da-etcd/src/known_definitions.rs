@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cluster::Cluster;
 use cluster_client::{Asked, Values};
-use cni::StateFolder;
+use state_files::StateFolder;
 
 /// The files.
 pub(crate) struct KnownDefinitions {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use cluster::Cluster;
-use cni::StateFolder;
+use state_files::StateFolder;
 
 /// Age below which somebody else on the node is asking for addresses just now.
 const JUST_NOW: Duration = Duration::from_millis(200);

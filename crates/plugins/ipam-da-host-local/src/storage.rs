@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use cni::{Boot, CHAIN_CALL, Call, Error, Object, ROLLBACK};
+use cni::{CHAIN_CALL, Call, Error, Object, ROLLBACK};
 use reservations::{DataDir, Settings};
+use state_files::Boot;
 
 /// Default folder of the reservations: host-local's.
 const DATA_DIR: &str = "/var/lib/cni/networks";

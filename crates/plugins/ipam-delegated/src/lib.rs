@@ -5,8 +5,9 @@ mod log_observer;
 use std::path::Path;
 
 use chain::{Chain, Executable, Plugins};
-use cni::{About, Attachment, Call, Command, Error, FileId, JsonOutput, Plugin, Reply};
+use cni::{About, Attachment, Call, Command, Error, JsonOutput, Plugin, Reply};
 use plugin::{Linked, MultiCall, own_executable};
+use state_files::FileId;
 
 pub use log_observer::LogObserver;
 

@@ -9,9 +9,10 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use cni::{Call, Error, Object, StateFolder, boot_id};
+use cni::{Call, Error, Object};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use state_files::{StateFolder, boot_id};
 
 use crate::catalogue::Catalogue;
 use crate::compiled;

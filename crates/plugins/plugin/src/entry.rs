@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext, wait_writable};
+use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext};
+use state_files::wait_writable;
 
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};

@@ -6,7 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cni::{Error, FileId, LinkedPlugin as _, SpecVersion};
+use cni::{Error, LinkedPlugin as _, SpecVersion};
+use state_files::FileId;
 
 use crate::{Linked, write_to_stderr};
 

@@ -97,7 +97,7 @@ mod tests {
             let signals = Signals::install().unwrap();
             let readable = || {
                 let fd = signals.fd().unwrap();
-                cni::wait_readable(fd, Duration::ZERO).unwrap()
+                state_files::wait_readable(fd, Duration::ZERO).unwrap()
             };
             assert!(!signals.is_cancelled());
             if waits_first {

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cni::wait_writable;
+use state_files::wait_writable;
 
 /// `PIPE_BUF`, in bytes: a pipe that is ready takes as much without blocking.
 const CHUNK: usize = 4096;

@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use chain::tools::{AttachmentRecord, RecordState};
-use cni::Boot;
 use ipam::Pool;
 use reservations::State;
 use reservations::tools::ListedAddress;
+use state_files::Boot;
 
 use super::allocation::there;
 use super::question::Question;

@@ -1,4 +1,4 @@
-//! The identity of a file, whatever name leads to it.
+//! Identity of a file: device and inode.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -19,7 +19,7 @@ impl FileId {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An I/O error of `stat`.
     pub fn of(path: &Path) -> io::Result<Self> {
         Ok(Self::from(&fs::metadata(path)?))
     }

@@ -11,7 +11,7 @@ use rustix::io::retry_on_intr;
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error of `poll`.
 pub fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
     wait_for([Some(fd.as_fd())], Some(at_most)).map(|[ready]| ready)
 }
@@ -20,7 +20,7 @@ pub fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error of `poll`.
 pub fn wait_for<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     timeout: Option<Duration>,
@@ -41,7 +41,7 @@ pub fn wait_for<const N: usize>(
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error of `poll`.
 pub fn wait_writable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(at_most).ok();
     let mut polled = [PollFd::new(&fd, PollFlags::OUT)];

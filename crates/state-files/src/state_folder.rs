@@ -55,7 +55,7 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's, and `PermissionDenied` for a folder of another user, or one that
+    /// An I/O error, and `PermissionDenied` for a folder of another user, or one that
     /// others may write to.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::create_with(path, PRIVATE)
@@ -113,7 +113,7 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's, and `PermissionDenied` for a link, for what isn't a regular file,
+    /// An I/O error, and `PermissionDenied` for a symbolic link, for what isn't a regular file,
     /// for a file of another user, and for one that others may write to.
     pub fn open_file(&self, name: &str, access: OFlags) -> io::Result<File> {
         // With NONBLOCK, which means nothing to a file, opening a pipe doesn't wait.
@@ -213,7 +213,7 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An I/O error of `stat`.
     pub fn id_of(&self, name: &str) -> io::Result<FileId> {
         let stat = statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(FileId {
@@ -226,7 +226,7 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's, and those of `f`; `WouldBlock` if another process, which may be
+    /// An I/O error of `flock`, and those of `f`; `WouldBlock` if another process, which may be
     /// stopped, still holds the lock after this time.
     pub fn with_lock<T>(
         &self,
@@ -249,7 +249,7 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An I/O error of `unlink`.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -9,7 +9,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use crate::Cancellation;
+use cni::Cancellation;
 
 /// A time from which on a call gives up.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Deadline {
     ///
     /// # Errors
     ///
-    /// The system's: without a timer, there would be no bound.
+    /// An I/O error of the timer: without one, there would be no bound.
     pub fn after(time: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;

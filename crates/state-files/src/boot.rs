@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::Environment;
+use cni::Environment;
 
 /// Names a folder to be read instead of `/proc`.
 const PROC: &str = "IPAM_DELEGATED_PROC";
@@ -22,7 +22,7 @@ impl Boot {
     ///
     /// # Errors
     ///
-    /// The system's, and `InvalidData` for an empty file.
+    /// An I/O error of the file, and `InvalidData` if it is empty.
     pub fn current(environment: &Environment) -> io::Result<Self> {
         let proc = Path::new(environment.get(PROC).unwrap_or("/proc".as_ref()));
         let mut file = File::open(proc.join("sys/kernel/random/boot_id"))?;
@@ -50,7 +50,7 @@ impl Boot {
     ///
     /// # Errors
     ///
-    /// The system's, and `InvalidData` for a file without it.
+    /// An I/O error of the file, and `InvalidData` if it has no such line.
     pub fn start(&self) -> io::Result<i64> {
         let stat = fs::read(self.proc.join("stat"))?;
         let lines = stat.split(|byte| *byte == b'\n');

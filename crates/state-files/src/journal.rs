@@ -1,0 +1,256 @@
+//! An append-only file of lines, and its recovery after a crash.
+//!
+//! A line is written if its line feed is. So a last line without one, which a killed process or
+//! a full disk leaves, was not written: no reader sees it, and the next append removes it.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::OFlags;
+
+/// The open file of a journal. Its user locks it if there may be several writers.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    /// Offset of the first line: other content of the file may precede the lines.
+    start: u64,
+    /// End of the last whole line, and the end of the file; `None` until it has been read.
+    ends: Option<Ends>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    lines: u64,
+    file: u64,
+}
+
+impl Journal {
+    /// Access flags with which a journal's file is opened.
+    pub const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
+
+    /// The journal in a file that was opened with [`Self::ACCESS`]. Nothing is read yet.
+    pub fn new(file: File) -> Self {
+        Self::behind(file, 0)
+    }
+
+    /// As [`Self::new`], but the lines start at this offset of the file.
+    pub fn behind(file: File, start: u64) -> Self {
+        Self {
+            file,
+            start,
+            ends: None,
+        }
+    }
+
+    /// The file: to lock it, to compare it with the file of that name, to hand it to a child.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Reads all lines that were written, each with its line feed. A last line that was cut off
+    /// is not among them.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of `read`: the content is not known.
+    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+        let length = self.file.metadata()?.len().saturating_sub(self.start);
+        // Lines that are appended meanwhile are not read.
+        let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        let mut filled = 0;
+        while filled < content.len() {
+            let at = self.start + filled as u64;
+            match self.file.read_at(&mut content[filled..], at) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let lines = whole_lines(&content[..filled]).len();
+        self.ends = Some(Ends {
+            lines: self.start + lines as u64,
+            file: self.start + filled as u64,
+        });
+        content.truncate(lines);
+        Ok(content)
+    }
+
+    /// Appends lines, each with its line feed, in one write. A last line that was cut off is
+    /// removed before it.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of `read`, `ftruncate` or `write`. None of the lines was written, unless
+    /// what was written of them could not be removed, either; then the first of them may have
+    /// been.
+    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
+        if self.ends.is_none() {
+            self.read()?;
+        }
+        let end = self.ends.map_or(self.start, |ends| ends.lines);
+        if self.ends.is_some_and(|ends| ends.file != end) {
+            self.cut(end)?;
+        }
+        if let Err(error) = self.file.write_all_at(lines, end) {
+            // Unknown until they are read again, if they can't be removed now.
+            self.ends = None;
+            let _ = self.cut(end);
+            return Err(error);
+        }
+        let end = end + lines.len() as u64;
+        self.ends = Some(Ends {
+            lines: end,
+            file: end,
+        });
+        Ok(())
+    }
+
+    /// Removes all lines.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of `ftruncate`: the lines are still there.
+    pub fn clear(&mut self) -> io::Result<()> {
+        self.cut(self.start)
+    }
+
+    fn cut(&mut self, end: u64) -> io::Result<()> {
+        self.file.set_len(end)?;
+        self.ends = Some(Ends {
+            lines: end,
+            file: end,
+        });
+        Ok(())
+    }
+}
+
+/// The lines that were written of a journal's content: all but a last one that is cut off. For
+/// readers that don't append.
+///
+/// ```
+/// assert_eq!(state_files::whole_lines(b"one\ntwo\nthr"), b"one\ntwo\n");
+/// assert_eq!(state_files::whole_lines(b"one"), b"");
+/// ```
+pub fn whole_lines(content: &[u8]) -> &[u8] {
+    let end = content.iter().rposition(|byte| *byte == b'\n');
+    &content[..end.map_or(0, |end| end + 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, OpenOptions};
+    use std::path::Path;
+
+    use crate::StateFolder;
+
+    fn open(folder: &Path) -> Journal {
+        let folder = StateFolder::create(folder).unwrap();
+        Journal::new(folder.create_file("journal", Journal::ACCESS).unwrap())
+    }
+
+    #[test]
+    fn lines_are_read_back_by_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = open(folder.path());
+        assert_eq!(journal.read().unwrap(), b"");
+        journal.append(b"one\n").unwrap();
+        journal.append(b"two\nthree\n").unwrap();
+        assert_eq!(journal.read().unwrap(), b"one\ntwo\nthree\n");
+        assert_eq!(open(folder.path()).read().unwrap(), b"one\ntwo\nthree\n");
+        journal.clear().unwrap();
+        journal.append(b"four\n").unwrap();
+        assert_eq!(open(folder.path()).read().unwrap(), b"four\n");
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_not_read_and_spoils_no_later_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let whole = b"one\nthe second\n";
+        for end in 0..=whole.len() {
+            let expected = [whole_lines(&whole[..end]), b"new\n"].concat();
+            for reads_first in [true, false] {
+                fs::write(&path, &whole[..end]).unwrap();
+                let mut journal = open(folder.path());
+                if reads_first {
+                    assert_eq!(journal.read().unwrap(), whole_lines(&whole[..end]));
+                }
+                journal.append(b"new\n").unwrap();
+                assert_eq!(fs::read(&path).unwrap(), expected, "{end}");
+                assert_eq!(open(folder.path()).read().unwrap(), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn lines_may_follow_other_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        fs::write(&path, "head\nerone\ntw").unwrap();
+        let file = || open(folder.path()).file().try_clone().unwrap();
+        let mut journal = Journal::behind(file(), 7);
+        assert_eq!(journal.read().unwrap(), b"one\n");
+        journal.append(b"two\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
+        journal.clear().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"head\ner");
+        // A file that ends before its lines would start has none.
+        assert_eq!(Journal::behind(file(), 100).read().unwrap(), b"");
+    }
+
+    #[test]
+    fn an_append_that_fails_leaves_the_lines_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let mut journal = open(folder.path());
+        journal.append(b"one\n").unwrap();
+        // Neither a write nor a truncation is possible.
+        let read_only = OpenOptions::new().read(true).open(&path).unwrap();
+        let mut unwritable = Journal::new(read_only);
+        unwritable.append(b"two\n").unwrap_err();
+        unwritable.append(b"two\n").unwrap_err();
+        unwritable.clear().unwrap_err();
+        assert_eq!(unwritable.read().unwrap(), b"one\n");
+        assert_eq!(fs::read(&path).unwrap(), b"one\n");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_loses_the_new_line_only() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        // A limit of the file's size has the effect of a full disk: a write is short, and the next
+        // one fails. It also sends a signal, which only a child process can ignore.
+        const CHILD: &str = "STATE_FILES_SMALL_FILES";
+        let Some(path) = std::env::var_os(CHILD) else {
+            let folder = tempfile::tempdir().unwrap();
+            let status = std::process::Command::new("/bin/sh")
+                .args(["-c", "trap '' XFSZ; exec \"$@\"", "sh"])
+                .arg(std::env::current_exe().unwrap())
+                .args(["--exact", "--nocapture"])
+                .arg("journal::tests::a_disk_that_is_full_loses_the_new_line_only")
+                .env(CHILD, folder.path())
+                .stdout(std::process::Stdio::null())
+                .status();
+            assert!(status.unwrap().success());
+            let content = fs::read(folder.path().join("journal")).unwrap();
+            assert_eq!(content, b"first\nsecond\n");
+            return;
+        };
+        let mut journal = open(Path::new(&path));
+        journal.append(b"first\n").unwrap();
+        let limit = getrlimit(Resource::Fsize);
+        let small = Rlimit {
+            current: Some(10),
+            ..limit.clone()
+        };
+        setrlimit(Resource::Fsize, small).unwrap();
+        journal.append(b"cut off\n").unwrap_err();
+        assert_eq!(journal.read().unwrap(), b"first\n");
+        assert_eq!(journal.file().metadata().unwrap().len(), 6);
+        setrlimit(Resource::Fsize, limit).unwrap();
+        journal.append(b"second\n").unwrap();
+    }
+}

@@ -1,0 +1,20 @@
+#![doc = include_str!("../README.md")]
+
+mod boot;
+mod deadline;
+mod file_id;
+mod journal;
+mod netns;
+mod ownership;
+mod state_folder;
+mod threads;
+mod wait;
+
+pub use boot::{Boot, boot_id};
+pub use deadline::Deadline;
+pub use file_id::FileId;
+pub use journal::{Journal, whole_lines};
+pub use netns::is_namespace;
+pub use state_folder::StateFolder;
+pub use threads::in_threads;
+pub use wait::{wait_for, wait_readable, wait_writable};
