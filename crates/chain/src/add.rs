@@ -2,16 +2,20 @@
 
 use std::io;
 
-use cni::{Attachment, Error, JsonOutput, TraceContext};
+use cni::{Attachment, Error, JsonOutput, TraceContext, code};
 
 use crate::context::Context;
 use crate::delegates::InstalledDelegates;
 use crate::earlier_add::{self, Cleared};
 use crate::failure::{FailedAdd, after_undoing};
+use crate::journal::Journal;
 use crate::record::Record;
 use crate::record_line::{Intent, Line};
 use crate::steps::Steps;
 use crate::version_negotiation::VersionNegotiation;
+
+/// The failure of an ADD that must be recorded and is not.
+const NOT_RECORDED: &str = "the attachment can't be recorded";
 
 /// Runs the delegates with ADD, and delivers the result.
 pub(crate) fn add(
@@ -26,8 +30,18 @@ pub(crate) fn add(
     let mut record = Record::new(intent(context, attachment));
     // Before the first delegate runs, so that a DEL or a GC finds what was done, whatever
     // happens to this process.
+    let mut first = vec![Line::Adding(Box::new(record.intent.clone()))];
+    first.extend(context.caller_line.clone().map(Line::Caller));
     if let Some(journal) = &journal {
-        journal.append(&[Line::Adding(Box::new(record.intent.clone()))]);
+        journal.append(&first);
+    }
+    let must_be_recorded = context.caller_line.is_some();
+    let is_recorded = || journal.as_ref().is_some_and(Journal::is_whole);
+    if must_be_recorded && !is_recorded() {
+        if let Some(journal) = journal {
+            journal.remove();
+        }
+        return Err(Error::new(code::IO, NOT_RECORDED));
     }
     let delegates = InstalledDelegates::new(context, context.environment.clone())
         .holding(journal.as_ref())
@@ -50,7 +64,10 @@ pub(crate) fn add(
                 debug_assert_eq!(noted, Ok(()));
             }
         },
-        deliver,
+        |result| match must_be_recorded && !is_recorded() {
+            true => Err(io::Error::other(NOT_RECORDED)),
+            false => deliver(result),
+        },
     );
     drop(delegates);
     if result.is_ok()

@@ -3,6 +3,7 @@
 use std::io;
 
 use cni::{Attachment, Cancellation, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
+use serde_json::value::RawValue;
 
 use crate::context::Context;
 use crate::event::Observer;
@@ -12,7 +13,7 @@ use crate::record::Record;
 use crate::release::{Released, WhenBusy};
 use crate::settings::Settings;
 use crate::tools::AttachmentRecord;
-use crate::{Outcome, add, check, del, dry_run, failure, gc, recursion, release};
+use crate::{Outcome, add, caller_line, check, del, dry_run, failure, gc, recursion, release};
 
 /// A chain: the delegates of a network configuration.
 pub struct Chain<'a>(Context<'a>);
@@ -91,6 +92,34 @@ impl<'a> Chain<'a> {
     pub fn owning_its_process(mut self, owns: bool) -> Self {
         self.0.owns_process = owns;
         self
+    }
+
+    /// The same chain, whose ADD writes this line of the caller into the attachment's record,
+    /// together with the intent, before the first delegate runs. The caller reads its lines
+    /// back from [`AttachmentRecord::caller_lines`], as long as the record exists: until all
+    /// delegates have released what they hold.
+    ///
+    /// An ADD with such a line fails if it can't be recorded. Without one, it is only logged
+    /// that the record can't be written.
+    #[must_use]
+    pub fn with_caller_line(mut self, line: Box<RawValue>) -> Self {
+        self.0.caller_line = Some(line);
+        self
+    }
+
+    /// Appends a line of the caller to the record of an attachment. A call that works on the
+    /// attachment is waited for, at most two seconds.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if there is no record, or it can't be written; code 11 if it is not known whether
+    /// there is one, or a call still works on the attachment.
+    pub fn append_caller_line(
+        &self,
+        attachment: &Attachment,
+        line: Box<RawValue>,
+    ) -> Result<(), Error> {
+        caller_line::append(&self.0, attachment, line)
     }
 
     /// ADD: runs the delegates in order. The result is the last one's, as it came, or,

@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 
 use cni::{Attachment, Cancellation, Environment, Error, NetworkConfig};
+use serde_json::value::RawValue;
 use state_files::Boot;
 
 use crate::call_id::CallId;
@@ -26,6 +27,8 @@ pub(crate) struct Context<'a> {
     /// The cancellation of a release.
     pub(crate) deadline: Option<&'a dyn Cancellation>,
     pub(crate) observer: Option<&'a dyn Observer>,
+    /// The caller's line in the record of an ADD, which must then be recorded.
+    pub(crate) caller_line: Option<Box<RawValue>>,
     /// The ID of this call.
     pub(crate) id: CallId,
     /// Time that the call may take beyond its delegates' own.
@@ -55,6 +58,7 @@ impl<'a> Context<'a> {
             cancellation: None,
             deadline: None,
             observer: None,
+            caller_line: None,
             owns_process: false,
             boot: OnceCell::new(),
         }

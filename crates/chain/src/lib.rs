@@ -4,6 +4,7 @@ mod add;
 mod add_steps;
 mod attachment_lock;
 mod call_id;
+mod caller_line;
 mod chain;
 mod check;
 mod context;

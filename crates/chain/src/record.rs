@@ -18,6 +18,8 @@ pub(crate) struct Record {
     is_added: bool,
     /// The last call that began a DEL.
     deleting: Option<RecordedCall>,
+    /// The lines of the chain's caller, in the order in which they were written.
+    pub(crate) caller_lines: Vec<Box<RawValue>>,
 }
 
 impl Record {
@@ -28,6 +30,7 @@ impl Record {
             results: Vec::new(),
             is_added: false,
             deleting: None,
+            caller_lines: Vec::new(),
         }
     }
 
@@ -86,6 +89,7 @@ impl Record {
             Line::Result(result) => self.results.push(result),
             Line::Added {} => self.is_added = true,
             Line::Deleting(call) => self.deleting = Some(call),
+            Line::Caller(line) => self.caller_lines.push(line),
         }
         if self.results.len() > self.intent.delegates.len() {
             return Err("it has more results than delegates".to_owned());

@@ -25,6 +25,8 @@ pub(crate) enum Line {
     Added {},
     /// DEL is about to run the first delegate.
     Deleting(RecordedCall),
+    /// A line of the chain's caller, which only the caller understands.
+    Caller(Box<RawValue>),
 }
 
 /// The first line of a record.

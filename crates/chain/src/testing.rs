@@ -16,7 +16,7 @@ pub(crate) fn attachment() -> Attachment {
     }
 }
 
-/// A linked plugin of this name, which succeeds and prints nothing.
+/// A linked plugin of this name, which succeeds and prints `{}`.
 pub(crate) struct LinkedExample(pub(crate) &'static str);
 
 impl LinkedPlugin for LinkedExample {
@@ -27,7 +27,7 @@ impl LinkedPlugin for LinkedExample {
     fn call(&self, _: &Environment, _: &[u8], _: Option<&dyn Cancellation>) -> LinkedOutput {
         LinkedOutput {
             success: true,
-            stdout: Vec::new(),
+            stdout: b"{}".to_vec(),
             stderr: Vec::new(),
         }
     }

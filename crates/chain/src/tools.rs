@@ -54,6 +54,9 @@ pub struct AttachmentRecord {
     pub args: String,
     /// The delegates of the ADD, in order.
     pub delegates: Vec<DelegateAnswer>,
+    /// The lines of the chain's caller, in the order in which they were written
+    /// ([`crate::Chain::with_caller_line`]).
+    pub caller_lines: Vec<Box<RawValue>>,
     config: Option<Box<RawValue>>,
 }
 
@@ -104,6 +107,11 @@ impl AttachmentRecord {
         self.config.as_deref()
     }
 
+    /// The last line of the chain's caller, if there is one.
+    pub fn caller_line(&self) -> Option<&RawValue> {
+        self.caller_lines.last().map(|line| &**line)
+    }
+
     /// The answer of the last delegate, if ADD has got that far.
     pub fn answer(&self) -> Option<&RawValue> {
         self.delegates.last()?.result.as_deref()
@@ -126,6 +134,7 @@ impl From<Record> for AttachmentRecord {
             (None, true) => RecordState::Added,
             (None, false) => RecordState::Adding,
         };
+        let caller_lines = record.caller_lines;
         let intent = record.intent;
         Self {
             state,
@@ -136,6 +145,7 @@ impl From<Record> for AttachmentRecord {
             netns: intent.netns,
             args: intent.args,
             delegates,
+            caller_lines,
             config: intent.config,
         }
     }

@@ -1,0 +1,118 @@
+//! Lines of the chain's caller in the record of an attachment.
+
+use cni::{Attachment, Error, code};
+use serde_json::value::RawValue;
+
+use crate::attachment_lock::{self, Found, IfMissing};
+use crate::context::Context;
+use crate::record_line::Line;
+
+/// Appends a line to the record of an attachment.
+///
+/// # Errors
+///
+/// Code 5 if there is no record, or it can't be written; code 11 if it is not known whether
+/// there is one, or its lock is held.
+pub(crate) fn append(
+    context: &Context<'_>,
+    attachment: &Attachment,
+    line: Box<RawValue>,
+) -> Result<(), Error> {
+    let path = context.journals.file(attachment);
+    let failed =
+        |reason: &str| Error::new(code::IO, format!("record {}: {reason}", path.display()));
+    let locked = match attachment_lock::acquire(context, attachment, IfMissing::Leave, true)? {
+        Found::Missing => return Err(failed("it is missing")),
+        Found::Unusable(error) => return Err(failed(&error.to_string())),
+        Found::Locked(locked) => locked,
+    };
+    match locked.record {
+        None => return Err(failed("it is empty")),
+        Some(Err(reason)) => return Err(failed(&reason)),
+        Some(Ok(_)) => {}
+    }
+    locked.journal.mend();
+    locked.journal.append(&[Line::Caller(line)]);
+    match locked.journal.is_whole() {
+        true => Ok(()),
+        false => Err(failed("it can't be written")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use cni::{Environment, LinkedPlugin, NetworkConfig};
+
+    use super::*;
+    use crate::testing::{LinkedExample, attachment, config};
+    use crate::tools::{AttachmentRecord, records};
+    use crate::{Chain, Plugins};
+
+    fn line(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    const LINKED: [&dyn LinkedPlugin; 1] = [&LinkedExample("p")];
+
+    fn environment(folder: &tempfile::TempDir) -> Environment {
+        Environment::default()
+            .with("CNI_PATH", "/nowhere")
+            .with("IPAM_DELEGATED_STATE_DIR", folder.path().join("records"))
+    }
+
+    fn chain<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Chain<'a> {
+        let plugins = Plugins::in_cni_path(environment).unwrap();
+        Chain::new(config, environment, plugins.and_linked(&LINKED)).unwrap()
+    }
+
+    fn record(folder: &tempfile::TempDir) -> Option<AttachmentRecord> {
+        let listed = records(&folder.path().join("records"), config("").name()).unwrap();
+        listed
+            .into_iter()
+            .next()
+            .map(|record| record.content.unwrap())
+    }
+
+    #[test]
+    fn the_callers_lines_are_in_the_record_until_the_attachment_is_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, environment) = (
+            config(r#","ipam":{"delegates":["p"]}"#),
+            environment(&folder),
+        );
+        let chain = chain(&config, &environment).with_caller_line(line(r#"{"pool": "a"}"#));
+        assert!(chain.append_caller_line(&attachment(), line("1")).is_err());
+        chain.add(&attachment()).unwrap();
+        assert_eq!(
+            record(&folder).unwrap().caller_line().unwrap().get(),
+            r#"{"pool": "a"}"#
+        );
+        chain
+            .append_caller_line(&attachment(), line("\"answered\""))
+            .unwrap();
+        let lines = record(&folder).unwrap().caller_lines;
+        let lines: Vec<&str> = lines.iter().map(|line| line.get()).collect();
+        assert_eq!(lines, [r#"{"pool": "a"}"#, "\"answered\""]);
+        chain.del(&attachment()).unwrap();
+        assert!(record(&folder).is_none());
+        assert!(chain.append_caller_line(&attachment(), line("1")).is_err());
+    }
+
+    #[test]
+    fn an_add_with_a_callers_line_fails_if_it_can_not_be_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        // The network's folder can't be made.
+        fs::create_dir(folder.path().join("records")).unwrap();
+        fs::write(folder.path().join("records/n"), "").unwrap();
+        let (config, environment) = (
+            config(r#","ipam":{"delegates":["p"]}"#),
+            environment(&folder),
+        );
+        chain(&config, &environment).add(&attachment()).unwrap();
+        let chain = chain(&config, &environment).with_caller_line(line("1"));
+        let error = chain.add(&attachment()).unwrap_err();
+        assert_eq!(error.code, code::IO, "{error}");
+    }
+}
