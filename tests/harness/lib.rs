@@ -1,10 +1,13 @@
 //! Harness of the end-to-end tests: sandboxes with the plugins in them, calls of the real
 //! executables, network namespaces.
 
+#[cfg(feature = "tls")]
 mod api_server;
 mod cargo;
+#[cfg(feature = "tls")]
 mod certificates;
 mod cgroup;
+#[cfg(feature = "tls")]
 mod cluster;
 mod docker_daemon;
 mod dockerd;
@@ -24,10 +27,13 @@ mod run;
 mod sandbox;
 mod skip;
 
+#[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
 pub use cargo::cargo;
+#[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
+#[cfg(feature = "tls")]
 pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
 pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,

@@ -15,7 +15,7 @@ use crate::link_flags::link_flags;
 use crate::target::Target;
 
 /// The packages of both forms: each plugin by itself, and all in one executable.
-pub(crate) fn both_forms() -> Vec<&'static str> {
+pub fn both_forms() -> Vec<&'static str> {
     PLUGINS.into_iter().chain([MULTI_CALL]).collect()
 }
 
@@ -27,30 +27,32 @@ const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 
 /// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, ValueEnum)]
-pub(crate) enum Flavour {
+pub enum Flavour {
+    /// Warnings and errors go to stderr.
     Normal,
+    /// Everything is also logged to /var/log/cni.
     Verbose,
 }
 
 /// Both flavours.
-pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
+pub const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
 
 /// Folders of a finished build, each with an executable for every plugin.
-pub(crate) struct Built {
+pub struct Built {
     /// Each plugin is an executable of its own.
-    pub(crate) separate: PathBuf,
+    pub separate: PathBuf,
     /// Each plugin is a hard link to the multi-call executable; beside it are those with a
     /// network client, if they are built.
-    pub(crate) one_file: PathBuf,
+    pub one_file: PathBuf,
 }
 
 /// The environment variable with the folder of plugins that are built already, for tests
 /// and for what tests run.
-pub(crate) const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
+pub const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
 
 impl Flavour {
     /// The folder of this flavour's build; one each, so that both stay built.
-    pub(crate) fn target_dir(self) -> PathBuf {
+    pub fn target_dir(self) -> PathBuf {
         let target = env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| repository().join("target"), PathBuf::from);
         match self {
@@ -60,7 +62,7 @@ impl Flavour {
     }
 
     /// Builds both forms for the tests, linked dynamically.
-    pub(crate) fn build(self, profile: &str) -> Result<Built> {
+    pub fn build(self, profile: &str) -> Result<Built> {
         run(&mut self.command(profile, &both_forms()))?;
         // By themselves: none of what they link may change the others.
         run(&mut self.command(profile, &NETWORK_PLUGINS))?;
@@ -70,7 +72,7 @@ impl Flavour {
 
     /// Builds the tools beside the plugins, and by themselves: none of what they link may
     /// change theirs.
-    pub(crate) fn build_tools(self, profile: &str) -> Result<()> {
+    pub fn build_tools(self, profile: &str) -> Result<()> {
         let mut command = cargo(&["build", "--quiet", "--profile", profile]);
         for package in TOOLS {
             command.args(["--package", package]);
@@ -79,7 +81,7 @@ impl Flavour {
     }
 
     /// Builds these packages as they are installed: statically linked.
-    pub(crate) fn build_static(self, packages: &[&str]) -> Result<Built> {
+    pub fn build_static(self, packages: &[&str]) -> Result<Built> {
         let target = Target::of_releases()?;
         if let Some(reason) = target.missing() {
             bail!("{reason}");
@@ -109,7 +111,7 @@ impl Flavour {
     }
 
     /// The arguments for cargo that select this flavour.
-    pub(crate) fn features(self) -> &'static [&'static str] {
+    pub fn features(self) -> &'static [&'static str] {
         match self {
             Self::Normal => &[],
             Self::Verbose => &["--features", "verbose"],
@@ -144,13 +146,13 @@ impl Built {
 }
 
 /// Builds the tools as they are installed: together, since they share most of what they link.
-pub(crate) fn static_tools() -> Result<Built> {
+pub fn static_tools() -> Result<Built> {
     Flavour::Normal.build_static(&TOOLS)
 }
 
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`
 /// without a repository.
-pub(crate) fn commit() -> Option<String> {
+pub fn commit() -> Option<String> {
     // The same for all that one run builds, even if a file is changed meanwhile.
     static COMMIT: OnceLock<Option<String>> = OnceLock::new();
     let describe = || {

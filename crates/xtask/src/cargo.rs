@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// A call of cargo in the repository.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = harness::cargo();
     command.args(arguments);
     command
@@ -17,7 +17,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
 /// # Errors
 ///
 /// If the command can't be started, or fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
         .with_context(|| format!("could not run {}", shown(command)))?;
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// # Errors
 ///
 /// If the command can't be started, or fails.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .output()
         .with_context(|| format!("could not run {}", shown(command)))?;
@@ -45,7 +45,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The command as it would be typed.
-pub(crate) fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let program = PathBuf::from(command.get_program());
     let program = program
         .file_name()

@@ -23,10 +23,10 @@ use tools::Tools;
 use watched_chain::{ChainCall, WatchedChain};
 use wrapper::Wrapper;
 
-pub(crate) use wrapper::{RunWatchedChain, run_watched_chain};
+pub use wrapper::{RunWatchedChain, run_watched_chain};
 
 /// Tells the stories of one node, or those of a cluster.
-pub(crate) fn run(of_cluster: bool) -> Result<()> {
+pub fn run(of_cluster: bool) -> Result<()> {
     let built = match env::var_os(BUILT_PLUGINS) {
         Some(folder) => PathBuf::from(folder),
         None => {

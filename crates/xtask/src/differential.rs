@@ -10,7 +10,7 @@ use crate::cargo::{self, cargo};
 
 /// Arguments of `cargo xtask differential`.
 #[derive(Args)]
-pub(crate) struct Differential {
+pub struct Differential {
     /// Number of cases.
     #[arg(long, default_value_t = 100_000)]
     cases: u64,
@@ -19,7 +19,12 @@ pub(crate) struct Differential {
     seed: u64,
 }
 
-pub(crate) fn run(arguments: &Differential) -> Result<()> {
+/// Runs the differential test with the given number of cases.
+///
+/// # Errors
+///
+/// `host-local` is missing, a build fails, or the two plugins differ.
+pub fn run(arguments: &Differential) -> Result<()> {
     anyhow::ensure!(
         reference("host-local").is_some(),
         "host-local is not there: install Debian's containernetworking-plugins"

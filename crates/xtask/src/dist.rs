@@ -29,7 +29,7 @@ const SUMS: &str = "SHA256SUMS";
 
 /// Arguments of `cargo xtask dist`.
 #[derive(Args)]
-pub(crate) struct Dist {
+pub struct Dist {
     /// The folder for the archives; made if it isn't there. By default target/dist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -51,7 +51,12 @@ struct Release {
     target: Target,
 }
 
-pub(crate) fn run(arguments: &Dist) -> Result<()> {
+/// Makes the archives and images, and makes them again with `--check`.
+///
+/// # Errors
+///
+/// A build fails, a file cannot be written, or the second build differs.
+pub fn run(arguments: &Dist) -> Result<()> {
     let out = match &arguments.out {
         Some(out) => out.clone(),
         None => Flavour::Normal.target_dir().join("dist"),

@@ -6,11 +6,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
-use ipam_installer::{Folder, Foreign};
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::build::{Flavour, static_tools};
 
-pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()> {
+/// Installs the plugins in `dir`, and `ipamctl` in `sbin`.
+///
+/// # Errors
+///
+/// A build fails, or a file cannot be replaced.
+pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()> {
     let flavour = if verbose_flavour {
         Flavour::Verbose
     } else {
@@ -31,13 +36,19 @@ pub(crate) fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Res
     }
 }
 
-/// Puts an executable into a folder under these names, each in one step: a runtime that
-/// starts a plugin meanwhile gets either the old one or the new one, whole.
-fn put(dir: &Path, names: &[&str], file: &Path) -> Result<()> {
-    let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
-    let folder = Folder::open(dir)?;
-    folder.put(names, &content, Foreign::Replace)?;
+/// Puts an executable into a folder under these names, as hard links. Each name is replaced
+/// in one step: a runtime that starts a plugin meanwhile gets the old file or the new one.
+fn put(dir: &Path, names: &[&str], executable: &Path) -> Result<()> {
+    let failed = || format!("installing {} in {}", executable.display(), dir.display());
+    fs::create_dir_all(dir).with_context(failed)?;
+    let new = NamedTempFile::new_in(dir).with_context(failed)?;
+    fs::copy(executable, &new).with_context(failed)?;
+    new.as_file().sync_all().with_context(failed)?;
+    let link = TempDir::new_in(dir).with_context(failed)?;
     for name in names {
+        let link = link.path().join(name);
+        fs::hard_link(&new, &link).with_context(failed)?;
+        fs::rename(&link, dir.join(name)).with_context(failed)?;
         println!("{}", dir.join(name).display());
     }
     Ok(())

@@ -1,24 +1,13 @@
 //! The project's tasks: `cargo xtask demo`, `test`, `bench`, `differential`, `install`
 //! and `dist`.
 
-mod bench;
-mod build;
-mod cargo;
-mod demo;
-mod differential;
-mod dist;
-mod install;
-mod left_out;
-mod link_flags;
-mod packages;
-mod service_policy;
-mod target;
-mod test;
-
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::{cargo, demo, differential, dist, install, test};
 
 /// The project's tasks.
 #[derive(Parser)]
@@ -47,7 +36,14 @@ enum Task {
     /// left out.
     Test,
     /// Measure how long calls take, beside the reference plugin in the same run.
-    Bench(Box<bench::Bench>),
+    ///
+    /// The benchmark is a program of its own, which is built first.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Its arguments: --help lists them.
+        #[arg(allow_hyphen_values = true, trailing_var_arg = true)]
+        arguments: Vec<OsString>,
+    },
     /// Compare with host-local on random configurations and calls.
     Differential(differential::Differential),
     /// Build every plugin in release mode, and put it into a folder.
@@ -78,7 +74,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Demo { cluster } => demo::run(cluster),
         Task::Test => test::run(),
-        Task::Bench(bench) => bench::run(&bench),
+        Task::Bench { arguments } => bench(&arguments),
         Task::Differential(arguments) => differential::run(&arguments),
         Task::Install {
             dir,
@@ -91,7 +87,13 @@ fn main() -> ExitCode {
     code(done.map(|()| ExitCode::SUCCESS))
 }
 
-fn code(done: anyhow::Result<ExitCode>) -> ExitCode {
+/// Runs the package `bench`.
+fn bench(arguments: &[OsString]) -> Result<()> {
+    let mut bench = cargo::cargo(&["run", "--quiet", "--package", "bench", "--"]);
+    cargo::run(bench.args(arguments))
+}
+
+fn code(done: Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {

@@ -53,7 +53,12 @@ const OF_ONE_FORM: [&str; 8] = [
     "kubernetes",
 ];
 
-pub(crate) fn run() -> Result<()> {
+/// Runs every check.
+///
+/// # Errors
+///
+/// A check fails.
+pub fn run() -> Result<()> {
     let started = Instant::now();
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
     for features in [&[][..], &["--features", "verbose"]] {

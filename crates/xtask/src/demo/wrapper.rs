@@ -22,7 +22,7 @@ pub(crate) struct Wrapper {
 
 /// Arguments of `cargo xtask run-watched-chain`.
 #[derive(Args)]
-pub(crate) struct RunWatchedChain {
+pub struct RunWatchedChain {
     /// The file that the call is appended to, as a line of JSON.
     calls: PathBuf,
 }
@@ -66,7 +66,7 @@ impl Wrapper {
 
 /// Runs the chain with this process's environment and stdin, and appends the call to the
 /// file.
-pub(crate) fn run_watched_chain(arguments: &RunWatchedChain) -> ExitCode {
+pub fn run_watched_chain(arguments: &RunWatchedChain) -> ExitCode {
     let tell = |call| {
         if let Err(error) = append(&arguments.calls, &call) {
             eprintln!("{}: {error:#}", arguments.calls.display());

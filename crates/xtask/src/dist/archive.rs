@@ -2,9 +2,11 @@
 //! the user, or the order of a folder.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
+use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use tar::{Builder, EntryType, Header};
 
@@ -34,6 +36,21 @@ impl Archive {
         let (mode, content) = (0o644, content.into());
         self.entries
             .insert(path.to_owned(), Entry::File { mode, content });
+    }
+
+    /// Adds all files in a folder and its subfolders, below `path`.
+    pub(crate) fn text_files(&mut self, path: &str, folder: &Path) -> Result<()> {
+        let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+        for entry in entries {
+            let entry = entry?;
+            let path = format!("{path}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type()?.is_dir() {
+                self.text_files(&path, &entry.path())?;
+            } else {
+                self.text(&path, fs::read(entry.path())?);
+            }
+        }
+        Ok(())
     }
 
     /// Adds an executable under several names.

@@ -3,20 +3,13 @@
 //!
 //! It also has the `manifest.json` of `docker save`: Docker up to 24 loads nothing else.
 
-use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use harness::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
-use oci_spec::image::{
-    ANNOTATION_DESCRIPTION, ANNOTATION_LICENSES, ANNOTATION_REF_NAME, ANNOTATION_REVISION,
-    ANNOTATION_TITLE, ANNOTATION_VERSION, Arch, ConfigBuilder, DescriptorBuilder, Digest,
-    HistoryBuilder, ImageConfigurationBuilder, ImageIndexBuilder, ImageManifestBuilder, MediaType,
-    OciLayoutBuilder, Os, PlatformBuilder, RootFsBuilder, SCHEMA_VERSION,
-};
-use serde::Serialize;
-use sha2::{Digest as _, Sha256};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::archive::{Archive, compressed};
 use super::{Release, hex, licences};
@@ -25,23 +18,21 @@ use crate::build::{Flavour, static_tools};
 /// Name of the image without its tag. It names no registry: whoever has one gives it another.
 const NAME: &str = "localhost/ipam-delegated";
 
-/// The name of the reference for containerd, which reads no other.
-const CONTAINERD_NAME: &str = "io.containerd.image.name";
+/// Media types of OCI's image format.
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-/// Names of blobs, by which they are found in the archive.
-struct Blobs(Archive);
-
-impl Blobs {
-    /// Adds a blob; returns a descriptor of it.
-    fn add(&mut self, media_type: MediaType, content: Vec<u8>) -> Result<DescriptorBuilder> {
-        let digest = hex(&Sha256::digest(&content));
-        let builder = DescriptorBuilder::default()
-            .media_type(media_type)
-            .size(u64::try_from(content.len())?)
-            .digest(format!("sha256:{digest}").parse::<Digest>()?);
-        self.0.text(&format!("blobs/sha256/{digest}"), content);
-        Ok(builder)
-    }
+/// Adds a blob, which is named by its digest; returns its descriptor and its path.
+fn blob(archive: &mut Archive, media_type: &str, content: Vec<u8>) -> (Value, String) {
+    let digest = hex(&Sha256::digest(&content));
+    let descriptor = json!({
+        "mediaType": media_type, "digest": format!("sha256:{digest}"), "size": content.len(),
+    });
+    let path = format!("blobs/sha256/{digest}");
+    archive.text(&path, content);
+    (descriptor, path)
 }
 
 impl Release {
@@ -57,48 +48,32 @@ impl Release {
     pub(super) fn image(&self, flavour: Flavour) -> Result<Vec<u8>> {
         let layer = self.layer(flavour)?.to_tar("", self.time)?;
         let diff_id = format!("sha256:{}", hex(&Sha256::digest(&layer)));
-        let mut blobs = Blobs(Archive::default());
-        let layer = blobs
-            .add(MediaType::ImageLayerGzip, compressed(&layer)?)?
-            .build()?;
-        let config = json(&self.configuration(flavour, diff_id)?)?;
-        let config = blobs.add(MediaType::ImageConfig, config)?.build()?;
-        let paths = [config.digest(), layer.digest()]
-            .map(|digest| format!("blobs/sha256/{}", digest.digest()));
-        let manifest = ImageManifestBuilder::default()
-            .schema_version(SCHEMA_VERSION)
-            .media_type(MediaType::ImageManifest)
-            .config(config)
-            .layers(vec![layer])
-            .annotations(self.annotations(flavour))
-            .build()?;
-        let platform = PlatformBuilder::default()
-            .architecture(self.architecture())
-            .os(Os::Linux)
-            .build()?;
+        let mut image = Archive::default();
+        let (layer, layer_path) = blob(&mut image, LAYER, compressed(&layer)?);
+        let config = self.configuration(flavour, &diff_id).to_string();
+        let (config, config_path) = blob(&mut image, CONFIG, config.into());
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer],
+            "annotations": self.annotations(flavour),
+        });
+        let (mut manifest, _) = blob(&mut image, MANIFEST, manifest.to_string().into());
         let tag = self.tag(flavour);
         let name = format!("{NAME}:{tag}");
-        let names = [(ANNOTATION_REF_NAME, &tag), (CONTAINERD_NAME, &name)];
-        let manifest = blobs
-            .add(MediaType::ImageManifest, json(&manifest)?)?
-            .platform(platform)
-            .annotations(names.map(|(key, it)| (key.to_owned(), it.clone())))
-            .build()?;
-        let index = ImageIndexBuilder::default()
-            .schema_version(SCHEMA_VERSION)
-            .media_type(MediaType::ImageIndex)
-            .manifests(vec![manifest])
-            .build()?;
-        let layout = OciLayoutBuilder::default().image_layout_version("1.0.0");
-        let mut archive = blobs.0;
-        archive.text("index.json", json(&index)?);
-        archive.text("oci-layout", json(&layout.build()?)?);
-        let [config, layer] = paths;
-        let of_docker = serde_json::json!([
-            {"Config": config, "RepoTags": [name], "Layers": [layer]}
-        ]);
-        archive.text("manifest.json", json(&of_docker)?);
-        archive.to_tar("", self.time)
+        manifest["platform"] = json!({"architecture": self.architecture(), "os": "linux"});
+        manifest["annotations"] = json!({
+            "org.opencontainers.image.ref.name": tag,
+            // containerd reads the name only here.
+            "io.containerd.image.name": name,
+        });
+        let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [manifest]});
+        image.text("index.json", index.to_string());
+        image.text(
+            "oci-layout",
+            json!({"imageLayoutVersion": "1.0.0"}).to_string(),
+        );
+        let docker = json!([{"Config": config_path, "RepoTags": [name], "Layers": [layer_path]}]);
+        image.text("manifest.json", docker.to_string());
+        image.to_tar("", self.time)
     }
 
     /// Files of the image.
@@ -131,80 +106,48 @@ impl Release {
         Ok(layer)
     }
 
-    fn configuration(&self, flavour: Flavour, diff_id: String) -> Result<impl Serialize> {
-        let config = ConfigBuilder::default()
-            // Files of the node are root's.
-            .user("0:0")
-            .env(vec!["PATH=/sbin:/".to_owned()])
-            .entrypoint(vec![format!("/{INSTALLER}")])
-            .working_dir("/")
-            .labels(self.annotations(flavour))
-            .stop_signal("SIGTERM")
-            .build()?;
+    fn configuration(&self, flavour: Flavour, diff_id: &str) -> Value {
         let created = UNIX_EPOCH + Duration::from_secs(self.time);
         let created = humantime::format_rfc3339_seconds(created).to_string();
-        let history = HistoryBuilder::default()
-            .created(created.clone())
-            .created_by("cargo xtask dist")
-            .build()?;
-        let files = RootFsBuilder::default()
-            .typ("layers")
-            .diff_ids(vec![diff_id])
-            .build()?;
-        Ok(ImageConfigurationBuilder::default()
-            .created(created)
-            .architecture(self.architecture())
-            .os(Os::Linux)
-            .config(config)
-            .rootfs(files)
-            .history(vec![history])
-            .build()?)
+        json!({
+            "created": created,
+            "architecture": self.architecture(),
+            "os": "linux",
+            "config": {
+                // Files of the node are root's.
+                "User": "0:0",
+                "Env": ["PATH=/sbin:/"],
+                "Entrypoint": [format!("/{INSTALLER}")],
+                "WorkingDir": "/",
+                "Labels": self.annotations(flavour),
+                "StopSignal": "SIGTERM",
+            },
+            "rootfs": {"type": "layers", "diff_ids": [diff_id]},
+            "history": [{"created": created, "created_by": "cargo xtask dist"}],
+        })
     }
 
-    fn annotations(&self, flavour: Flavour) -> HashMap<String, String> {
-        let pairs = [
-            (ANNOTATION_TITLE, Some("ipam-delegated".to_owned())),
-            (
-                ANNOTATION_DESCRIPTION,
-                Some(
-                    "CNI plugins that compose a container's address, and their installer"
-                        .to_owned(),
-                ),
-            ),
-            (ANNOTATION_VERSION, Some(self.tag(flavour))),
-            (ANNOTATION_REVISION, self.commit.clone()),
-            (ANNOTATION_LICENSES, Some("Apache-2.0".to_owned())),
-        ];
-        let known = pairs.into_iter();
-        known
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect()
+    /// OCI's predefined keys, as labels of the configuration and annotations of the manifest.
+    fn annotations(&self, flavour: Flavour) -> Value {
+        let mut annotations = json!({
+            "org.opencontainers.image.title": "ipam-delegated",
+            "org.opencontainers.image.description":
+                "CNI plugins that compose a container's address, and their installer",
+            "org.opencontainers.image.version": self.tag(flavour),
+            "org.opencontainers.image.licenses": "Apache-2.0",
+        });
+        if let Some(commit) = &self.commit {
+            annotations["org.opencontainers.image.revision"] = json!(commit);
+        }
+        annotations
     }
 
     /// The architecture by its name in Go, which OCI's formats use.
-    fn architecture(&self) -> Arch {
+    fn architecture(&self) -> &str {
         match self.target.architecture() {
-            "x86_64" => Arch::Amd64,
-            "aarch64" => Arch::ARM64,
-            other => Arch::Other(other.to_owned()),
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
         }
-    }
-}
-
-/// JSON with the keys in order, whatever the order of a map.
-fn json(value: &impl Serialize) -> Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&serde_json::to_value(value)?)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_map_is_written_in_the_order_of_its_keys() {
-        let keys = (0..64).map(|i| (format!("key-{i:02}"), String::new()));
-        let map: HashMap<String, String> = keys.clone().collect();
-        let sorted: std::collections::BTreeMap<String, String> = keys.collect();
-        assert_eq!(json(&map).unwrap(), serde_json::to_vec(&sorted).unwrap());
     }
 }

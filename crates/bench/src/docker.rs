@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use super::samples::Samples;
 use super::table::{Table, figure};
-use crate::build::{BUILT_PLUGINS, Flavour};
-use crate::cargo;
+use xtask::build::{BUILT_PLUGINS, Flavour};
+use xtask::cargo;
 
 /// Addresses that Docker has while it asks for another.
 const LEVELS: [usize; 4] = [0, 1_000, 16_000, 60_000];

@@ -22,10 +22,10 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::cargo;
 use calls::Allocator;
 use figures::Figures;
 use target::Target;
+use xtask::cargo;
 
 /// Arguments of `cargo xtask bench cluster`.
 #[derive(Args)]
@@ -120,7 +120,7 @@ fn measure(target: &Target) -> Result<Figures> {
 /// Runs the same command, built as the plugins are.
 fn again_in_release() -> Result<()> {
     println!("Building with optimisation …");
-    let mut again: Command = cargo::cargo(&["run", "--quiet", "--release", "--package", "xtask"]);
+    let mut again: Command = cargo::cargo(&["run", "--quiet", "--release", "--package", "bench"]);
     let status = again.arg("--").args(env::args_os().skip(1)).status()?;
     ensure!(status.success(), "the benchmark failed");
     Ok(())

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::interrupt;
 use super::target::Target;
-use crate::bench::samples::Samples;
+use crate::samples::Samples;
 
 /// Enough for a call.
 const STACK: usize = 1 << 20;

@@ -9,8 +9,8 @@ use anyhow::{Result, ensure};
 use harness::Dockerd;
 use serde_json::json;
 
-use crate::bench::samples::Samples;
-use crate::bench::table::{Table, figure};
+use crate::samples::Samples;
+use crate::table::{Table, figure};
 
 /// Connects and disconnects of a container.
 const CONNECTS: usize = 30;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: times of calls, beside a peer in the same run.
+//! `cargo xtask bench`: measures how long calls take, beside a peer in the same run.
 
 mod allocator;
 mod calls;
@@ -24,19 +24,19 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use clap::{Args, Subcommand};
+use clap::{Parser, Subcommand};
 use harness::REFERENCE_PLUGINS;
 
 use contender::{Contender, Kind};
 use figures::Figures;
 use fill::Fill;
 use side::{Side, Storage};
+use xtask::build::Flavour;
 
-use crate::build::Flavour;
-
-/// Arguments of `cargo xtask bench`.
-#[derive(Args)]
-pub(crate) struct Bench {
+/// Measure how long calls take, beside the reference plugin in the same run.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench")]
+struct Bench {
     #[command(subcommand)]
     what: Option<What>,
     /// The host-local to compare with.
@@ -84,7 +84,8 @@ fn default_folder() -> PathBuf {
     Flavour::Normal.target_dir().join("bench")
 }
 
-pub(crate) fn run(bench: &Bench) -> Result<()> {
+fn main() -> Result<()> {
+    let bench = Bench::parse();
     // The peer of `cluster` is etcd itself.
     ensure!(
         bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_))),
@@ -103,7 +104,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Some(What::Selectors) => selectors::run(),
         Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
         Some(What::Cluster(arguments)) => cluster::run(arguments, &bench.out),
-        None => chains(bench, &storage),
+        None => chains(&bench, &storage),
     }
 }
 

@@ -19,7 +19,7 @@ use super::folders::folder_in;
 use super::samples::Samples;
 use super::side::{Side, Storage};
 use super::table::{Table, figure};
-use crate::build::Flavour;
+use xtask::build::Flavour;
 
 /// Number of calls of each command.
 const ROUNDS: usize = 15;

@@ -16,7 +16,7 @@ use super::folders::{folder_in, in_memory};
 use super::process::{Plugin, timed};
 use super::samples::Samples;
 use super::table::{Table, figure};
-use crate::build::Flavour;
+use xtask::build::Flavour;
 
 const ROUNDS: usize = 301;
 

@@ -10,7 +10,7 @@ use super::counters::{Counters, PerCall};
 use super::filling::fill;
 use super::interrupt;
 use super::target::Target;
-use crate::bench::samples::Samples;
+use crate::samples::Samples;
 
 const ROUNDS: usize = 101;
 

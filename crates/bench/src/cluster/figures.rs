@@ -9,8 +9,8 @@ use super::blocks::{self, Form};
 use super::counters::{PerCall, REQUESTS};
 use super::one_at_a_time::OneAtATime;
 use super::processes::Processes;
-use crate::bench::samples::Samples;
-use crate::bench::table::{Table, figure};
+use crate::samples::Samples;
+use crate::table::{Table, figure};
 
 /// All figures of a run.
 pub(crate) struct Figures {

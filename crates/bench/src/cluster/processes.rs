@@ -10,10 +10,10 @@ use super::at_once::range_of;
 use super::calls::Allocator;
 use super::crowd::crowd;
 use super::target::Target;
-use crate::bench::folders;
-use crate::bench::process::Plugin;
-use crate::bench::samples::Samples;
-use crate::build::Flavour;
+use crate::folders;
+use crate::process::Plugin;
+use crate::samples::Samples;
+use xtask::build::Flavour;
 
 const PROCESSES: usize = 1_000;
 const ROUNDS: usize = 2;

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::interrupt;
 use super::target::Target;
-use crate::bench::process::Plugin;
-use crate::bench::samples::Samples;
-use crate::bench::{contender, folders};
-use crate::build::Flavour;
+use crate::process::Plugin;
+use crate::samples::Samples;
+use crate::{contender, folders};
+use xtask::build::Flavour;
 
 const ROUNDS: usize = 201;
 const POOL: &str = "blocks";

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use harness::{ORCHESTRATOR, PLUGINS};
 
-use crate::build::{Built, Flavour, both_forms};
-use crate::cargo;
+use xtask::build::{Built, Flavour, both_forms};
+use xtask::cargo;
 
 /// The delegates of our chain.
 pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];

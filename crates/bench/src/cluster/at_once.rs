@@ -10,7 +10,7 @@ use super::calls::Allocator;
 use super::counters::{Counters, PerCall};
 use super::crowd::crowd;
 use super::target::Target;
-use crate::bench::samples::Samples;
+use crate::samples::Samples;
 
 /// Rounds of each measurement: the puts, then the ADDs, and the other way around.
 const ROUNDS: usize = 3;
