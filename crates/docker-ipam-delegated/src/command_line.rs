@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::default_pools::{DEFAULTS, DefaultPool};
-use crate::tools::RECORDS;
+use crate::ipam::default_pools::{DEFAULTS, DefaultPool};
+use crate::state::view::RECORDS;
 
 /// Answers Docker's IPAM and network drivers with chains of CNI plugins.
 #[derive(Clone, Debug, Parser)]

@@ -1,5 +1,11 @@
 //! The daemon: from the command line to its end.
 
+pub(crate) mod comparison;
+pub(crate) mod docker_calls;
+mod settling;
+mod shutdown;
+mod upkeep;
+
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,14 +17,16 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
-use crate::calls::Drivers;
 use crate::command_line::CommandLine;
-use crate::comparison::Comparison;
-use crate::connection::{self, Server};
-use crate::memory::Memory;
-use crate::shutdown::{self, Signals};
-use crate::socket::Socket;
-use crate::{network_recovery, peers, recovery, upkeep};
+use crate::daemon::comparison::Comparison;
+use crate::daemon::docker_calls::Drivers;
+use crate::daemon::shutdown::Signals;
+use crate::http::connection::{self, Server};
+use crate::http::peers;
+use crate::http::socket::Socket;
+use crate::ipam::ipam_recovery;
+use crate::network::network_recovery;
+use crate::state::memory::Memory;
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
@@ -113,7 +121,7 @@ async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
     let records = arguments.records();
     let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
     let recovering = spawn_blocking(move || {
-        let ipam = recovery::driver(&arguments, Arc::clone(&memory))?;
+        let ipam = ipam_recovery::driver(&arguments, Arc::clone(&memory))?;
         anyhow::Ok((ipam, network_recovery::driver(&arguments, memory)?))
     });
     let (ipam, networks) = recovering.await??;
@@ -121,11 +129,11 @@ async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
     Arc::clone(&comparison).start(unanswered_after, docker);
     upkeep::start(Arc::clone(&ipam), Arc::clone(&networks)).await;
     Ok(Server {
-        drivers: Drivers {
+        calls: Box::new(Drivers {
             ipam,
             networks,
             comparison,
-        },
+        }),
         networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
     })
 }

@@ -1,61 +1,19 @@
 #![doc = include_str!("../README.md")]
+// Tools read what the daemon writes, and use a part of its types.
+#![cfg_attr(not(feature = "daemon"), allow(dead_code))]
 
-mod activation;
-mod address_space;
-mod addresses;
-mod answer;
-mod calls;
-mod chains;
-pub mod client;
-mod cni_result;
+#[cfg(feature = "daemon")]
 mod command_line;
-mod comparison;
-mod configuration;
-mod conflists;
-mod connection;
+#[cfg(feature = "daemon")]
 mod daemon;
-mod default_pools;
-mod delegate_log;
-mod delivery;
-mod endpoint;
-mod endpoint_answers;
-mod endpoint_lock;
-mod endpoints;
-pub mod engine;
-mod facts;
-mod forgotten;
-mod host_routes;
+pub mod docker;
+#[cfg(feature = "daemon")]
 mod http;
-mod ipam_driver;
-mod journal;
-pub mod judgement;
-mod memory;
-mod namespaces;
-mod network_driver;
-mod network_recovery;
-mod network_wire;
-mod networks;
-mod peers;
-mod plugin_environment;
-mod plugin_list;
-mod pool;
-mod pool_choice;
-mod pool_filter;
-mod pools;
-mod recovery;
-mod refusal;
-mod releases;
-mod requests;
-mod runtime_conf;
-mod settling;
-mod shutdown;
-mod socket;
-mod stale_endpoints;
-mod state;
-pub mod tools;
-mod undo;
-mod unread;
-mod upkeep;
-mod wire;
+pub mod ipam;
+mod lock;
+#[cfg(feature = "daemon")]
+mod network;
+pub mod state;
 
+#[cfg(feature = "daemon")]
 pub use daemon::main;

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use cni::Environment;
 use conflist::{Conflist, Found, Problem};
-use docker_ipam_delegated::tools::RECORDS;
+use docker_ipam_delegated::state::view::RECORDS;
 
 use crate::arguments::{DockerPlaces, Places};
 use crate::node::docker::{Docker, Memory};

@@ -10,7 +10,7 @@ use std::{fs, io};
 use anyhow::Result;
 use chain::tools::AttachmentRecord;
 use chain::{Released, WhenBusy};
-use docker_ipam_delegated::client::release_pool;
+use docker_ipam_delegated::docker::plugin_calls::release_pool;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use conflist::{Problem, readable};
-use docker_ipam_delegated::engine::Engine;
-use docker_ipam_delegated::judgement::{Held, Verdict, judge};
-use docker_ipam_delegated::tools::{Remembered, is_attachment, remembered};
+use docker_ipam_delegated::docker::engine::Engine;
+use docker_ipam_delegated::docker::judgement::{Held, Verdict, judge};
+use docker_ipam_delegated::state::view::{Remembered, is_attachment, remembered};
 use ipam::IpNet;
 
 use crate::arguments::DockerPlaces;
@@ -337,7 +337,7 @@ mod tests {
         let mut memory = Remembered::default();
         memory
             .addresses
-            .push(docker_ipam_delegated::tools::RememberedAddress {
+            .push(docker_ipam_delegated::state::view::RememberedAddress {
                 container_id: OF_AN_ADDRESS.parse().unwrap(),
                 pool: "p".to_owned(),
                 ip: None,

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use chain::tools::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Cancellation, Environment, NetworkConfig, Object};
-use docker_ipam_delegated::client::delete_endpoint;
-use docker_ipam_delegated::tools::LINKED;
+use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
+use docker_ipam_delegated::ipam::linked_plugins::LINKED;
 use reservations::State;
 use reservations::tools::ListedAddress;
 

@@ -1,0 +1,6 @@
+//! Asks Docker what it has, and judges by the answer.
+
+mod api;
+pub mod engine;
+pub mod judgement;
+pub mod plugin_calls;

@@ -1,0 +1,304 @@
+//! Network configurations of the chains that serve Docker.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use cni::{Error, NetworkConfig, NetworkName, Object};
+use ipam::IpNet;
+use serde_json::json;
+
+use crate::http::refusal::{Refusal, impossible};
+use crate::ipam::pool_filter::{self, Wanted};
+use crate::state::address_space::AddressSpace;
+use crate::state::pool::{Pool, network_config, range_of};
+
+/// The delegates of networks that name no configuration, and in the place of
+/// `host-local`: they read its configuration and write its files.
+const OURS: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
+
+/// A delegate that asks for an address in the container's network namespace, by its
+/// interface. Docker asks for one before there is either.
+const DHCP: &str = "dhcp";
+
+/// Folders of networks that name no network configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Folders {
+    /// The reservations.
+    pub(crate) data: PathBuf,
+    /// The chains' records.
+    pub(crate) records: PathBuf,
+    /// The index over the reservations; `None` for the allocator's default.
+    pub(crate) cache: Option<PathBuf>,
+}
+
+/// The configuration of a pool that no network configuration serves.
+pub(crate) fn of_subnet(space: &AddressSpace, subnet: IpNet, folders: &Folders) -> Object {
+    let subnet = subnet.to_string().replace(':', "_").replace('/', "-");
+    let mut config = Object::new();
+    config.set("cniVersion", "1.1.0");
+    config.set("name", &format!("docker-{}{subnet}", space.prefix()));
+    config.set("type", pool_filter::NAME);
+    config.set(
+        "ipam",
+        &json!({
+            "type": "ipam-delegated",
+            "delegates": OURS,
+            "dataDir": folders.data,
+            "stateDir": folders.records,
+            "cacheDir": folders.cache,
+        }),
+    );
+    config
+}
+
+/// The configuration of a network configuration's chain: its plugin with an `ipam`
+/// section, with the name of Docker's network on it.
+///
+/// # Errors
+///
+/// There is no such plugin, or its `ipam` is wrong.
+pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, Refusal> {
+    let plugins: Vec<Object> = list.read("", "plugins")?.unwrap_or_default();
+    let has_ipam = |plugin: &Object| plugin.get("ipam").is_some_and(|raw| raw.get() != "null");
+    let plugin = plugins.into_iter().find(has_ipam);
+    let mut config = plugin
+        .ok_or_else(|| impossible(format!("conflist {name}: no plugin has an ipam section")))?;
+    if let Some(version) = list.get("cniVersion") {
+        config.set("cniVersion", version);
+    }
+    let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
+    let kind: Option<String> = ipam.read("ipam", "type")?;
+    let delegates: Vec<String> = match kind.as_deref() {
+        Some("ipam-delegated") => ipam.read("ipam", "delegates")?.unwrap_or_default(),
+        Some("host-local") => OURS.map(str::to_owned).to_vec(),
+        Some(other) => vec![other.to_owned()],
+        None => return Err(impossible(format!("conflist {name}: ipam.type is missing"))),
+    };
+    if delegates.iter().any(|it| it == DHCP) {
+        return Err(impossible(format!(
+            "conflist {name}: ipam has the delegate {DHCP}, which needs the container's \
+             network namespace, and Docker asks for an address before there is one; with \
+             --driver ipam-delegated --ipam-driver null, the namespace is there"
+        )));
+    }
+    let selectors = selectors(&delegates);
+    // An allocator without pools knows the network's name alone, and must have the same.
+    let own_name = if selectors > 0 {
+        format!("docker-{name}")
+    } else {
+        name.to_string()
+    };
+    config.set("name", &own_name);
+    let mut all = delegates;
+    if selectors > 0 {
+        all.insert(selectors, pool_filter::NAME.to_owned());
+    }
+    ipam.set("type", "ipam-delegated");
+    ipam.set("delegates", &all);
+    // Docker keeps auxiliary addresses over a reboot, and doesn't request them again.
+    ipam.remove("reclaim");
+    config.set("ipam", &ipam);
+    Ok(config)
+}
+
+/// Number of the selectors that come before all other delegates.
+fn selectors(delegates: &[String]) -> usize {
+    let names = delegates.iter();
+    names.take_while(|it| cni::is_selector(it)).count()
+}
+
+/// The configuration with its selectors alone, for the pools that they choose; `None` if
+/// it has none. Their records are kept apart.
+///
+/// # Errors
+///
+/// `ipam` is wrong.
+pub(crate) fn of_selectors(
+    config: &Object,
+    ranges: Option<(IpNet, Option<IpNet>)>,
+    state_dir: &Path,
+) -> Result<Option<NetworkConfig>, Error> {
+    let mut config = config.clone();
+    let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
+    let mut delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
+    delegates.truncate(selectors(&delegates));
+    if delegates.is_empty() {
+        return Ok(None);
+    }
+    ipam.set("delegates", &delegates);
+    ipam.set("stateDir", state_dir);
+    config.set("ipam", &ipam);
+    let mut runtime = Object::new();
+    if let Some((subnet, range)) = ranges {
+        runtime.set("ipRanges", &[[range_of(subnet, range, None)]]);
+    }
+    config.set("runtimeConfig", &runtime);
+    Ok(Some(network_config(&config)?))
+}
+
+/// The configuration for one address of a pool.
+///
+/// # Errors
+///
+/// The pool's configuration is wrong.
+pub(crate) fn of_address(
+    pool: &Pool,
+    requested: Option<IpAddr>,
+    gateway: Option<IpAddr>,
+) -> Result<NetworkConfig, Refusal> {
+    let mut config: Object =
+        serde_json::from_str(&pool.config).map_err(|error| impossible(error.to_string()))?;
+    // Docker may request an address of the pool that is not in the sub-pool.
+    let is_inside = |range: &IpNet| requested.is_none_or(|ip| range.contains(&ip));
+    let range = pool.range.filter(is_inside);
+    let mut runtime = Object::new();
+    if pool.is_given {
+        runtime.set("ipRanges", &[[range_of(pool.subnet, range, gateway)]]);
+    }
+    if let Some(ip) = requested {
+        runtime.set("ips", &[format!("{ip}/{}", pool.subnet.prefix_len())]);
+    }
+    config.set("runtimeConfig", &runtime);
+    if let Some(name) = &pool.conflist {
+        let wanted = Wanted {
+            subnet: pool.subnet,
+            range,
+            requested,
+            name: name.to_string(),
+        };
+        config.set(pool_filter::KEY, &wanted);
+    }
+    Ok(network_config(&config)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::address_space::{GLOBAL, LOCAL};
+
+    fn folders() -> Folders {
+        Folders {
+            data: "/data".into(),
+            records: "/state/records".into(),
+            cache: None,
+        }
+    }
+
+    fn conflist(ipam: &str) -> Result<String, String> {
+        let list = format!(
+            r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
+        );
+        let list = serde_json::from_str(&list).unwrap();
+        let config = of_conflist(&list, &"web".parse().unwrap()).map_err(|it| it.to_string())?;
+        Ok(serde_json::to_string(&config).unwrap())
+    }
+
+    #[test]
+    fn the_filter_stands_behind_the_selectors() {
+        let ipam = r#"{"type":"ipam-delegated","delegates":["ipam-ds-rules","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}}"#;
+        assert_eq!(
+            conflist(ipam).unwrap(),
+            r#"{"type":"bridge","ipam":{"type":"ipam-delegated","delegates":["ipam-ds-rules","docker-ipam-delegated","ipam-da-host-local"],"pools":{"a":{"subnet":"10.1.0.0/24"}}},"cniVersion":"1.0.0","name":"docker-web"}"#
+        );
+    }
+
+    #[test]
+    fn host_local_is_read_as_the_chain_that_keeps_its_files() {
+        let config = conflist(r#"{"type":"host-local","subnet":"10.1.0.0/24"}"#).unwrap();
+        let delegates =
+            r#""delegates":["ipam-ds-ranges","docker-ipam-delegated","ipam-da-host-local"]"#;
+        assert!(config.contains(delegates), "{config}");
+    }
+
+    #[test]
+    fn another_ipam_plugin_is_a_chain_of_one_under_the_networks_name() {
+        let config = conflist(r#"{"type":"static"}"#).unwrap();
+        assert!(
+            config.contains(r#""delegates":["static"]"#) && config.ends_with(r#""name":"web"}"#)
+        );
+    }
+
+    #[test]
+    fn nothing_is_released_because_the_machine_has_booted() {
+        let ipam = r#"{"type":"host-local","subnet":"10.1.0.0/24","reclaim":"boot"}"#;
+        assert!(!conflist(ipam).unwrap().contains("reclaim"));
+    }
+
+    #[test]
+    fn dhcp_is_refused_since_there_is_no_namespace_to_ask_in() {
+        for ipam in [
+            r#"{"type":"dhcp"}"#,
+            r#"{"type":"ipam-delegated","delegates":["dhcp"]}"#,
+        ] {
+            let refused = conflist(ipam).unwrap_err();
+            assert!(
+                refused.starts_with("conflist web: ipam has the delegate dhcp"),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_refusal_names_the_configuration() {
+        assert_eq!(
+            conflist("null").unwrap_err(),
+            "conflist web: no plugin has an ipam section"
+        );
+        assert_eq!(
+            conflist("{}").unwrap_err(),
+            "conflist web: ipam.type is missing"
+        );
+    }
+
+    #[test]
+    fn a_subnets_network_has_a_name_for_its_space() {
+        let name = |space: &str, subnet: &str| {
+            let (space, subnet) = (space.parse().unwrap(), subnet.parse().unwrap());
+            let config = of_subnet(&space, subnet, &folders());
+            network_config(&config).unwrap().name().to_string()
+        };
+        assert_eq!(name(LOCAL, "10.201.0.0/24"), "docker-10.201.0.0-24");
+        assert_eq!(name(LOCAL, "fd00:1::/64"), "docker-fd00_1__-64");
+        assert_eq!(
+            name(GLOBAL, "10.201.0.0/24"),
+            "docker-ipam-delegated-global-10.201.0.0-24"
+        );
+    }
+
+    #[test]
+    fn a_sub_pool_bounds_the_range_but_for_an_address_that_is_requested_outside() {
+        let pool = |requested: Option<&str>| {
+            let config = of_subnet(
+                &LOCAL.parse().unwrap(),
+                "10.1.0.0/16".parse().unwrap(),
+                &folders(),
+            );
+            let pool = Pool {
+                space: LOCAL.parse().unwrap(),
+                conflist: None,
+                subnet: "10.1.0.0/16".parse().unwrap(),
+                range: Some("10.1.0.0/24".parse().unwrap()),
+                facts: crate::state::pool::Facts::new(),
+                is_given: true,
+                gateway: "10.1.0.1".parse().unwrap(),
+                config: serde_json::to_string(&config).unwrap(),
+            };
+            let gateway = "10.1.0.254".parse().unwrap();
+            let requested = requested.map(|it| it.parse().unwrap());
+            let config = of_address(&pool, requested, Some(gateway)).unwrap();
+            config
+                .read::<serde_json::Value>("runtimeConfig")
+                .unwrap()
+                .unwrap()
+                .to_string()
+        };
+        assert_eq!(
+            pool(None),
+            r#"{"ipRanges":[[{"gateway":"10.1.0.254","rangeEnd":"10.1.0.255","subnet":"10.1.0.0/16"}]]}"#
+        );
+        assert_eq!(
+            pool(Some("10.1.9.9")),
+            r#"{"ipRanges":[[{"gateway":"10.1.0.254","subnet":"10.1.0.0/16"}]],"ips":["10.1.9.9/16"]}"#
+        );
+    }
+}

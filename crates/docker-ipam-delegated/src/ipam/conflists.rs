@@ -1,0 +1,100 @@
+//! Network configurations that networks name.
+
+use std::path::Path;
+
+use cni::Object;
+use conflist::{Conflist, Found, Problem};
+
+use crate::http::refusal::{Refusal, impossible};
+
+/// The network configuration of this name, in a folder, as a list.
+///
+/// # Errors
+///
+/// There is none, or the folder can't be read.
+pub(crate) fn find(folder: &Path, name: &str) -> Result<Object, Refusal> {
+    let found = Found::in_folders(&[folder]);
+    let mut conflists = found.conflists.iter();
+    match conflists.find(|it| it.name.as_str() == name) {
+        Some(conflist) => list(conflist),
+        None => Err(missing(folder, name, &found.problems)),
+    }
+}
+
+fn list(conflist: &Conflist) -> Result<Object, Refusal> {
+    match &conflist.unsupported_version {
+        None => Ok(conflist.as_list()),
+        Some(version) => Err(impossible(format!(
+            "{}: cniVersion {version} is not supported",
+            conflist.file.display()
+        ))),
+    }
+}
+
+fn missing(folder: &Path, name: &str, problems: &[Problem]) -> Refusal {
+    let mut why = format!(
+        "no network configuration in {} has the name {name:?}",
+        folder.display()
+    );
+    let problem = |it: &Problem| format!("{}: {}", it.path.display(), it.reason);
+    let problems: Vec<String> = problems.iter().map(problem).collect();
+    if !problems.is_empty() {
+        why += &format!("; unreadable: {}", problems.join("; "));
+    }
+    impossible(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_configuration_is_found_by_its_networks_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write(
+            "10-a.conflist",
+            r#"{"cniVersion":"1.0.0","name":"a","plugins":[{"type":"bridge"}]}"#,
+        );
+        write(
+            "20-b.conf",
+            r#"{"cniVersion":"1.0.0","name":"b","type":"macvlan"}"#,
+        );
+        write("30-c.txt", r#"{"name":"c","plugins":[]}"#);
+        write("40-d.json", "{");
+        write(
+            "50-e.conf",
+            r#"{"cniVersion":"9.0.0","name":"e","type":"a"}"#,
+        );
+        let found = |name| find(folder.path(), name).map(|it| serde_json::to_string(&it).unwrap());
+        assert!(
+            found("a")
+                .unwrap()
+                .contains(r#""plugins":[{"type":"bridge"}]"#)
+        );
+        assert_eq!(
+            found("b").unwrap(),
+            r#"{"cniVersion":"1.0.0","name":"b","plugins":[{"cniVersion":"1.0.0","name":"b","type":"macvlan"}]}"#
+        );
+        let missing = found("c").unwrap_err().to_string();
+        assert!(missing.contains(r#"has the name "c""#), "{missing}");
+        assert!(missing.contains("40-d.json: EOF"), "{missing}");
+        let version = found("e").unwrap_err().to_string();
+        assert!(version.contains("cniVersion 9.0.0"), "{version}");
+    }
+
+    #[test]
+    fn a_pipe_in_the_folder_holds_up_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = rustix::fs::Mode::RUSR;
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, folder.path().join("a.conf"), kind, mode, 0).unwrap();
+        let error = find(folder.path(), "a").unwrap_err().to_string();
+        assert!(
+            error.contains("a.conf: it is not a regular file"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Facts for a chain, in `CNI_ARGS`: the options that Docker was given, and the MAC
+//! address of the endpoint.
+
+use crate::http::refusal::{Refusal, impossible};
+use crate::ipam::ipam_bodies::Options;
+use crate::state::pool::Facts;
+
+/// The option that names the network configuration. It is no fact.
+const CONFLIST: &str = "conflist";
+
+/// The option in which Docker passes the MAC address on (`netlabel.MacAddress`).
+pub(crate) const MAC_OPTION: &str = "com.docker.network.endpoint.macaddress";
+
+/// The option in which Docker says what an address is for
+/// (`ipamapi.RequestAddressType`), and its value for a gateway (`netlabel.Gateway`).
+const TYPE_OPTION: &str = "RequestAddressType";
+const GATEWAY: &str = "com.docker.network.gateway";
+
+/// Keys that plugins read as more than a fact.
+const RESERVED: [&str; 4] = ["IP", "MAC", "GATEWAY", "IgnoreUnknown"];
+
+/// The name of the network configuration, and the facts, out of a network's options.
+///
+/// # Errors
+///
+/// An option can't be expressed in `CNI_ARGS`.
+pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts), Refusal> {
+    let conflist = options.remove(CONFLIST).filter(|name| !name.is_empty());
+    for (key, value) in &options {
+        if RESERVED.contains(&key.as_str()) {
+            return Err(impossible(format!(
+                "option {key}={value}: {key} is reserved for what plugins are told of one container"
+            )));
+        }
+        if key.is_empty() || [key, value].iter().any(|text| text.contains([';', '='])) {
+            return Err(impossible(format!(
+                "option {key:?}={value:?}: neither may be empty, or contain ';' or '='"
+            )));
+        }
+    }
+    Ok((conflist, options))
+}
+
+/// True if Docker asks for the address of a gateway.
+pub(crate) fn is_for_gateway(options: &Options) -> bool {
+    options.get(TYPE_OPTION).is_some_and(|it| it == GATEWAY)
+}
+
+/// `CNI_ARGS` of an address.
+pub(crate) fn cni_args(facts: &Facts, options: &Options) -> String {
+    let mut args = "IgnoreUnknown=1".to_owned();
+    for (key, value) in facts {
+        args += &format!(";{key}={value}");
+    }
+    let mac = options.get(MAC_OPTION);
+    let is_mac = |it: &&String| it.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
+    if let Some(mac) = mac.filter(is_mac) {
+        args += &format!(";MAC={mac}");
+    }
+    args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(pairs: &[(&str, &str)]) -> Options {
+        let pairs = pairs.iter();
+        pairs
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn a_networks_options_are_facts_of_its_containers() {
+        let (conflist, facts) =
+            of_network(options(&[("conflist", "web"), ("team", "shop")])).unwrap();
+        assert_eq!(conflist.as_deref(), Some("web"));
+        let endpoint = options(&[(MAC_OPTION, "02:42:0a:00:00:02"), ("other", "x;y")]);
+        assert_eq!(
+            cni_args(&facts, &endpoint),
+            "IgnoreUnknown=1;team=shop;MAC=02:42:0a:00:00:02"
+        );
+        assert_eq!(
+            cni_args(&Facts::new(), &options(&[(MAC_OPTION, "x;IP=1")])),
+            "IgnoreUnknown=1"
+        );
+    }
+
+    #[test]
+    fn an_option_that_would_be_more_than_a_fact_is_refused() {
+        for (key, value) in [("IP", "10.0.0.1"), ("a;b", "c"), ("a", "b=c"), ("", "x")] {
+            assert!(of_network(options(&[(key, value)])).is_err(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_is_asked_for_by_its_type() {
+        assert!(is_for_gateway(&options(&[(TYPE_OPTION, GATEWAY)])));
+        assert!(!is_for_gateway(&options(&[(
+            MAC_OPTION,
+            "02:42:0a:00:00:02"
+        )])));
+    }
+}

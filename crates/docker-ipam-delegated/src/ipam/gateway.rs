@@ -1,0 +1,86 @@
+//! Refuses a gateway that a pool can't have.
+
+use std::net::IpAddr;
+
+use crate::http::refusal::{Refusal, impossible};
+use crate::state::pool::{Pool, whole};
+
+/// Refuses a gateway that is the network's own address or the broadcast address of the
+/// subnet, as Docker's own IPAM driver does, and one that leaves no address in the
+/// sub-pool.
+///
+/// # Errors
+///
+/// The reason, naming the address.
+pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<(), Refusal> {
+    let subnet = pool.subnet;
+    if gateway == subnet.network() {
+        return Err(impossible(format!(
+            "Address: {gateway} is the network's own address of {subnet}; it can't be the gateway"
+        )));
+    }
+    // IPv6 has no broadcast.
+    if gateway.is_ipv4() && gateway == subnet.broadcast() {
+        return Err(impossible(format!(
+            "Address: {gateway} is the broadcast address of {subnet}; it can't be the gateway"
+        )));
+    }
+    let Some(range) = pool.range else {
+        return Ok(());
+    };
+    let left = whole(subnet)?.addresses().intersection(range.into());
+    match left.filter(|it| it.size() == 1 && it.contains(gateway)) {
+        Some(_) => Err(impossible(format!(
+            "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
+             leaves none for containers: --gateway or --ip-range must be another"
+        ))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::pool::tests::pool;
+
+    #[test]
+    fn a_gateway_is_a_hosts_address_and_leaves_one_for_a_container() {
+        let refused = |range: Option<&str>, gateway: &str| {
+            let subnet = if gateway.contains(':') {
+                "fd00::/64"
+            } else {
+                "10.1.0.0/24"
+            };
+            let gateway = gateway.parse().unwrap();
+            let refused = refuse_gateway(&pool(subnet, range, None), gateway);
+            refused.err().map_or_else(String::new, |it| it.to_string())
+        };
+        for (range, gateway, why) in [
+            (None, "10.1.0.0", "10.1.0.0 is the network's own address"),
+            (None, "10.1.0.255", "10.1.0.255 is the broadcast address"),
+            (None, "fd00::", "fd00:: is the network's own address"),
+            (
+                Some("10.1.0.7/32"),
+                "10.1.0.7",
+                "10.1.0.7 is the only address of the SubPool 10.1.0.7/32",
+            ),
+            // Its other address is the network's own.
+            (
+                Some("10.1.0.0/31"),
+                "10.1.0.1",
+                "10.1.0.1 is the only address of the SubPool 10.1.0.0/31",
+            ),
+        ] {
+            let said = refused(range, gateway);
+            assert!(said.contains(why), "{gateway}: {said}");
+        }
+        for (range, gateway) in [
+            (None, "10.1.0.254"),
+            (None, "fd00::ffff:ffff:ffff:ffff"),
+            (Some("10.1.0.7/32"), "10.1.0.1"),
+            (Some("10.1.0.2/31"), "10.1.0.2"),
+        ] {
+            assert_eq!(refused(range, gateway), "", "{gateway}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Subnets that the host reaches already: its routes and its name servers. Docker takes
+//! no pool of a driver's choice that overlaps one of them (`netutils`), and asks again,
+//! for ever if it gets the same one.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+
+use ipam::{IpNet, Route};
+
+use crate::http::refusal::{Refusal, impossible};
+
+/// A subnet that is in use on the host, and by what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InUse {
+    pub(crate) subnet: IpNet,
+    pub(crate) by: String,
+}
+
+/// The subnets that the host uses now, without default routes.
+///
+/// # Errors
+///
+/// The file that can't be read: a subnet may be in use.
+pub(crate) fn in_use() -> Result<Vec<InUse>, Refusal> {
+    let routes = Route::of_tables(&read("/proc/net/route")?, &read("/proc/net/ipv6_route")?);
+    let mut all: Vec<InUse> = routes.into_iter().filter_map(route).collect();
+    all.extend(name_servers(&read("/etc/resolv.conf")?));
+    Ok(all)
+}
+
+/// The text of a file. One that is missing says that the host has none of its subnets.
+fn read(path: &str) -> Result<String, Refusal> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(impossible(format!("{path}: {error}"))),
+        Ok(text) => Ok(text),
+    }
+}
+
+/// The subnet of a route; `None` for a default route.
+fn route(Route { to, interface }: Route) -> Option<InUse> {
+    let by = format!("the route {to} of {interface}");
+    (to.prefix_len() > 0).then_some(InUse { subnet: to, by })
+}
+
+fn name_servers(resolv_conf: &str) -> Vec<InUse> {
+    let server = |line: &str| {
+        let ip: IpAddr = line.strip_prefix("nameserver")?.trim().parse().ok()?;
+        let by = format!("the name server {ip}");
+        (!ip.is_loopback()).then(|| InUse {
+            subnet: ip.into(),
+            by,
+        })
+    };
+    resolv_conf.lines().filter_map(server).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subnets(all: &[InUse]) -> Vec<String> {
+        all.iter().map(|it| it.subnet.to_string()).collect()
+    }
+
+    #[test]
+    fn a_name_server_is_in_use() {
+        let file = "search lan\nnameserver 10.9.0.53\nnameserver 127.0.0.53\nnameserver fd00::53\n";
+        assert_eq!(
+            subnets(&name_servers(file)),
+            ["10.9.0.53/32", "fd00::53/128"]
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Bodies of Docker's calls of an IPAM driver, and of their answers.
+//!
+//! Docker is written in Go: an empty map may come as `null`, and a text that is missing
+//! is empty.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::http::body::or_default;
+
+/// Options, as Docker passes them on.
+pub(crate) type Options = BTreeMap<String, String>;
+
+/// Body of `IpamDriver.RequestPool`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct RequestPool {
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) address_space: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) pool: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) sub_pool: String,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) options: Options,
+    #[serde(deserialize_with = "or_default")]
+    pub(crate) v6: bool,
+}
+
+/// Body of `IpamDriver.ReleasePool`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReleasePool {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    /// The name of the file of the reference that is to go; not of Docker's calls, but of
+    /// `ipamctl`'s.
+    #[serde(rename = "Reference", default)]
+    pub(crate) reference: Option<String>,
+}
+
+/// Body of `IpamDriver.RequestAddress`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RequestAddress {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    #[serde(rename = "Address", default, deserialize_with = "or_default")]
+    pub(crate) address: String,
+    #[serde(rename = "Options", default, deserialize_with = "or_default")]
+    pub(crate) options: Options,
+}
+
+/// Body of `IpamDriver.ReleaseAddress`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ReleaseAddress {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    #[serde(rename = "Address", default, deserialize_with = "or_default")]
+    pub(crate) address: String,
+}
+
+/// Answer to `IpamDriver.RequestPool`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Pool {
+    #[serde(rename = "PoolID")]
+    pub(crate) pool_id: String,
+    pub(crate) pool: String,
+    pub(crate) data: Options,
+}
+
+/// Answer to `IpamDriver.RequestAddress`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Address {
+    pub(crate) address: String,
+    pub(crate) data: Options,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::body::decode;
+    use crate::http::refusal::Refusal;
+
+    #[test]
+    fn what_go_writes_for_nothing_is_nothing() {
+        let body = r#"{"AddressSpace":"a","Pool":"","SubPool":"","Options":null,"V6":false}"#;
+        let it: RequestPool = decode(body).unwrap();
+        assert!(it.options.is_empty() && it.pool.is_empty());
+        let it: RequestPool = decode(r#"{"AddressSpace":"a","Later":[1]}"#).unwrap();
+        assert_eq!((it.address_space.as_str(), it.v6), ("a", false));
+        let it: RequestAddress = decode(r#"{"PoolID":"p","Address":"","Options":null}"#).unwrap();
+        assert!(it.address.is_empty() && it.options.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_call_is_undecodable() {
+        for body in ["", "{", "[]", r#"{"Pool":7}"#, r#"{"Options":["a"]}"#] {
+            let refused = decode::<RequestPool>(body);
+            assert!(matches!(refused, Err(Refusal::Undecodable(_))), "{body}");
+        }
+        assert!(decode::<ReleasePool>("{}").is_err());
+        assert!(decode::<RequestAddress>(r#"{"PoolID":null}"#).is_err());
+    }
+}

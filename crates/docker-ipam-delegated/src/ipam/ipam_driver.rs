@@ -1,0 +1,61 @@
+//! Docker's IPAM driver: its parts, and what it says of itself.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::http::answer::Answer;
+use crate::http::refusal::{Refusal, impossible};
+use crate::ipam::chains::Chains;
+use crate::ipam::live_pools::{LivePool, State};
+use crate::ipam::pool_choice::PoolChoice;
+use crate::ipam::waiting_releases::Releases;
+use crate::state::address_space::{GLOBAL, LOCAL};
+use crate::state::memory::Memory;
+use crate::state::pool::Address;
+
+/// The driver.
+pub(crate) struct IpamDriver {
+    pub(crate) chains: Chains,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) choice: PoolChoice,
+    pub(crate) state: State,
+    /// Addresses whose pool the memory lacks, by the names of their files.
+    pub(crate) without_pool: Mutex<BTreeMap<String, Address>>,
+    pub(crate) releases: Releases,
+    /// Held while a pool is compared with the others, and added to them. No chain runs
+    /// meanwhile.
+    pub(crate) adding: Mutex<()>,
+    /// Notified when there may be what Docker doesn't have: Docker is to be asked.
+    pub(crate) compare: Notify,
+}
+
+impl IpamDriver {
+    /// `GetCapabilities`. The MAC address is a fact that chains choose by.
+    pub(crate) fn capabilities() -> Answer {
+        let body = json!({"RequiresMACAddress": true, "RequiresRequestReplay": false});
+        Answer::plain(body.to_string())
+    }
+
+    /// `GetDefaultAddressSpaces`.
+    pub(crate) fn default_address_spaces() -> Answer {
+        let body = json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL});
+        Answer::plain(body.to_string())
+    }
+
+    /// The pool of this ID.
+    ///
+    /// # Errors
+    ///
+    /// Docker has no such pool.
+    pub(crate) fn pool(&self, id: &str) -> Result<Arc<LivePool>, Refusal> {
+        let pool = self.state.pool(id);
+        pool.ok_or_else(|| {
+            impossible(format!(
+                "PoolID: {id:?} is no pool that was requested and not released"
+            ))
+        })
+    }
+}

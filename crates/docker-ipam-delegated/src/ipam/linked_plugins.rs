@@ -1,0 +1,19 @@
+//! The plugins that chains of Docker's networks run without an executable.
+
+use cni::LinkedPlugin;
+use ipam_da_host_local::IpamDaHostLocal;
+use ipam_ds_ranges::IpamDsRanges;
+use ipam_ds_rules::IpamDsRules;
+use ipam_ds_static::IPAM_DS_STATIC;
+use plugin::Linked;
+
+use crate::ipam::pool_filter::PoolFilter;
+
+/// These plugins.
+pub const LINKED: &[&(dyn LinkedPlugin + 'static)] = &[
+    &Linked(&IpamDsRanges),
+    &Linked(&IpamDsRules),
+    &Linked(&IPAM_DS_STATIC),
+    &Linked(&PoolFilter),
+    &Linked(&IpamDaHostLocal),
+];

@@ -1,0 +1,271 @@
+//! Which pool a request gets: the one that it names, one that a chain's selectors
+//! choose, or a default pool.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cni::{ContainerId, Error, NetworkName, Object, code};
+use ipam::{Interval, IpNet, Range};
+
+use crate::http::refusal::{Refusal, impossible};
+use crate::ipam::chain_config;
+use crate::ipam::chain_config::Folders;
+use crate::ipam::chains::Chains;
+use crate::ipam::conflists;
+use crate::ipam::default_pools::DefaultPool;
+use crate::ipam::facts;
+use crate::ipam::host_routes;
+use crate::ipam::pool_filter;
+use crate::ipam::requests::PoolRequest;
+use crate::lock::lock;
+use crate::state::pool::Facts;
+use crate::state::pool::{Pool, whole};
+
+/// Chooses pools.
+pub(crate) struct PoolChoice {
+    /// The folder of the network configurations.
+    pub(crate) conf_dir: PathBuf,
+    /// The folders of networks that name no configuration.
+    pub(crate) folders: Folders,
+    /// The folder of the selectors' records while they are asked; emptied at the start.
+    pub(crate) choices: PathBuf,
+    /// Pools for networks that ask for none.
+    pub(crate) default_pools: Vec<DefaultPool>,
+    /// The default pool that was given last.
+    pub(crate) last: Mutex<Option<IpNet>>,
+    /// Number of the next choice.
+    pub(crate) next: AtomicU64,
+}
+
+/// A pool for a request, as far as it is known without the others.
+pub(crate) enum Chosen {
+    /// This one, and what may be given of its subnet without request.
+    Pool(Pool, Vec<Interval>),
+    /// A default pool that is free.
+    AnyDefault,
+}
+
+impl PoolChoice {
+    /// The pool for a request. Selectors may take their time.
+    ///
+    /// # Errors
+    ///
+    /// Nothing chooses the pool that is requested, or any; a chosen one overlaps with what
+    /// the host uses.
+    pub(crate) fn choose(&self, request: &PoolRequest, chains: &Chains) -> Result<Chosen, Refusal> {
+        match (&request.conflist, request.subnet) {
+            (Some(name), _) => self.of_conflist(name, request, chains),
+            (None, Some(subnet)) => self.of_subnet(request, subnet),
+            (None, None) => Ok(Chosen::AnyDefault),
+        }
+    }
+
+    /// The chosen pool, beside those that there are.
+    ///
+    /// # Errors
+    ///
+    /// It overlaps with another of the address space, or no default pool is free, or the
+    /// sub-pool has no address.
+    pub(crate) fn place(
+        &self,
+        chosen: Chosen,
+        request: &PoolRequest,
+        others: &[&Pool],
+    ) -> Result<Pool, Refusal> {
+        let (pool, given) = match chosen {
+            Chosen::Pool(pool, given) => (pool, given),
+            Chosen::AnyDefault => {
+                let subnet = self.default_pool(request.v6, others)?;
+                let chosen = self.of_subnet(request, (subnet, None))?;
+                return self.place(chosen, request, others);
+            }
+        };
+        for other in others.iter().filter(|it| it.space == pool.space) {
+            let overlap = Interval::from(other.subnet).overlaps(pool.subnet.into());
+            if overlap && !other.is_part_of_the_same(&pool) {
+                return Err(impossible(format!(
+                    "Pool overlaps with other one on this address space: {} with {}",
+                    pool.subnet,
+                    other.id()
+                )));
+            }
+        }
+        // A network that there is keeps its pool: containers may have requested addresses.
+        if others.iter().all(|it| it.id() != pool.id()) {
+            refuse_empty(&pool, &given)?;
+        }
+        Ok(pool)
+    }
+
+    fn of_subnet(
+        &self,
+        request: &PoolRequest,
+        (subnet, range): (IpNet, Option<IpNet>),
+    ) -> Result<Chosen, Refusal> {
+        let config = chain_config::of_subnet(&request.space, subnet, &self.folders);
+        Ok(told(request, &whole(subnet)?, range, &config))
+    }
+
+    fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
+        let mut used: Vec<Interval> = others.iter().map(|it| it.subnet.into()).collect();
+        used.extend(
+            host_routes::in_use()?
+                .iter()
+                .map(|it| Interval::from(it.subnet)),
+        );
+        let mut last = lock(&self.last);
+        let mut pools = self.default_pools.iter();
+        let free = pools.find_map(|it| it.next_free(v6, &used, *last));
+        *last = free.or(*last);
+        free.ok_or_else(|| {
+            let family = if v6 { "IPv6" } else { "IPv4" };
+            impossible(format!(
+                "no default {family} pool is free of other pools and of the host's routes; \
+                 give a subnet, or the daemon another --default-pool"
+            ))
+        })
+    }
+
+    fn of_conflist(
+        &self,
+        name: &NetworkName,
+        request: &PoolRequest,
+        chains: &Chains,
+    ) -> Result<Chosen, Refusal> {
+        let list = conflists::find(&self.conf_dir, name.as_str())?;
+        let config = chain_config::of_conflist(&list, name)?;
+        let ask = |ranges| self.ask(&config, ranges, &request.facts, chains);
+        let Some((subnet, range)) = request.subnet else {
+            let chosen = ask(None)?.unwrap_or_default();
+            let found = of_family(&chosen, request.v6, name)?;
+            let pool = pool(request, found, None, false, &config);
+            return Ok(Chosen::Pool(pool, found.given().to_vec()));
+        };
+        let is_asked_for = |it: &&Range| it.subnet() == subnet;
+        // What the configuration has by itself needs not be given to it, and must not:
+        // it would be there twice.
+        let own = match ask(None) {
+            // It chooses among the pools that it is given.
+            Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),
+            other => other?.unwrap_or_default(),
+        };
+        if let Some(first) = own.iter().find(is_asked_for) {
+            let ranges = own.iter().filter(is_asked_for);
+            let given = ranges.flat_map(|it| it.given().iter().copied()).collect();
+            let pool = pool(request, first, range, false, &config);
+            return Ok(Chosen::Pool(pool, given));
+        }
+        let Some(chosen) = ask(Some((subnet, None)))? else {
+            return Ok(told(request, &whole(subnet)?, range, &config));
+        };
+        match chosen.iter().find(is_asked_for) {
+            Some(found) => Ok(told(request, found, range, &config)),
+            None => Err(impossible(format!(
+                "conflist {name} has no pool of {subnet}; it chooses {}",
+                list_of(&chosen)
+            ))),
+        }
+    }
+
+    /// The ranges of the pools that the selectors of a configuration choose; `None` if it has
+    /// no selector.
+    fn ask(
+        &self,
+        config: &Object,
+        ranges: Option<(IpNet, Option<IpNet>)>,
+        facts: &Facts,
+        chains: &Chains,
+    ) -> Result<Option<Vec<Range>>, Error> {
+        let Some(config) = chain_config::of_selectors(config, ranges, &self.choices)? else {
+            return Ok(None);
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let id = format!("docker-choice-{number}");
+        let id: ContainerId = id.parse().map_err(|_| Error::environment(id))?;
+        let args = facts::cni_args(facts, &Facts::new());
+        let result = chains.ask(&config, &id, &args)?;
+        // Selectors hold nothing; this removes the record.
+        if let Err(error) = chains.release(&config, &id) {
+            tracing::warn!(%error, "the selectors can't be undone");
+        }
+        let mut chosen = Vec::new();
+        for pool in ipam::pools_of_result(&result)? {
+            let ranges = pool_filter::ranges(&pool)?;
+            chosen.extend(ranges.into_iter().map(|(_, it)| it));
+        }
+        Ok(Some(chosen))
+    }
+}
+
+/// A pool whose subnet the chain is told. Its gateway may still become another.
+fn told(request: &PoolRequest, whole: &Range, range: Option<IpNet>, config: &Object) -> Chosen {
+    let pool = pool(request, whole, range, true, config);
+    Chosen::Pool(pool, vec![whole.addresses()])
+}
+
+/// Refuses a sub-pool that has none of the pool's addresses.
+fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<(), Refusal> {
+    let Some(range) = pool.range else {
+        return Ok(());
+    };
+    if given.iter().any(|it| it.overlaps(range.into())) {
+        return Ok(());
+    }
+    let given: Vec<String> = given.iter().map(Interval::to_string).collect();
+    Err(impossible(format!(
+        "SubPool: {range} has no address that can be given: the Pool {} gives {}",
+        pool.subnet,
+        given.join(", ")
+    )))
+}
+
+fn pool(
+    request: &PoolRequest,
+    found: &Range,
+    range: Option<IpNet>,
+    is_given: bool,
+    config: &Object,
+) -> Pool {
+    Pool {
+        space: request.space.clone(),
+        conflist: request.conflist.clone(),
+        subnet: found.subnet(),
+        range,
+        facts: request.facts.clone(),
+        is_given,
+        gateway: found.gateway(),
+        config: serde_json::to_string(config).expect("an object is JSON"),
+    }
+}
+
+/// The first pool of the family. It must not overlap with what the host uses: Docker
+/// would refuse it, and ask again for ever.
+fn of_family<'a>(chosen: &'a [Range], v6: bool, name: &NetworkName) -> Result<&'a Range, Refusal> {
+    let family = if v6 { "IPv6" } else { "IPv4" };
+    let found = chosen.iter().find(|it| it.subnet().addr().is_ipv6() == v6);
+    let found = found.ok_or_else(|| {
+        impossible(format!(
+            "conflist {name} chooses no {family} pool with a range, but {}; give a subnet",
+            list_of(chosen)
+        ))
+    })?;
+    let subnet = found.subnet();
+    let mut in_use = host_routes::in_use()?.into_iter();
+    if let Some(it) = in_use.find(|it| Interval::from(it.subnet).overlaps(subnet.into())) {
+        return Err(impossible(format!(
+            "the pool {subnet} of conflist {name} overlaps with {}; Docker takes such a pool only if \
+             it is asked for: --subnet {subnet}",
+            it.by
+        )));
+    }
+    Ok(found)
+}
+
+fn list_of(chosen: &[Range]) -> String {
+    if chosen.is_empty() {
+        return "none".to_owned();
+    }
+    let subnets: Vec<String> = chosen.iter().map(|it| it.subnet().to_string()).collect();
+    subnets.join(", ")
+}

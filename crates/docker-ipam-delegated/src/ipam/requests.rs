@@ -1,0 +1,165 @@
+//! Docker's requests for pools and addresses, parsed.
+
+use std::net::IpAddr;
+
+use cni::NetworkName;
+use ipam::IpNet;
+
+use crate::http::refusal::{Refusal, impossible};
+use crate::ipam::facts;
+use crate::ipam::ipam_bodies;
+use crate::state::address_space::AddressSpace;
+use crate::state::pool::Facts;
+
+/// A request for a pool.
+#[derive(Debug)]
+pub(crate) struct PoolRequest {
+    /// The address space.
+    pub(crate) space: AddressSpace,
+    /// The pool and the sub-pool that are requested; without, one is chosen.
+    pub(crate) subnet: Option<(IpNet, Option<IpNet>)>,
+    /// The network configuration whose chain serves the pool.
+    pub(crate) conflist: Option<NetworkName>,
+    /// The network's other options.
+    pub(crate) facts: Facts,
+    /// True if a chosen pool should be of IPv6.
+    pub(crate) v6: bool,
+}
+
+impl PoolRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    ///
+    /// A wrong value, named with its key.
+    pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self, Refusal> {
+        let space = request.address_space.parse().map_err(Refusal::Impossible)?;
+        let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
+            ("", "") => None,
+            ("", range) => {
+                return Err(impossible(format!(
+                    "SubPool: {range} without a Pool that it is a part of"
+                )));
+            }
+            (pool, "") => Some((subnet("Pool", pool)?, None)),
+            (pool, range) => {
+                let (pool, range) = (subnet("Pool", pool)?, subnet("SubPool", range)?);
+                if !pool.contains(&range) {
+                    return Err(impossible(format!(
+                        "SubPool: {range} is no part of the Pool {pool}"
+                    )));
+                }
+                Some((pool, Some(range)))
+            }
+        };
+        let (conflist, facts) = facts::of_network(request.options)?;
+        let conflist = conflist.map(|name| {
+            let parsed = name.parse();
+            parsed.map_err(|error| impossible(format!("option conflist={name}: {error}")))
+        });
+        Ok(Self {
+            space,
+            subnet,
+            conflist: conflist.transpose()?,
+            facts,
+            v6: request.v6,
+        })
+    }
+}
+
+/// Host bits are dropped, as Go's `net.ParseCIDR` does.
+fn subnet(key: &str, text: &str) -> Result<IpNet, Refusal> {
+    let subnet = ipam::parse_subnet(text).map(|it| it.trunc());
+    subnet.ok_or_else(|| {
+        impossible(format!(
+            "{key}: {text:?} is no subnet (such as 10.1.0.0/16)"
+        ))
+    })
+}
+
+/// The address that is requested from a pool; `None` if any will do.
+///
+/// # Errors
+///
+/// It is no address, or none of the pool's.
+pub(crate) fn address(text: &str, subnet: IpNet) -> Result<Option<IpAddr>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ip = ipam::parse_address(text)
+        .ok_or_else(|| impossible(format!("Address: {text:?} is no IP address")))?;
+    let ip = ipam::in_family(subnet.addr().is_ipv4(), ip);
+    if !subnet.contains(&ip) {
+        return Err(impossible(format!(
+            "Address: {ip} is not in the pool {subnet}"
+        )));
+    }
+    Ok(Some(ip))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::body;
+
+    fn read(body: &str) -> Result<PoolRequest, String> {
+        PoolRequest::read(body::decode(body).unwrap()).map_err(|it| it.to_string())
+    }
+
+    #[test]
+    fn a_request_is_read_whole() {
+        let it = read(
+            r#"{"AddressSpace":"a","Pool":"10.1.2.3/16","SubPool":"10.1.5.0/24","Options":{"conflist":"web","x":"y"}}"#,
+        );
+        let it = it.unwrap();
+        let (subnet, range) = it.subnet.unwrap();
+        assert_eq!(
+            (subnet.to_string(), range.unwrap().to_string()),
+            ("10.1.0.0/16".into(), "10.1.5.0/24".into())
+        );
+        assert_eq!(it.conflist.unwrap().as_str(), "web");
+        assert_eq!(it.facts["x"], "y");
+    }
+
+    #[test]
+    fn each_refusal_names_the_key_and_the_value() {
+        for (body, message) in [
+            (r#"{"Pool":"10.1.0.0/16"}"#, "AddressSpace is missing"),
+            (
+                r#"{"AddressSpace":"a","SubPool":"10.1.0.0/24"}"#,
+                "SubPool: 10.1.0.0/24 without a Pool that it is a part of",
+            ),
+            (
+                r#"{"AddressSpace":"a","Pool":"10.1.0.0"}"#,
+                "Pool: \"10.1.0.0\" is no subnet (such as 10.1.0.0/16)",
+            ),
+            (
+                r#"{"AddressSpace":"a","Pool":"10.1.0.0/24","SubPool":"10.1.0.0/16"}"#,
+                "SubPool: 10.1.0.0/16 is no part of the Pool 10.1.0.0/24",
+            ),
+        ] {
+            assert_eq!(read(body).unwrap_err(), message);
+        }
+        assert!(
+            read(r#"{"AddressSpace":"a","Options":{"conflist":"../x"}}"#)
+                .unwrap_err()
+                .starts_with("option conflist=../x: ")
+        );
+    }
+
+    #[test]
+    fn an_address_is_one_of_the_pools() {
+        let address =
+            |text| address(text, "10.1.0.0/16".parse().unwrap()).map_err(|it| it.to_string());
+        assert_eq!(address("").unwrap(), None);
+        assert_eq!(
+            address("::ffff:10.1.0.7").unwrap().unwrap().to_string(),
+            "10.1.0.7"
+        );
+        assert_eq!(address("x").unwrap_err(), "Address: \"x\" is no IP address");
+        assert_eq!(
+            address("10.2.0.1").unwrap_err(),
+            "Address: 10.2.0.1 is not in the pool 10.1.0.0/16"
+        );
+    }
+}

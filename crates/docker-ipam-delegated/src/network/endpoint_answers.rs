@@ -1,0 +1,113 @@
+//! Answers to Docker's calls for an endpoint, out of the result of its plugins.
+
+use std::net::IpAddr;
+
+use crate::network::cni_result::CniResult;
+use crate::network::network_bodies::{Interface, InterfaceName, Joined, StaticRoute};
+
+/// The values of the interface that Docker doesn't know yet: it refuses an answer with any
+/// other. If it has given one address, it wants no second one.
+pub(crate) fn offered(interface: &Interface, result: &CniResult) -> Interface {
+    let has_address = !interface.address.is_empty() || !interface.address_v6.is_empty();
+    let address = |v4| match result.address(v4) {
+        Some(address) if !has_address => address.to_string(),
+        _ => String::new(),
+    };
+    let has_mac = !interface.mac_address.is_empty();
+    Interface {
+        address: address(true),
+        address_v6: address(false),
+        mac_address: if has_mac { "" } else { result.mac() }.to_owned(),
+    }
+}
+
+/// Gateways and routes of a result, as Docker sets them in the container.
+pub(crate) fn joined(result: &CniResult, outside: &str) -> Joined {
+    let mut joined = Joined {
+        interface_name: InterfaceName {
+            src_name: outside.to_owned(),
+            dst_prefix: "eth".to_owned(),
+        },
+        // Without a default route, the network has no way out, and wants none.
+        disable_gateway_service: true,
+        ..Joined::default()
+    };
+    for route in result.routes.iter().copied() {
+        // Docker can't set it, and starts no container then: it enables IPv6 only on an
+        // interface with such an address.
+        if result.address(route.to.addr().is_ipv4()).is_none() {
+            continue;
+        }
+        let next_hop = result.next_hop(route);
+        let is_default = route.to.prefix_len() == 0;
+        match next_hop {
+            Some(IpAddr::V4(hop)) if is_default && joined.gateway.is_empty() => {
+                joined.gateway = hop.to_string();
+            }
+            Some(IpAddr::V6(hop)) if is_default && joined.gateway_v6.is_empty() => {
+                joined.gateway_v6 = hop.to_string();
+            }
+            hop => joined.static_routes.push(StaticRoute {
+                destination: route.to.to_string(),
+                route_type: u8::from(hop.is_none()),
+                next_hop: hop.map_or_else(String::new, |it| it.to_string()),
+            }),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(result: &Value) -> CniResult {
+        CniResult::read(&RawValue::from_string(result.to_string()).unwrap()).unwrap()
+    }
+
+    fn interface(address: &str, mac: &str) -> Interface {
+        Interface {
+            address: address.to_owned(),
+            mac_address: mac.to_owned(),
+            ..Interface::default()
+        }
+    }
+
+    #[test]
+    fn docker_is_told_what_it_does_not_know() {
+        let it = read(&json!({
+            "interfaces": [{"name": "eth0", "mac": "aa:00:00:00:00:02", "sandbox": "/x"}],
+            "ips": [{"address": "10.0.0.5/24"}, {"address": "fd00::5/64"}]}));
+        let all = offered(&interface("", ""), &it);
+        assert_eq!(
+            serde_json::to_value(all).unwrap(),
+            json!({"Address": "10.0.0.5/24", "AddressIPv6": "fd00::5/64", "MacAddress": "aa:00:00:00:00:02"})
+        );
+        let nothing = offered(&interface("10.0.0.5/24", "02:42:00:00:00:01"), &it);
+        assert_eq!(nothing, Interface::default());
+        let mac = offered(&interface("10.0.0.5/24", ""), &it);
+        assert_eq!(mac, interface("", "aa:00:00:00:00:02"));
+    }
+
+    #[test]
+    fn gateways_and_routes_are_those_of_the_result() {
+        let it = read(&json!({
+            "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64", "gateway": "fd00::1"}],
+            "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}]}));
+        assert_eq!(
+            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"}, "Gateway": "10.0.0.1", "GatewayIPv6": "fd00::1",
+                   "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 0, "NextHop": "10.0.0.9"}], "DisableGatewayService": true})
+        );
+        let it =
+            read(&json!({"ips": [{"address": "10.0.0.5/24"}], "routes": [{"dst": "10.9.0.0/16"}]}));
+        assert_eq!(
+            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"},
+                   "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 1}], "DisableGatewayService": true})
+        );
+    }
+}

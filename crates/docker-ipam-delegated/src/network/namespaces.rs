@@ -1,0 +1,219 @@
+//! Network namespaces of endpoints, `/run/netns/docker-<endpoint>`, and the way of an
+//! interface out of them and back, by `ip` (iproute2).
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use chain::Execution;
+use rustix::io::Errno;
+use rustix::net::netdevice::name_to_index;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use state_files::is_namespace;
+use std::os::fd::AsFd;
+
+use crate::http::refusal::{Refusal, impossible};
+
+/// The interface inside the namespace.
+pub(crate) const IFNAME: &str = "eth0";
+
+/// The namespace of an endpoint, and the name of its interface outside.
+#[derive(Clone, Debug)]
+pub(crate) struct Namespace {
+    name: String,
+    outside: String,
+}
+
+impl Namespace {
+    /// The namespace of the endpoint of this ID, which need not be there.
+    pub(crate) fn of(endpoint_id: &str) -> Self {
+        // An interface's name has 15 bytes.
+        let start: String = endpoint_id.chars().take(12).collect();
+        Self {
+            name: format!("docker-{endpoint_id}"),
+            outside: format!("cni{start}"),
+        }
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> String {
+        format!("/run/netns/{}", self.name)
+    }
+
+    /// The name of the interface while it is in the host's namespace.
+    pub(crate) fn outside(&self) -> &str {
+        &self.outside
+    }
+
+    /// Makes it; one that is there is made anew.
+    ///
+    /// # Errors
+    ///
+    /// What `ip` says.
+    pub(crate) fn make(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        self.remove(execution)?;
+        ip(execution, &["netns", "add", &self.name], "")
+    }
+
+    /// Removes it, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// What `ip` says.
+    pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        if self.is_there().map_err(|error| self.failed(&error))? {
+            return ip(execution, &["netns", "delete", &self.name], "");
+        }
+        // What a namespace was mounted on.
+        match fs::remove_file(self.path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(impossible(format!("{}: {error}", self.path())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the interface to the host's namespace, where Docker takes it from.
+    ///
+    /// # Errors
+    ///
+    /// It isn't there, or what `ip` says.
+    pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        let (host, outside) = (std::process::id(), &self.outside);
+        if is_on_host(outside).map_err(|error| self.failed(&error))? {
+            return Ok(());
+        }
+        let mut steps = String::new();
+        // It may have its outer name: a daemon that was killed has come so far.
+        if !self.has(outside).map_err(|error| self.failed(&error))? {
+            steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
+        }
+        steps += &format!("link set dev {outside} netns {host}\n");
+        self.ip(execution, &steps)
+    }
+
+    /// Moves the interface back, if it is in the host's namespace.
+    ///
+    /// # Errors
+    ///
+    /// What `ip` says.
+    pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
+        let (name, outside) = (&self.name, &self.outside);
+        let is_there = self.is_there().map_err(|error| self.failed(&error))?;
+        if is_on_host(outside).map_err(|error| self.failed(&error))? {
+            if !is_there {
+                // The namespace ended with a crash of the node: the interface is of no use.
+                return ip(execution, &["link", "delete", "dev", outside], "");
+            }
+            ip(
+                execution,
+                &["link", "set", "dev", outside, "netns", name],
+                "",
+            )?;
+        }
+        if is_there && self.has(outside).map_err(|error| self.failed(&error))? {
+            self.ip(
+                execution,
+                &format!("link set dev {outside} name {IFNAME}\n"),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// True if the interface is here, or in the host's namespace: Docker hasn't taken it,
+    /// or has given it back.
+    ///
+    /// # Errors
+    ///
+    /// It can't be said.
+    pub(crate) fn has_interface(&self) -> io::Result<bool> {
+        Ok(is_on_host(&self.outside)? || self.has(IFNAME)? || self.has(&self.outside)?)
+    }
+
+    fn is_there(&self) -> io::Result<bool> {
+        is_there(Path::new(&self.path()))
+    }
+
+    /// True if there is an interface of this name in it.
+    fn has(&self, interface: &str) -> io::Result<bool> {
+        if !self.is_there()? {
+            return Ok(false);
+        }
+        let namespace = File::open(self.path())?;
+        // The thread ends with the look: no other one is ever in this namespace.
+        let look = || {
+            let network = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), network)?;
+            is_on_host(interface)
+        };
+        let looking = thread::Builder::new();
+        thread::scope(|scope| {
+            let looked = looking.spawn_scoped(scope, look)?.join();
+            looked.unwrap_or_else(|_| Err(io::Error::other("the look has failed")))
+        })
+    }
+
+    fn failed(&self, error: &io::Error) -> Refusal {
+        impossible(format!("{}: {error}", self.path()))
+    }
+
+    /// Runs lines of `ip` in it.
+    fn ip(&self, execution: &Execution<'_>, lines: &str) -> Result<(), Refusal> {
+        ip(execution, &["-netns", &self.name, "-batch", "-"], lines)
+    }
+}
+
+/// True if there is a namespace at this path.
+///
+/// # Errors
+///
+/// It can't be said.
+pub(crate) fn is_there(path: &Path) -> io::Result<bool> {
+    match is_namespace(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        looked => looked,
+    }
+}
+
+/// True if the namespace of this thread, which is the host's, has an interface of this name.
+///
+/// # Errors
+///
+/// It can't be said.
+pub(crate) fn is_on_host(interface: &str) -> io::Result<bool> {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::DGRAM);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    match name_to_index(&socket, interface) {
+        Ok(_) => Ok(true),
+        Err(Errno::NODEV) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn ip(execution: &Execution<'_>, arguments: &[&str], stdin: &str) -> Result<(), Refusal> {
+    execution.tool("ip", arguments, stdin).map_err(|error| {
+        let line = [arguments, &stdin.lines().collect::<Vec<_>>()].concat();
+        impossible(format!("ip {}: {}", line.join(" "), error.msg))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_is_found_by_its_name() {
+        assert!(is_on_host("lo").unwrap());
+        assert!(!is_on_host("cninone").unwrap());
+        assert!(!Namespace::of("none").has_interface().unwrap());
+    }
+
+    #[test]
+    fn the_interface_has_a_name_that_the_kernel_takes() {
+        let id = "ff667514287896a89c295998f8d2bb0703b6f707e93f9b4fa4852eb8667078fc";
+        assert_eq!(Namespace::of(id).outside(), "cniff6675142878");
+        assert_eq!(Namespace::of("e1").outside(), "cnie1");
+    }
+}

@@ -1,0 +1,122 @@
+//! Bodies of Docker's calls of a network driver, and of their answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::http::body::or_default;
+
+/// Body of `NetworkDriver.CreateNetwork`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct CreateNetwork {
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) options: BTreeMap<String, Value>,
+    #[serde(rename = "IPv4Data", default, deserialize_with = "or_default")]
+    pub(crate) v4: Vec<Subnet>,
+    #[serde(rename = "IPv6Data", default, deserialize_with = "or_default")]
+    pub(crate) v6: Vec<Subnet>,
+}
+
+/// An entry of `IPv4Data` or `IPv6Data`. Subnet and address are in one notation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Subnet {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) pool: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) gateway: String,
+}
+
+/// Body of the calls that name a network alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OfNetwork {
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+}
+
+/// Body of `NetworkDriver.CreateEndpoint`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct CreateEndpoint {
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+    #[serde(rename = "EndpointID")]
+    pub(crate) endpoint_id: String,
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) interface: Interface,
+}
+
+/// An interface: each value may be empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Interface {
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub(crate) address: String,
+    #[serde(
+        rename = "AddressIPv6",
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub(crate) address_v6: String,
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub(crate) mac_address: String,
+}
+
+/// Body of the calls that name an endpoint alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OfEndpoint {
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+    #[serde(rename = "EndpointID")]
+    pub(crate) endpoint_id: String,
+}
+
+/// Body of `NetworkDriver.Join`, besides the endpoint.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Join {
+    #[serde(default, deserialize_with = "or_default")]
+    pub(crate) sandbox_key: String,
+}
+
+/// Answer to `NetworkDriver.Join`.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct Joined {
+    pub(crate) interface_name: InterfaceName,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) gateway: String,
+    #[serde(rename = "GatewayIPv6", skip_serializing_if = "String::is_empty")]
+    pub(crate) gateway_v6: String,
+    pub(crate) static_routes: Vec<StaticRoute>,
+    /// True if Docker must add no interface of its own for a way out.
+    pub(crate) disable_gateway_service: bool,
+}
+
+/// The interface that Docker takes into the container.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct InterfaceName {
+    pub(crate) src_name: String,
+    pub(crate) dst_prefix: String,
+}
+
+/// A route: of type 0 with a next hop, or of type 1 without.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct StaticRoute {
+    pub(crate) destination: String,
+    pub(crate) route_type: u8,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) next_hop: String,
+}

@@ -1,0 +1,107 @@
+//! Docker's calls for networks. A network is a CNI network configuration, whose plugins plumb
+//! its endpoints.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use crate::http::answer::{Answer, NOTHING};
+use crate::http::body;
+use crate::http::call::Call;
+use crate::http::refusal::{Refusal, cant_remember, impossible};
+use crate::ipam::conflists;
+use crate::ipam::facts;
+use crate::lock::lock;
+use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
+use crate::network::network_driver::{NetworkDriver, Stored};
+use crate::state::journal::Journal;
+use crate::state::network::Network;
+
+/// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
+const OPTIONS: &str = "com.docker.network.generic";
+
+/// The key under which Docker says that a network has no way out (`netlabel.Internal`).
+const INTERNAL: &str = "com.docker.network.internal";
+
+impl NetworkDriver {
+    /// `CreateNetwork`. The same network once more is no error: it holds nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is no such network configuration.
+    pub(crate) fn create_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: CreateNetwork = body::decode(&call.body)?;
+        let generic = request.options.get(OPTIONS).and_then(Value::as_object);
+        let text =
+            |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let options = generic.into_iter().flatten().filter_map(text).collect();
+        let (conflist, facts) = facts::of_network(options)?;
+        let conflist = conflist.ok_or_else(|| {
+            impossible("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")
+        })?;
+        conflists::find(&self.conf_dir, &conflist)?;
+        let of_docker = |it: &&Subnet| !it.gateway.is_empty() && !it.pool.is_empty();
+        let subnets = request.v4.iter().chain(&request.v6).filter(of_docker);
+        let network = Network {
+            id: request.network_id,
+            conflist,
+            facts,
+            gateways: subnets.map(|it| it.gateway.clone()).collect(),
+            is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
+        };
+        let id = network.id.clone();
+        let known = lock(&self.networks).get(&id).map(|it| it.object == network);
+        match known {
+            Some(true) => return Ok(Answer::plain(NOTHING)),
+            Some(false) => return Err(impossible(format!("NetworkID: {id} is there already"))),
+            None => {}
+        }
+        let files = &self.memory.networks;
+        let journal =
+            Journal::made_at_once(files, network.clone()).map_err(|error| cant_remember(&error))?;
+        let (file, object) = (journal.name().to_owned(), network);
+        lock(&self.networks).insert(id.clone(), Stored { file, object });
+        let driver = Arc::clone(self);
+        Ok(Answer::then(NOTHING, move |is_delivered| {
+            if !is_delivered {
+                tracing::warn!(network = id, "Docker has gone before it had this network");
+                lock(&driver.networks).remove(&id);
+                journal.remove();
+            }
+        }))
+    }
+
+    /// `DeleteNetwork`. An unknown network has been deleted.
+    ///
+    /// # Errors
+    ///
+    /// An endpoint that is left can't be undone.
+    pub(crate) fn delete_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
+        let request: OfNetwork = body::decode(&call.body)?;
+        // From here on, no endpoint can be made in it.
+        let network = lock(&self.networks).remove(&request.network_id);
+        if let Err(why) = self.end_all_of(&request.network_id) {
+            if let Some(network) = network {
+                lock(&self.networks).insert(request.network_id, network);
+            }
+            return Err(why);
+        }
+        let Some(network) = network else {
+            return Ok(Answer::plain(NOTHING));
+        };
+        // One step, so there is nothing to finish after a kill.
+        self.memory.networks.remove(&network.file);
+        Ok(Answer::plain(NOTHING))
+    }
+
+    fn end_all_of(&self, network: &str) -> Result<(), Refusal> {
+        let mut left = self.endpoints.all();
+        left.retain(|it| it.endpoint.network == network);
+        for live in left {
+            let id = live.endpoint.id;
+            tracing::warn!(endpoint = id, "left of a network that is deleted");
+            self.end_endpoint(&id)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Endpoints that Docker will not delete: a deletion has failed, or the container's interface
+//! has certainly gone.
+//!
+//! A dockerd that was killed releases what its containers had, and tells only the network
+//! drivers that it has loaded by then (`network.driver`, `endpoint.deleteEndpoint`). For all
+//! others, Docker is asked (`comparison`).
+
+use std::io::{self, ErrorKind};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use state_files::is_namespace;
+
+use crate::http::refusal::Refusal;
+use crate::lock::lock;
+use crate::network::cni_result::CniResult;
+use crate::network::endpoint_lock::EndpointLock;
+use crate::network::live_endpoints::LiveEndpoint;
+use crate::network::namespaces::{Namespace, is_on_host};
+use crate::network::network_driver::NetworkDriver;
+use crate::state::endpoint::Endpoint;
+
+/// The longest that a call waits for stale endpoints to be undone. Their undo goes on.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Endpoints that are undone at once.
+const AT_ONCE: usize = 4;
+
+impl NetworkDriver {
+    /// Undoes the endpoints that Docker will not delete.
+    pub(crate) fn collect(self: &Arc<Self>) {
+        let mut stale = self.endpoints.all();
+        stale.retain(may_be_stale);
+        if stale.is_empty() {
+            return;
+        }
+        let threads = AT_ONCE.min(stale.len());
+        let stale = Arc::new(Mutex::new(stale));
+        let (done, all_done) = channel::<()>();
+        for _ in 0..threads {
+            let (driver, stale, done) = (Arc::clone(self), Arc::clone(&stale), done.clone());
+            thread::spawn(move || {
+                let _done = done;
+                while let Some(live) = { lock(&stale).pop() } {
+                    if let Err(error) = driver.end_stale(&live) {
+                        tracing::warn!(%error, endpoint = live.endpoint.id, "can't be undone");
+                    }
+                }
+            });
+        }
+        drop(done);
+        if all_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("stale endpoints are still being undone");
+        }
+    }
+
+    /// Undoes an endpoint if it is stale, and no call works on it.
+    fn end_stale(&self, live: &LiveEndpoint) -> Result<(), Refusal> {
+        let Ok(_call) = live.calls.try_lock() else {
+            return Ok(());
+        };
+        let id = &live.endpoint.id;
+        let Some(live) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
+            return Ok(());
+        };
+        // A program of a killed daemon's may be moving the interface.
+        drop(EndpointLock::acquire(
+            self.endpoint_files().folder(),
+            &live.file,
+        )?);
+        if live.is_abandoned {
+            return self.end_locked(id, &live.file);
+        }
+        match is_gone(&live.endpoint) {
+            Ok(true) => {
+                tracing::warn!(endpoint = id, "its container is gone");
+                self.end_locked(id, &live.file)?;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%error, endpoint = id, "kept: it can't be said whether its container is gone");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// True if it may be stale, as far as it can be said without the endpoint's lock.
+fn may_be_stale(live: &LiveEndpoint) -> bool {
+    let sandbox = live.endpoint.sandbox.as_deref();
+    // An error is looked at, and logged, with the lock.
+    let is_there = sandbox.map(|it| look(Path::new(it)).is_ok_and(|it| it == Look::Present));
+    live.is_abandoned || is_there == Some(false)
+}
+
+/// True if the container that took the endpoint's interface is gone with it. All of these are
+/// so: the namespace that Docker named is gone, the interface isn't anywhere that it was before
+/// Docker took it, and of the pair, the other end is gone, too.
+///
+/// # Errors
+///
+/// It can't be said.
+fn is_gone(endpoint: &Endpoint) -> io::Result<bool> {
+    let Some(sandbox) = endpoint.sandbox.as_deref().map(Path::new) else {
+        return Ok(false);
+    };
+    let looked = look(sandbox)?;
+    if looked == Look::Present || Namespace::of(&endpoint.id).has_interface()? {
+        return Ok(false);
+    }
+    let result = endpoint.result.clone().map(RawValue::from_string);
+    let result = result.and_then(Result::ok);
+    let Some(result) = result.and_then(|it| CniResult::read(&it).ok()) else {
+        return Ok(false);
+    };
+    let ends: Vec<&str> = result.host_interfaces().collect();
+    if ends.is_empty() {
+        // Nothing on the host ends with the container.
+        return Ok(looked == Look::Missing);
+    }
+    let there = ends.into_iter().map(is_on_host);
+    let there: Vec<bool> = there.collect::<io::Result<_>>()?;
+    Ok(there.contains(&false))
+}
+
+/// A look at the path of a container's namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It is there.
+    Present,
+    /// There is no file, and its folder is there.
+    Missing,
+    /// No namespace is seen there, but Docker may see one: in another mount namespace.
+    NotSeen,
+}
+
+fn look(path: &Path) -> io::Result<Look> {
+    match is_namespace(path) {
+        Ok(true) => Ok(Look::Present),
+        Ok(false) => Ok(Look::NotSeen),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let folder = path.parent().unwrap_or(path);
+            let is_there = folder.try_exists()?;
+            Ok(if is_there {
+                Look::Missing
+            } else {
+                Look::NotSeen
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_missing_only_from_a_folder_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("netns");
+        assert_eq!(look(&file).unwrap(), Look::Missing);
+        assert_eq!(look(&file.join("1")).unwrap(), Look::NotSeen);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(look(&file).unwrap(), Look::NotSeen);
+        // Not a folder: nothing can be said.
+        assert!(look(&file.join("1")).is_err());
+        assert_eq!(look(Path::new("/proc/self/ns/net")).unwrap(), Look::Present);
+    }
+}
