@@ -146,7 +146,10 @@ impl IpamDriver {
             ip: Some(ip),
             container_id: None,
         };
-        let journal = Journal::made_at_once(&self.memory.addresses, address)
+        let journal = self
+            .memory
+            .addresses
+            .make(address)
             .map_err(|error| cant_remember(&error))?;
         let file = AddressFile {
             name: journal.name().to_owned(),

@@ -12,7 +12,6 @@ use crate::ipam::live_pools::Ended;
 use crate::ipam::requests::PoolRequest;
 use crate::ipam::waiting_releases::Release;
 use crate::lock::lock;
-use crate::state::journal::Journal;
 use crate::state::pool::{Address, Pool, Reference};
 
 impl IpamDriver {
@@ -46,7 +45,10 @@ impl IpamDriver {
             data: ipam_bodies::Options::new(),
         });
         let reference = Reference { pool: pool.clone() };
-        let mut journal = Journal::made_at_once(&self.memory.pools, reference)
+        let mut journal = self
+            .memory
+            .pools
+            .make(reference)
             .map_err(|error| cant_remember(&error))?;
         let pool = self.state.refer(pool, journal.name(), true);
         let driver = Arc::clone(self);

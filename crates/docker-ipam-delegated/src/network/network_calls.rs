@@ -14,7 +14,6 @@ use crate::ipam::facts;
 use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
 use crate::network::network_driver::{NetworkDriver, Stored};
-use crate::state::journal::Journal;
 use crate::state::network::Network;
 
 /// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
@@ -57,8 +56,9 @@ impl NetworkDriver {
             None => {}
         }
         let files = &self.memory.networks;
-        let journal =
-            Journal::made_at_once(files, network.clone()).map_err(|error| cant_remember(&error))?;
+        let journal = files
+            .make(network.clone())
+            .map_err(|error| cant_remember(&error))?;
         let (file, object) = (journal.name().to_owned(), network);
         lock(&self.networks).insert(id.clone(), Stored { file, object });
         let driver = Arc::clone(self);

@@ -12,8 +12,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use state_files::StateFolder;
 
-use crate::state::memory::Folder;
-
 /// A step in the life of an object.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,8 +70,12 @@ impl<T: Serialize> Journal<T> {
     /// # Errors
     ///
     /// The system's; there is no file then.
-    pub(crate) fn made_at_once(folder: &Folder, object: T) -> io::Result<Self> {
-        Self::create(folder.folder(), &folder.new_name(), &Step::Made { object })
+    pub(crate) fn made_at_once(
+        folder: &Arc<StateFolder>,
+        name: &str,
+        object: T,
+    ) -> io::Result<Self> {
+        Self::create(folder, name, &Step::Made { object })
     }
 
     fn create(folder: &Arc<StateFolder>, name: &str, step: &Step<T>) -> io::Result<Self> {

@@ -135,6 +135,15 @@ impl Folder {
         format!("{:016x}-{number:08x}", self.start)
     }
 
+    /// Makes the file of an object that is made by that alone.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error; there is no file then.
+    pub(crate) fn make<T: Serialize>(&self, object: T) -> io::Result<Journal<T>> {
+        Journal::made_at_once(&self.folder, &self.new_name(), object)
+    }
+
     /// The folder itself.
     pub(crate) fn folder(&self) -> &Arc<StateFolder> {
         &self.folder
