@@ -380,8 +380,7 @@ fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
         let output = call(&sandbox, "DEL", container, &pools).run();
         output.nothing();
         assert!(output.stderr.is_empty(), "{output:?}");
-        let log = sandbox.log_dir().join("ipam-da-host-local.log");
-        let log = fs::read_to_string(log).unwrap();
+        let log = sandbox.log("ipam-da-host-local");
         let line = log.lines().rfind(|line| line.contains("released in all"));
         let (_, count) = line.unwrap().rsplit_once("addresses=").unwrap();
         count.to_owned()

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 
 use harness::{Call, Flavour, Node, Sandbox, needs};
@@ -211,8 +211,7 @@ fn add_waits_for_a_lock_that_another_holds_and_logs_how_long() {
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
     let lock = held_lock(&sandbox, "testnet");
-    let log =
-        || fs::read_to_string(sandbox.log_dir().join("ipam-da-host-local.log")).unwrap_or_default();
+    let log = || sandbox.log("ipam-da-host-local");
 
     thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&sandbox, "ADD", "patient", &data).run());
@@ -247,11 +246,10 @@ fn add_survives_the_removal_of_the_directory_whose_lock_it_waits_for() {
     let data = sandbox.data_dir();
     let directory = data.join("testnet");
     let lock = held_lock(&sandbox, "testnet");
-    let log: PathBuf = sandbox.log_dir().join("ipam-da-host-local.log");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| call(&sandbox, "ADD", "c1", &data).run());
-        let waits = |log: String| log.contains("waiting for another process");
-        wait_for(|| fs::read_to_string(&log).is_ok_and(waits));
+        let log = || sandbox.log("ipam-da-host-local");
+        wait_for(|| log().contains("waiting for another process"));
         // An administrator starts afresh.
         fs::remove_dir_all(&directory).unwrap();
         fs::create_dir(&directory).unwrap();

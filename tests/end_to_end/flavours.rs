@@ -1,8 +1,6 @@
 //! The two flavours: their output on stderr, and the verbose one's log.
 
-use std::fs;
-
-use harness::{Flavour, Node, ORCHESTRATOR, Output, Sandbox, needs};
+use harness::{Flavour, ORCHESTRATOR, Output, Sandbox};
 use serde_json::{Value, json};
 
 /// The plugins that an ADD of these tests runs, each with a log.
@@ -26,11 +24,6 @@ fn add(sandbox: &Sandbox, config: &Value) -> Output {
         .run()
 }
 
-fn log(sandbox: &Sandbox, plugin: &str) -> String {
-    let path = sandbox.log_dir().join(format!("{plugin}.log"));
-    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
 #[test]
 fn the_normal_flavour_says_nothing_when_all_is_well_and_keeps_no_log() {
     let (sandbox, config) = sandbox(Flavour::Normal);
@@ -48,7 +41,7 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
     assert_eq!(output.stderr, "the fan is loud\nand hot\n");
 
     for plugin in LOGGED {
-        let log = log(&sandbox, plugin);
+        let log = sandbox.log(plugin);
         let first = log.lines().next().unwrap();
         assert!(first.contains("starting"), "{first}");
         assert!(
@@ -69,7 +62,7 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
             }
         }
     }
-    let log = log(&sandbox, "ipam-delegated");
+    let log = sandbox.log("ipam-delegated");
     let input = serde_json::to_string(&config).unwrap();
     let path = sandbox.plugins().join("ipam-ds-ranges");
     for said in [
@@ -106,7 +99,7 @@ fn errors_and_warnings_go_to_stderr_in_both() {
         if flavour == Flavour::Verbose {
             // One failure is one error.
             for (plugin, errors) in [("ipam-delegated", 1), ("ipam-ds-ranges", 0)] {
-                let log = log(&sandbox, plugin);
+                let log = sandbox.log(plugin);
                 assert_eq!(log.matches("ERROR").count(), errors, "{log}");
                 assert!(log.contains("10.1.0.0/31"), "{log}");
             }
@@ -114,54 +107,9 @@ fn errors_and_warnings_go_to_stderr_in_both() {
     }
 }
 
-#[test]
-fn a_log_that_cant_be_written_never_fails_a_call() {
-    let (sandbox, config) = sandbox(Flavour::Verbose);
-    fs::write(sandbox.log_dir(), "a file where the folder should be").unwrap();
-    let output = add(&sandbox, &config);
-    assert_eq!(output.ips(), ["10.1.0.2"]);
-    assert!(
-        output.stderr.contains("the log file can't be written"),
-        "{output:?}"
-    );
-    // A log that no more fits into.
-    let output = sandbox
-        .call("ipam-delegated", "DEL", &config)
-        .env("IPAM_DELEGATED_LOG_DIR", full_device(&sandbox))
-        .run();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// A folder in which the log is `/dev/full`.
-fn full_device(sandbox: &Sandbox) -> std::path::PathBuf {
-    let folder = sandbox.root().join("full");
-    fs::create_dir(&folder).unwrap();
-    for plugin in LOGGED {
-        let log = folder.join(format!("{plugin}.log"));
-        std::os::unix::fs::symlink("/dev/full", log).unwrap();
-    }
-    folder
-}
-
-#[test]
-fn the_log_is_in_var_log_cni_by_default() {
-    needs!("root");
-    let (sandbox, config) = sandbox(Flavour::Verbose);
-    let node = Node::new();
-    sandbox
-        .call("ipam-delegated", "ADD", &config)
-        .without("IPAM_DELEGATED_LOG_DIR")
-        .run_on(&node)
-        .result();
-    assert_eq!(
-        node.sh("ls /var/log/cni"),
-        "ipam-da-host-local.log\nipam-delegated.log\nipam-ds-ranges.log\n"
-    );
-}
-
 /// The logs of all plugins of the chain.
 fn logs(sandbox: &Sandbox) -> String {
-    LOGGED.map(|plugin| log(sandbox, plugin)).concat()
+    LOGGED.map(|plugin| sandbox.log(plugin)).concat()
 }
 
 #[test]
@@ -199,7 +147,7 @@ fn each_line_names_its_plugin_and_the_first_its_build() {
     let (sandbox, config) = sandbox(Flavour::Verbose);
     add(&sandbox, &config);
     for plugin in LOGGED {
-        for (i, line) in log(&sandbox, plugin).lines().enumerate() {
+        for (i, line) in sandbox.log(plugin).lines().enumerate() {
             assert!(line.contains(&format!(" {plugin} trace=")), "{line}");
             if i == 0 {
                 assert!(line.contains("flavour=\"verbose\" commit=\""), "{line}");

@@ -32,7 +32,7 @@ fn call(root: &Path, plugin: &str, command: &str, config: &Value) -> Output {
 /// The IDs of the processes that wrote a plugin's log. Only the first `pid=` of a line is
 /// the writer's; a later one may be text of another process.
 fn processes(root: &Path, plugin: &str) -> BTreeSet<String> {
-    let log = fs::read_to_string(root.join(format!("log/{plugin}.log"))).unwrap();
+    let log = harness::log(&root.join("log"), plugin);
     let ids = log.lines().map(|line| {
         let (_, rest) = line.split_once("pid=").unwrap();
         rest.split('}').next().unwrap().to_owned()

@@ -89,6 +89,7 @@ mod under_fire;
 mod undo;
 mod unknown_directories;
 mod valid_attachments;
+mod verbose_log;
 mod version_negotiation;
 mod waiting;
 mod with_containerd;

@@ -141,8 +141,7 @@ fn story(form: Form, flavour: Flavour) -> Vec<String> {
     call("ADD", "d", &json!({"cniVersion": "1.1.0", "name": "n"}));
     said.push(format!("{:?}", sandbox.reservations("testnet")));
     for plugin in PLUGINS {
-        let log = sandbox.log_dir().join(format!("{plugin}.log"));
-        let log = fs::read_to_string(log).unwrap_or_default();
+        let log = sandbox.log(plugin);
         said.extend(log.lines().map(|line| without_chance(&sandbox, line)));
     }
     said

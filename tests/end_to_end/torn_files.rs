@@ -125,9 +125,8 @@ fn a_file_that_was_emptied_in_place_is_found_before_the_pool_is_called_full() {
 #[test]
 fn a_lock_file_that_is_replaced_during_the_wait_is_not_the_lock() {
     let pool = Pool::new(Sandbox::new(Flavour::Verbose));
-    let log = pool.sandbox.log_dir().join("ipam-da-host-local.log");
     let waits = || {
-        let log = fs::read_to_string(&log).unwrap_or_default();
+        let log = pool.sandbox.log("ipam-da-host-local");
         log.matches("waiting for another process").count()
     };
     let first = held_lock(&pool.sandbox, "testnet");

@@ -7,6 +7,7 @@ mod cargo;
 #[cfg(feature = "tls")]
 mod certificates;
 mod cgroup;
+mod clock;
 #[cfg(feature = "tls")]
 mod cluster;
 mod docker_daemon;
@@ -26,6 +27,7 @@ mod rootfs;
 mod run;
 mod sandbox;
 mod skip;
+mod verbose_log;
 
 #[cfg(feature = "tls")]
 pub use api_server::{ApiAnswer, ApiServer};
@@ -33,6 +35,7 @@ pub use cargo::cargo;
 #[cfg(feature = "tls")]
 pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
+pub use clock::{CC, WrongClock};
 #[cfg(feature = "tls")]
 pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
 pub use docker_daemon::{
@@ -60,3 +63,4 @@ pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Form, Sandbox, example, repository};
 pub use skip::{LEFT_OUT_FILE, LeftOut, Reason, missing, skip, skip_for};
+pub use verbose_log::log;

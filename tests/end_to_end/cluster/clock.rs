@@ -1,47 +1,28 @@
 //! Nodes whose clocks are a year off, in both directions: only `since` shows it.
 
-use std::path::PathBuf;
-use std::process::Command;
-
-use harness::{Call, ETCD, ETCDCTL, needs, repository};
+use harness::{CC, Call, ETCD, ETCDCTL, WrongClock, needs};
 use serde_json::{Value, json};
 
 use super::Cluster;
 
 const YEAR: i64 = 365 * 24 * 60 * 60;
 
-/// The linker, which every machine that builds the plugins has.
-const CC: &str = "/usr/bin/cc";
-
-/// Makes the library that sets the clock of a process off.
-fn library(it: &Cluster) -> PathBuf {
-    let library = it.sandbox.root().join("offset.so");
-    let built = Command::new(CC)
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(repository().join("testdata/clock/offset.c"))
-        .status();
-    assert!(built.unwrap().success());
-    library
-}
-
 /// A cluster, and the clocks of its nodes.
 struct Clocks {
     it: Cluster,
-    library: PathBuf,
+    wrong_clock: WrongClock,
 }
 
 impl Clocks {
     fn new() -> Self {
         let it = Cluster::default();
-        let library = library(&it);
-        Self { it, library }
+        let wrong_clock = WrongClock::new(it.sandbox.root());
+        Self { it, wrong_clock }
     }
 
     fn call(&self, offset: i64, command: &str, container: &str, config: &Value) -> Call {
         let call = self.it.call(command, container, config);
-        call.env("LD_PRELOAD", &self.library)
-            .env("CLOCK_OFFSET", offset.to_string())
+        self.wrong_clock.set(call, offset)
     }
 
     /// The time that stands in a value of etcd.

@@ -22,6 +22,8 @@ use verbose as flavour;
 pub(crate) use flavour::init;
 
 mod context;
+#[cfg(feature = "verbose")]
+mod daily_file;
 #[cfg(not(feature = "verbose"))]
 mod normal;
 #[cfg(feature = "verbose")]

@@ -1,31 +1,29 @@
-//! The verbose flavour: every line also to `/var/log/cni/<plugin>.log`.
+//! The verbose flavour: each line also goes to a file in `/var/log/cni`.
 //!
-//! A log that can't be written never fails a call.
+//! A log that can't be written never fails a call: a warning goes to stderr, and the call
+//! continues without a log.
 
 use std::cell::RefCell;
 use std::env;
-use std::fs::{File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use rustix::fs::OFlags;
-use state_files::StateFolder;
 use tracing::Level;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::writer::MakeWriterExt;
 
 use super::Stderr;
 use super::context::lines;
+use super::daily_file::DailyFile;
 
-/// Names another folder for the logs.
+/// Environment variable with another folder for the logs.
 const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
 
 const DEFAULT_LOG_DIR: &str = "/var/log/cni";
 
 pub(crate) fn init(plugin: &str) {
     let stderr = Stderr.with_max_level(Level::WARN);
-    let log = open(plugin);
+    let log = DailyFile::open(&folder(), plugin);
     let level = if log.is_ok() {
         Level::DEBUG
     } else {
@@ -40,7 +38,7 @@ pub(crate) fn init(plugin: &str) {
 }
 
 pub(super) fn with_log_of<T>(plugin: &str, call: impl FnOnce() -> T) -> T {
-    let (log, error) = match open(plugin) {
+    let (log, error) = match DailyFile::open(&folder(), plugin) {
         Ok(file) => (Some(file), None),
         Err(error) => (None, Some(error)),
     };
@@ -60,7 +58,7 @@ fn warn_of(error: Option<io::Error>) {
 
 thread_local! {
     /// The log of the plugin that runs in this thread.
-    static LOG: RefCell<Option<File>> = const { RefCell::new(None) };
+    static LOG: RefCell<Option<DailyFile>> = const { RefCell::new(None) };
 }
 
 /// Writes to [`LOG`], one line in one write.
@@ -68,10 +66,20 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        LOG.with_borrow_mut(|log| match log {
-            Some(file) => file.write(bytes),
-            None => Ok(bytes.len()),
-        })
+        // Taken out, so that the warning below doesn't come here again.
+        let Some(mut file) = LOG.take() else {
+            return Ok(bytes.len());
+        };
+        match file.write(bytes) {
+            Ok(written) => {
+                LOG.set(Some(file));
+                Ok(written)
+            }
+            Err(error) => {
+                warn_of(Some(error));
+                Ok(bytes.len())
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -92,18 +100,3 @@ fn folder() -> PathBuf {
         .filter(|folder| !folder.is_empty())
         .map_or_else(|| PathBuf::from(DEFAULT_LOG_DIR), PathBuf::from)
 }
-
-fn open(plugin: &str) -> io::Result<File> {
-    let access = OFlags::WRONLY | OFlags::APPEND;
-    let folder = StateFolder::create_for_logs(&folder())?;
-    let file = folder.create_file(&format!("{plugin}.log"), access)?;
-    let mode = file.metadata()?.permissions().mode();
-    if mode & READABLE_BY_ALL != 0 {
-        // An earlier version has made it, and the configuration is in it.
-        file.set_permissions(Permissions::from_mode(mode & !READABLE_BY_ALL))?;
-    }
-    Ok(file)
-}
-
-/// Permissions of everybody.
-const READABLE_BY_ALL: u32 = 0o007;

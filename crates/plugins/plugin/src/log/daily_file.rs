@@ -1,0 +1,95 @@
+//! The log file of the day, `<plugin>.log.<date>` in UTC. The newest seven are kept.
+//!
+//! `tracing-appender` opens the file of each day and removes the oldest files. It follows
+//! symbolic links and leaves the mode to the umask, so each file is made here before the
+//! appender opens it. The process that makes the file of a day is the only one that removes
+//! old files: the appender reports a file that another process has removed as an error.
+
+use std::io::{self, Write};
+use std::panic;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use state_files::StateFolder;
+use time::{Date, Duration, OffsetDateTime};
+use tracing_appender::rolling::{RollingFileAppender, Rotation};
+
+/// Number of files that are kept for each plugin.
+const KEPT: usize = 7;
+
+/// Time before midnight at which the next day's file is made. It is longer than the time
+/// between two looks at the clock, ours and the appender's.
+const AHEAD: Duration = Duration::MINUTE;
+
+/// An open log of one plugin.
+pub(super) struct DailyFile {
+    folder: PathBuf,
+    plugin: String,
+    /// The last day whose file was made here.
+    last_day: Date,
+    appender: RollingFileAppender,
+}
+
+impl DailyFile {
+    /// Opens today's file. The folder and the file are made if they are missing.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error of the folder or the file; `PermissionDenied` if the file is a symbolic
+    /// link, or if others may write to it or to the folder.
+    pub(super) fn open(folder: &Path, plugin: &str) -> io::Result<Self> {
+        let prefix = format!("{plugin}.log");
+        let now = OffsetDateTime::now_utc();
+        let (today, last_day) = (now.date(), (now + AHEAD).date());
+        let files = StateFolder::create_for_logs(folder)?;
+        let mut is_new = make(&files, &format!("{prefix}.{today}"))?;
+        if last_day != today {
+            is_new |= make(&files, &format!("{prefix}.{last_day}"))?;
+        }
+
+        let mut builder = RollingFileAppender::builder()
+            .rotation(Rotation::DAILY)
+            .filename_prefix(prefix);
+        if is_new {
+            // The appender leaves room for the file of today, which is there already.
+            builder = builder.max_log_files(KEPT + 1);
+        }
+        // It panics if it can't remove a file and nobody reads stderr.
+        let appender = panic::catch_unwind(|| builder.build(folder))
+            .map_err(|_| io::Error::other("the old log files can't be removed"))?
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            plugin: plugin.to_owned(),
+            last_day,
+            appender,
+        })
+    }
+}
+
+impl Write for DailyFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let day = (OffsetDateTime::now_utc() + AHEAD).date();
+        if day != self.last_day {
+            *self = Self::open(&self.folder, &self.plugin)?;
+        }
+        self.appender.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.appender.flush()
+    }
+}
+
+/// Makes the file of a day. Returns false if it exists.
+fn make(folder: &StateFolder, name: &str) -> io::Result<bool> {
+    let access = OFlags::WRONLY | OFlags::APPEND;
+    match folder.open_file(name, access | OFlags::CREATE | OFlags::EXCL) {
+        Ok(_) => Ok(true),
+        // The one that exists must be ours, and no link.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            folder.open_file(name, access).map(|_| false)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,38 @@
+//! A clock that is wrong for one process: a library that is loaded before the C library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{Call, repository};
+
+/// The C compiler, which every machine that builds the plugins has.
+pub const CC: &str = "/usr/bin/cc";
+
+/// The library. It works in executables that load the C library.
+pub struct WrongClock {
+    library: PathBuf,
+}
+
+impl WrongClock {
+    /// Compiles the library in this folder.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't compile.
+    pub fn new(folder: &Path) -> Self {
+        let library = folder.join("offset.so");
+        let built = Command::new(CC)
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(repository().join("testdata/clock/offset.c"))
+            .status();
+        assert!(built.unwrap().success());
+        Self { library }
+    }
+
+    /// Sets the call's clock ahead by this many seconds, or back.
+    pub fn set(&self, call: Call, seconds: i64) -> Call {
+        call.env("LD_PRELOAD", &self.library)
+            .env("CLOCK_OFFSET", seconds.to_string())
+    }
+}

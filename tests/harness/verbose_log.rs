@@ -1,0 +1,39 @@
+//! Log files of the verbose flavour: `<plugin>.log.<date>`.
+
+use std::fs;
+use std::path::Path;
+
+use crate::Sandbox;
+
+impl Sandbox {
+    /// Names of a plugin's log files, the oldest first.
+    pub fn log_files(&self, plugin: &str) -> Vec<String> {
+        log_files(&self.log_dir(), plugin)
+    }
+
+    /// Everything that a plugin has logged; empty without a log.
+    pub fn log(&self, plugin: &str) -> String {
+        log(&self.log_dir(), plugin)
+    }
+}
+
+/// Everything in a plugin's log files in this folder, the oldest first.
+pub fn log(folder: &Path, plugin: &str) -> String {
+    let files = log_files(folder, plugin).into_iter();
+    files
+        .map(|name| fs::read_to_string(folder.join(name)).unwrap())
+        .collect()
+}
+
+fn log_files(folder: &Path, plugin: &str) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let prefix = format!("{plugin}.log.");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(&prefix))
+        .collect();
+    names.sort();
+    names
+}
