@@ -66,8 +66,22 @@ impl Flavour {
         run(&mut self.command(profile, &both_forms()))?;
         // By themselves: none of what they link may change the others.
         run(&mut self.command(profile, &NETWORK_PLUGINS))?;
+        Built::in_folder(self.profile_dir(profile))
+    }
+
+    /// Builds the multi-call executable; returns a folder with all plugins as links to it.
+    ///
+    /// # Errors
+    ///
+    /// The build fails, or the links cannot be made.
+    pub fn build_one_file(self, profile: &str) -> Result<PathBuf> {
+        run(&mut self.command(profile, &[MULTI_CALL]))?;
+        Ok(Built::in_folder(self.profile_dir(profile))?.one_file)
+    }
+
+    fn profile_dir(self, profile: &str) -> PathBuf {
         let folder = if profile == "dev" { "debug" } else { profile };
-        Built::in_folder(self.target_dir().join(folder))
+        self.target_dir().join(folder)
     }
 
     /// Builds the tools beside the plugins, and by themselves: none of what they link may

@@ -1,306 +1,270 @@
 //! `cargo xtask demo`: two containers from ADD to GC, and two namespaces with a pool each,
-//! with the README's configurations.
-
-mod cluster;
-mod drawing;
-mod tools;
-mod watched_chain;
-mod wrapper;
+//! with the README's conflists and the real plugins.
+//!
+//! As root, with the reference plugin `bridge`, the containers are network namespaces.
+//! Otherwise the demo calls `ipam-delegated`, as `bridge` would.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
-use cni::Environment;
-use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, repository};
+use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, reference};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::build::{BUILT_PLUGINS, Flavour};
-use drawing::draw;
-use tools::Tools;
-use watched_chain::{ChainCall, WatchedChain};
-use wrapper::Wrapper;
 
-pub use wrapper::{RunWatchedChain, run_watched_chain};
+/// Programs that make a network namespace.
+const NAMESPACE_TOOLS: [&str; 5] = ["bash", "ip", "mount", "nsenter", "unshare"];
 
-/// Tells the stories of one node, or those of a cluster.
-pub fn run(of_cluster: bool) -> Result<()> {
-    let built = match env::var_os(BUILT_PLUGINS) {
+/// Shows both conflists at work.
+///
+/// # Errors
+///
+/// The plugins cannot be built, or a call fails.
+pub fn run() -> Result<()> {
+    let plugins = match env::var_os(BUILT_PLUGINS) {
         Some(folder) => PathBuf::from(folder),
         None => {
             println!("Building the plugins, as debug builds …");
-            Flavour::Normal.build("dev")?.separate
+            Flavour::Normal.build_one_file("dev")?
         }
     };
-    if of_cluster {
-        cluster::run(&built)?;
-        println!("\nAll as it should be.");
-        return Ok(());
-    }
-    let tell = |conflist: &str, story: fn(&Runtime) -> Result<()>| {
-        let root = tempfile::Builder::new()
-            .prefix("ipam-delegated-demo-")
-            .tempdir()?;
-        story(&Runtime {
-            config: config(conflist, root.path())?,
-            root: root.path().to_owned(),
-            tools: Tools::find(),
-            wrapper: Wrapper::new(root.path())?,
-            built: built.clone(),
-        })
-    };
-    tell("testdata/mynet.conflist", Runtime::one_life)?;
-    tell("testdata/tenants.conflist", Runtime::two_namespaces)?;
+    Demo::new("testdata/mynet.conflist", &plugins)?.two_containers()?;
+    Demo::new("testdata/tenants.conflist", &plugins)?.two_namespaces()?;
     println!("\nAll as it should be.");
     Ok(())
 }
 
-/// The configuration of [`config_of`], after it has shown the conflist.
-fn config(path: &str, root: &Path) -> Result<Value> {
-    let conflist = fs::read_to_string(repository().join(path)).context(path.to_owned())?;
-    println!("\nThe configuration, {path}:\n\n{conflist}");
-    config_of(path, root)
-}
-
-/// The configuration of the conflist's plugin as a runtime hands it on, with all state
-/// below `root`.
-fn config_of(path: &str, root: &Path) -> Result<Value> {
-    let conflist = fs::read_to_string(repository().join(path)).context(path.to_owned())?;
-    let conflist: Value = serde_json::from_str(&conflist)?;
-    let mut config = conflist["plugins"][0].clone();
-    config["cniVersion"] = conflist["cniVersion"].clone();
-    config["name"] = conflist["name"].clone();
-    for (key, folder) in [
-        ("dataDir", "networks"),
-        ("cacheDir", "cache"),
-        ("stateDir", "state"),
-    ] {
-        config["ipam"][key] = json!(root.join(folder));
+/// A node with the network namespaces `c1` and `c2`; `None`, with the reason printed, if it
+/// cannot be made.
+fn node() -> Option<Node> {
+    let missing_tool = NAMESPACE_TOOLS.into_iter().find(|tool| !is_on_path(tool));
+    let made = match missing_tool {
+        _ if !is_root() => Err("this isn't run by root".to_owned()),
+        _ if reference("bridge").is_none() => Err("the reference plugin bridge isn't installed \
+             (Debian: containernetworking-plugins)"
+            .to_owned()),
+        Some(tool) => Err(format!("{tool} isn't installed")),
+        None => Node::try_new(),
+    };
+    match made {
+        Ok(node) => {
+            node.sh("ip netns add c1; ip netns add c2");
+            println!("The containers are network namespaces, which are removed at the end.");
+            Some(node)
+        }
+        Err(reason) => {
+            println!("No network namespaces: {reason}.\nThe demo calls {ORCHESTRATOR} itself.");
+            None
+        }
     }
-    Ok(config)
 }
 
-/// The runtime of the demo: it calls the main plugin, or runs the chain itself.
-struct Runtime {
+fn is_on_path(tool: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(tool).is_file())
+}
+
+/// One conflist's calls. The demo is the container runtime.
+struct Demo<'a> {
+    /// The configuration of the conflist's main plugin, with all state below `root`.
     config: Value,
-    root: PathBuf,
-    tools: Tools,
-    /// The chain as an executable, for the main plugin.
-    wrapper: Wrapper,
-    /// The folder of the delegates.
-    built: PathBuf,
+    root: TempDir,
+    plugins: &'a Path,
+    node: Option<Node>,
 }
 
-impl Runtime {
-    fn one_life(&self) -> Result<()> {
-        heading("ADD: container c1 gets an address of each family");
+impl<'a> Demo<'a> {
+    /// Prints the conflist and reads it.
+    fn new(path: &str, plugins: &'a Path) -> Result<Self> {
+        let conflist =
+            fs::read_to_string(harness::repository().join(path)).context(path.to_owned())?;
+        println!("\nThe configuration, {path}:\n\n{conflist}");
+
+        let conflist: Value = serde_json::from_str(&conflist)?;
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-demo-")
+            .tempdir()?;
+        let mut config = conflist["plugins"][0].clone();
+        for key in ["cniVersion", "name"] {
+            config[key] = conflist[key].clone();
+        }
+        for (key, folder) in [
+            ("dataDir", "networks"),
+            ("cacheDir", "cache"),
+            ("stateDir", "state"),
+        ] {
+            config["ipam"][key] = json!(root.path().join(folder));
+        }
+        Ok(Self {
+            config,
+            root,
+            plugins,
+            node: node(),
+        })
+    }
+
+    /// From ADD to GC.
+    fn two_containers(&self) -> Result<()> {
+        heading("The first delegate, a selector, answers with pools");
+        let answer = self.call("ipam-ds-ranges", "ADD", "c1", "", &[])?;
+        println!("pools: {}", answer["pools"]);
+        heading("ADD: the chain gives container c1 an address of each pool");
         let c1 = self.add("c1", "")?;
         heading("ADD: container c2 gets the next ones");
         let c2 = self.add("c2", "")?;
-        self.ping(&answer_of(&c2));
+        self.ping(&answer_of(&c2))?;
         heading("CHECK: c1 still has what it was given");
-        self.call("CHECK", "c1", "", &[("prevResult", c1.clone())])?;
-        heading("The files of host-local's format that hold the reservations");
+        self.call(
+            self.main(),
+            "CHECK",
+            "c1",
+            "",
+            &[("prevResult", c1.clone())],
+        )?;
+        heading("The reservations are files of host-local's format");
         self.show_files("mynet")?;
         heading("DEL: c1 gives its addresses back");
-        self.call("DEL", "c1", "", &[("prevResult", c1)])?;
-        println!();
+        self.call(self.main(), "DEL", "c1", "", &[("prevResult", c1)])?;
         self.show_files("mynet")?;
         heading("GC: the runtime has lost c2, and lists no valid attachment");
-        self.gc()?;
-        println!();
+        // Debian's bridge knows no GC.
+        let none_valid = [
+            ("cniVersion", json!("1.1.0")),
+            ("cni.dev/valid-attachments", json!([])),
+        ];
+        self.call(ORCHESTRATOR, "GC", "", "", &none_valid)?;
         self.show_files("mynet")
     }
 
+    /// A pool for each namespace, a pinned address, and one that is the same after a restart.
     fn two_namespaces(&self) -> Result<()> {
-        let pod = |namespace: &str, name: &str| {
-            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={name}")
-        };
-        let (db, job) = (pod("shop", "db-0"), pod("research", "job"));
+        let database = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=db-0";
+        let job = "IgnoreUnknown=1;K8S_POD_NAMESPACE=research;K8S_POD_NAME=job";
         heading("ADD: the pod db-0 of the namespace shop gets the address that is pinned for it");
-        let c1 = self.add("c1", &db)?;
+        let c1 = self.add("c1", database)?;
         heading("ADD: a pod of another namespace gets one of another pool");
-        let c2 = self.add("c2", &job)?;
-        self.ping(&answer_of(&c2));
+        let c2 = self.add("c2", job)?;
+        self.ping(&answer_of(&c2))?;
         heading("Each pool has a directory of its own");
         self.show_files("shop")?;
         self.show_files("lab")?;
         heading("DEL and ADD: the second pod is restarted, and has its address again");
-        self.call("DEL", "c2", "", &[("prevResult", c2.clone())])?;
-        let again = self.add("c2", &job)?;
+        self.call(self.main(), "DEL", "c2", "", &[("prevResult", c2.clone())])?;
+        let again = self.add("c2", job)?;
         ensure!(
             answer_of(&again) == answer_of(&c2),
             "it has another address"
         );
-        heading("DEL: without what the runtime said on ADD");
-        self.call("DEL", "c1", "", &[("prevResult", c1)])?;
-        self.call("DEL", "c2", "", &[("prevResult", again)])?;
-        println!();
+        heading("DEL: the facts of ADD are not needed, since the chain has recorded its answers");
+        self.call(self.main(), "DEL", "c1", "", &[("prevResult", c1)])?;
+        self.call(self.main(), "DEL", "c2", "", &[("prevResult", again)])?;
         self.show_files("shop")?;
         self.show_files("lab")
     }
 
+    /// The plugin that a runtime would call.
+    fn main(&self) -> &'static str {
+        self.node.as_ref().map_or(ORCHESTRATOR, |_| "bridge")
+    }
+
+    /// ADD; prints the addresses and returns the result.
     fn add(&self, container: &str, args: &str) -> Result<Value> {
-        let result = self.call("ADD", container, args, &[])?;
-        serde_json::from_str(&result).context("the result of ADD")
+        let result = self.call(self.main(), "ADD", container, args, &[])?;
+        println!("{container} has {}", answer_of(&result).join(" and "));
+        Ok(result)
     }
 
-    /// Pings the second container from the first one, if that can be done.
-    fn ping(&self, ips: &[String]) {
-        let Some(node) = self.tools.node.as_ref().filter(|_| self.tools.ping) else {
-            return;
-        };
-        heading("The containers reach each other");
-        for ip in ips {
-            let said = node.sh(&format!("ip netns exec c1 ping -c 1 -W 5 {ip}"));
-            println!("{}", said.lines().nth(1).unwrap_or_default());
-        }
-    }
-
-    /// Calls the main plugin with these `CNI_ARGS`, and these keys added to its
-    /// configuration.
+    /// Prints and runs a plugin's call, with these keys added to the configuration; returns the
+    /// result, `null` for none.
     fn call(
         &self,
+        plugin: &str,
         command: &str,
         container: &str,
         args: &str,
         keys: &[(&str, Value)],
-    ) -> Result<String> {
+    ) -> Result<Value> {
         let mut config = self.config.clone();
         for (key, value) in keys {
             config[key] = value.clone();
         }
-        let main = self.tools.node.as_ref().map(|_| "bridge");
-        let shown = match args {
-            "" => String::new(),
-            args => format!("\\\n  CNI_ARGS='{args}' "),
+        let folders = [self.plugins, Path::new(REFERENCE_PLUGINS)];
+        let executable = folders
+            .iter()
+            .map(|folder| folder.join(plugin))
+            .find(|path| path.exists());
+        let mut call = Call::new(executable.with_context(|| format!("{plugin} is missing"))?)
+            .stdin(serde_json::to_vec(&config)?)
+            .env("CNI_PATH", env::join_paths(folders)?);
+        let netns = format!("/run/netns/{container}");
+        let mut shown = "$ ".to_owned();
+        for (name, value) in [
+            ("CNI_COMMAND", command),
+            ("CNI_CONTAINERID", container),
+            ("CNI_NETNS", if container.is_empty() { "" } else { &netns }),
+            ("CNI_IFNAME", if container.is_empty() { "" } else { "eth0" }),
+            ("CNI_ARGS", args),
+        ] {
+            if !value.is_empty() {
+                call = call.env(name, value);
+                shown += &match name {
+                    "CNI_ARGS" => format!("\\\n  {name}='{value}' "),
+                    _ => format!("{name}={value} "),
+                };
+            }
+        }
+        println!("{shown}{plugin}");
+        let output = match &self.node {
+            Some(node) => call.run_on(node),
+            None => call.run(),
         };
-        println!(
-            "$ CNI_COMMAND={command} CNI_CONTAINERID={container} CNI_NETNS=/run/netns/{container} \
-             CNI_IFNAME=eth0 {shown}{}\n",
-            main.unwrap_or(ORCHESTRATOR)
+        eprint!("{}", output.stderr);
+        ensure!(
+            output.status.success(),
+            "{command} failed: {}",
+            output.stdout
         );
-        let environment = self
-            .environment(command)?
-            .with("CNI_CONTAINERID", container)
-            .with("CNI_NETNS", format!("/run/netns/{container}"))
-            .with("CNI_IFNAME", "eth0")
-            .with("CNI_ARGS", args);
-        self.finish(main, &environment, &config, container)
+        match output.stdout.as_str() {
+            "" => Ok(Value::Null),
+            result => serde_json::from_str(result).context("the result"),
+        }
     }
 
-    /// Calls GC of `ipam-delegated`: Debian's `bridge` doesn't hand it on.
-    fn gc(&self) -> Result<()> {
-        let mut config = self.config.clone();
-        config["cniVersion"] = json!("1.1.0");
-        config["cni.dev/valid-attachments"] = json!([]);
-        println!("$ CNI_COMMAND=GC {ORCHESTRATOR}\n");
-        self.finish(None, &self.environment("GC")?, &config, "")?;
+    /// Pings these addresses from the first container, if the containers are namespaces.
+    fn ping(&self, addresses: &[String]) -> Result<()> {
+        let Some(node) = &self.node else {
+            return Ok(());
+        };
+        if !is_on_path("ping") {
+            println!("No pings: ping isn't installed (Debian: iputils-ping).");
+            return Ok(());
+        }
+        heading("The containers reach each other");
+        for address in addresses {
+            let answer = node.sh(&format!("ip netns exec c1 ping -c 1 -W 5 {address}"));
+            println!("{}", answer.lines().nth(1).unwrap_or_default());
+        }
         Ok(())
     }
 
-    fn environment(&self, command: &str) -> Result<Environment> {
-        // The wrapper comes before the plugin whose name it has.
-        let path = [
-            self.wrapper.folder(),
-            &self.built,
-            REFERENCE_PLUGINS.as_ref(),
-        ];
-        Ok(Environment::default()
-            .with("CNI_COMMAND", command)
-            .with("CNI_PATH", env::join_paths(path)?))
-    }
-
-    /// Makes the call, draws the calls of the chain in it, and returns the result.
-    fn finish(
-        &self,
-        main: Option<&str>,
-        environment: &Environment,
-        config: &Value,
-        container: &str,
-    ) -> Result<String> {
-        let stdin = serde_json::to_vec(config)?;
-        let (success, stdout, calls) = match &self.tools.node {
-            Some(node) => self.on(node, main, environment, stdin)?,
-            None => in_this_process(environment, &stdin)?,
-        };
-        for call in &calls {
-            print!("{}", drawing(main, call, container));
-        }
-        ensure!(success, "it failed: {stdout}");
-        Ok(stdout)
-    }
-
-    /// Calls the main plugin, or `ipam-delegated` without one, on the node.
-    fn on(
-        &self,
-        node: &Node,
-        main: Option<&str>,
-        environment: &Environment,
-        stdin: Vec<u8>,
-    ) -> Result<Made> {
-        let executable = match main {
-            Some(main) => Path::new(REFERENCE_PLUGINS).join(main),
-            None => self.wrapper.folder().join(ORCHESTRATOR),
-        };
-        let mut call = Call::new(executable).stdin(stdin);
-        for (name, value) in environment.iter() {
-            call = call.env(&name.to_string_lossy(), value);
-        }
-        let output = call.run_on(node);
-        eprint!("{}", output.stderr);
-        Ok((output.status.success(), output.stdout, self.wrapper.take()?))
-    }
-
-    fn show_files(&self, network: &str) -> Result<()> {
-        let directory = self.root.join("networks").join(network);
-        let mut names: Vec<String> = fs::read_dir(&directory)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect::<std::io::Result<_>>()?;
-        names.sort();
+    /// Prints the files of a network's or a pool's directory.
+    fn show_files(&self, directory: &str) -> Result<()> {
+        let directory = self.root.path().join("networks").join(directory);
+        let entries = fs::read_dir(&directory)?.collect::<Result<Vec<_>, _>>()?;
+        let mut files: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+        files.sort();
         println!("{}:", directory.display());
-        for name in names {
-            let content = fs::read_to_string(directory.join(&name))?;
-            println!("    {name:<20} {content:?}");
+        for file in files {
+            let name = file.file_name().unwrap_or_default().display();
+            println!("    {name:<20} {:?}", fs::read_to_string(&file)?);
         }
         Ok(())
     }
 }
-
-/// A call that was made: whether it succeeded, stdout, and the chain's calls in it.
-type Made = (bool, String, Vec<ChainCall>);
 
 fn heading(text: &str) {
     println!("\n== {text}\n");
-}
-
-/// Runs the chain in this process; its delegates are executed.
-fn in_this_process(environment: &Environment, stdin: &[u8]) -> Result<Made> {
-    let calls = Mutex::new(Vec::new());
-    let tell = |call| calls.lock().expect("no call panics").push(call);
-    let plugin = WatchedChain { tell: &tell };
-    let mut read = || Ok(stdin.to_vec());
-    let output = plugin::respond(&plugin, environment, &mut read, None);
-    let stdout = String::from_utf8(output.stdout)?;
-    Ok((
-        output.success,
-        stdout,
-        calls.into_inner().expect("no call panics"),
-    ))
-}
-
-/// The drawing of one call of the chain.
-fn drawing(main: Option<&str>, call: &ChainCall, container: &str) -> String {
-    let command = &call.command;
-    let outcome = match &call.outcome {
-        Ok(result) if result["ips"].is_array() => {
-            format!("{container} has {}", answer_of(result).join(" and "))
-        }
-        Ok(_) => format!("{command}: success"),
-        Err(error) => format!("{command}: {error}"),
-    };
-    let plugins: Vec<&str> = main.into_iter().chain([ORCHESTRATOR]).collect();
-    draw(&plugins, &call.steps, &outcome)
 }

@@ -24,11 +24,7 @@ enum Task {
     /// State is kept in a temporary folder, and no root is needed. As root, with the
     /// reference plugin `bridge` and `ip`, the containers are network namespaces; with
     /// `ping`, they ping each other. What is missing is named, and left out.
-    Demo {
-        /// Show two nodes that share a pool, with a member of etcd that runs meanwhile.
-        #[arg(long)]
-        cluster: bool,
-    },
+    Demo,
     /// Run all checks: formatting, lints, documentation, tests.
     ///
     /// As root on Debian, the packages that the end-to-end tests need are
@@ -65,14 +61,11 @@ enum Task {
     /// The executables are static, for the host's architecture, with musl where the
     /// toolchain has that target. The same commit gives the same bytes.
     Dist(dist::Dist),
-    /// Run a chain as `ipam-delegated` does, for the demo.
-    #[command(hide = true)]
-    RunWatchedChain(demo::RunWatchedChain),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
-        Task::Demo { cluster } => demo::run(cluster),
+        Task::Demo => demo::run(),
         Task::Test => test::run(),
         Task::Bench { arguments } => bench(&arguments),
         Task::Differential(arguments) => differential::run(&arguments),
@@ -82,23 +75,18 @@ fn main() -> ExitCode {
             verbose_flavour,
         } => install::run(&dir, sbin.as_deref(), verbose_flavour),
         Task::Dist(dist) => dist::run(&dist),
-        Task::RunWatchedChain(arguments) => return demo::run_watched_chain(&arguments),
     };
-    code(done.map(|()| ExitCode::SUCCESS))
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Runs the package `bench`.
 fn bench(arguments: &[OsString]) -> Result<()> {
     let mut bench = cargo::cargo(&["run", "--quiet", "--package", "bench", "--"]);
     cargo::run(bench.args(arguments))
-}
-
-fn code(done: Result<ExitCode>) -> ExitCode {
-    match done {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }

@@ -1,11 +1,11 @@
-//! `cargo xtask demo` on machines that lack some tool: it is named, and the story goes on.
+//! Runs `cargo xtask demo` without some tools: it names them, and ends well.
 
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{ETCD, ETCDCTL, is_root, missing, needs, skip_for};
+use harness::{is_root, missing, skip_for};
 
 /// Stdout of the demo on a `PATH` without these programs.
 fn demo_without(hidden: &[&str]) -> String {
@@ -25,7 +25,7 @@ fn demo_without(hidden: &[&str]) -> String {
 fn link_all(folder: &Path, to: &Path, hidden: &[&str]) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        if hidden.iter().all(|it| name != *it) {
+        if hidden.iter().all(|hidden| name != *hidden) {
             // Fails for a program that an earlier folder has.
             let _ = symlink(entry.path(), to.join(name));
         }
@@ -53,7 +53,7 @@ fn without_ping_the_demo_names_it_and_tells_the_rest_of_the_story() {
         }
     }
     assert!(story.contains("ping isn't installed"), "{story}");
-    assert!(story.contains("\nbridge ── ipam-delegated\n"), "{story}");
+    assert!(story.contains("CNI_IFNAME=eth0 bridge\n"), "{story}");
     assert!(!story.contains("64 bytes from"), "{story}");
 }
 
@@ -62,27 +62,8 @@ fn without_any_tool_the_demo_calls_the_chain_itself() {
     let story = demo_without(&["ip", "bridge", "ping", "unshare", "nsenter"]);
     assert_it_ends_well(&story);
     assert!(story.contains("No network namespaces: "), "{story}");
-    assert!(!story.contains("bridge ── ipam-delegated"), "{story}");
+    assert!(!story.contains("CNI_IFNAME=eth0 bridge\n"), "{story}");
     if is_root() && missing("bridge").is_none() {
         assert!(story.contains("ip isn't installed"), "{story}");
     }
-}
-
-#[test]
-fn the_demo_of_a_cluster_shows_both_ways() {
-    needs!(ETCD, ETCDCTL);
-    let mut demo = Command::new(env!("CARGO_BIN_EXE_xtask"));
-    let output = demo.args(["demo", "--cluster"]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let story = String::from_utf8(output.stdout).unwrap();
-    for part in [
-        "├─ ipam-da-etcd ",
-        "├─ ipam-ds-etcd ",
-        "/ipam/v1/addresses/flat/10.90.0.",
-        "/ipam/v1/blocks/routed/10.91.",
-        "└─ c3 has 10.91.",
-    ] {
-        assert!(story.contains(part), "no {part:?} in:\n{story}");
-    }
-    assert!(story.ends_with("\nAll as it should be.\n"), "{story}");
 }
