@@ -40,13 +40,11 @@ pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_conflists_of_the_readme_are_the_demos() {
-    let of_the_demo = ["testdata/mynet.conflist", "testdata/tenants.conflist"].map(document);
-    assert_eq!(blocks(&document("README.md"), "json"), of_the_demo);
-    assert_eq!(
-        blocks(&document("docs/choosing-pools.md"), "json")[0],
-        of_the_demo[1]
-    );
+fn the_first_conflists_of_the_readme_and_of_choosing_pools_are_the_demos() {
+    let [mynet, tenants] = ["testdata/mynet.conflist", "testdata/tenants.conflist"].map(document);
+    assert_eq!(blocks(&document("README.md"), "json"), [mynet]);
+    let choosing_pools = document("docs/choosing-pools.md");
+    assert_eq!(blocks(&choosing_pools, "json")[0], tenants);
 }
 
 #[test]
