@@ -6,6 +6,8 @@ use std::os::unix::fs::symlink;
 use harness::{Call, REFERENCE_PLUGINS, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
+mod stale_names;
+
 pub(crate) fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
