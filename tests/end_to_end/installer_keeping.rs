@@ -4,14 +4,10 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::{
-    Installation, Node, PLUGINS, Staying, installer_executable, needs, plugin_of_version,
-    write_executable,
-};
+use harness::{Installation, Node, PLUGINS, Staying, needs, plugin_of_version, write_executable};
 
 use crate::installer::names;
 
@@ -133,7 +129,7 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
     }
     wait_until(&staying, || it.is_installed("2.0.0"));
     assert!(repairs() < 10, "{}", staying.log());
-    // Of a hundred a second. No program that polls or repairs all the time gets by with it.
+    // Of a hundred a second. No program that repairs all the time gets by with it.
     assert!(ticks() - before < 50, "{} ticks", ticks() - before);
 }
 
@@ -309,19 +305,4 @@ fn a_mount_over_the_folder_is_noticed_and_installed_into() {
     node.sh(&format!("mount -o remount,size=1m,nr_inodes=100 {folder}"));
     staying.wait(|ready, _| ready);
     assert!(is_installed());
-}
-
-#[test]
-fn without_an_inotify_instance_it_says_so_and_looks_from_time_to_time() {
-    needs!("root");
-    let it = Installation::default();
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--user", "--map-root-user", "sh", "-c"]);
-    unshare.arg("echo 0 > /proc/sys/user/max_inotify_instances && exec \"$@\"");
-    unshare.args(["sh", installer_executable().to_str().unwrap()]);
-    let staying = it.stay_by(unshare, &it.release("2.0.0"), &[]);
-    staying.wait(|ready, said| !ready && said.contains("max_user_instances"));
-    fs::remove_file(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
-    wait_until(&staying, || it.is_installed("2.0.0"));
-    assert!(staying.terminate());
 }

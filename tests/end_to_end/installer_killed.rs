@@ -76,7 +76,8 @@ fn points(trace: &str) -> Vec<String> {
         }
         let time = times.entry(name).or_default();
         *time += 1;
-        has_begun |= name == "mkdirat";
+        // The first folder is locked.
+        has_begun |= name == "flock";
         if has_begun && !is_reading(name, line) {
             points.push(format!("inject={name}:signal=SIGKILL:when={time}"));
         }

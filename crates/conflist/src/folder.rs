@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::Conflist;
 
 /// Extensions of network configurations.
-const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
+pub const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
 
 /// The networks in these folders, and the files that can't be used, each with the reason.
 #[derive(Debug, Default)]
@@ -32,13 +32,16 @@ pub struct Problem {
 const MOST_BYTES: u64 = 64 << 20;
 
 impl Found {
-    /// Reads these folders. A missing one is empty.
+    /// Reads these folders. A missing one has no networks.
     pub fn in_folders(folders: &[impl AsRef<Path>]) -> Self {
         let mut found = Self::default();
         for folder in folders {
             match files(folder.as_ref()) {
                 Ok(files) => files.iter().for_each(|file| found.add(file)),
-                Err(problem) => found.problems.push(problem),
+                Err(error) => found.problems.push(Problem {
+                    path: folder.as_ref().to_owned(),
+                    reason: readable(&error),
+                }),
             }
         }
         found
@@ -57,11 +60,11 @@ impl Found {
     }
 }
 
-/// Reads a file, unless it is none, such as a pipe, or far too large.
+/// Reads a regular file of at most 64 MiB.
 ///
 /// # Errors
 ///
-/// The system's, and these two.
+/// An I/O error; it is something else, such as a pipe, or larger.
 pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     let metadata = fs::metadata(file)?;
     if !metadata.is_file() {
@@ -73,7 +76,7 @@ pub fn read(file: &Path) -> io::Result<Vec<u8>> {
     fs::read(file)
 }
 
-/// The error as people need it: one of permissions says what to do.
+/// The text of an error, with advice if a permission is missing.
 pub fn readable(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied => format!("{error}; run it as root"),
@@ -81,23 +84,25 @@ pub fn readable(error: &io::Error) -> String {
     }
 }
 
-/// The network configurations in a folder, sorted.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, Problem> {
-    let failed = |error: io::Error| Problem {
-        path: folder.to_owned(),
-        reason: readable(&error),
-    };
+/// The network configurations in a folder, sorted. A missing folder has none.
+///
+/// # Errors
+///
+/// The folder cannot be read.
+pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed)?,
+        entries => entries?,
     };
-    let is_configuration = |path: &PathBuf| {
-        let extension = path.extension().and_then(|it| it.to_str());
-        extension.is_some_and(|it| EXTENSIONS.contains(&it)) && !path.is_dir()
-    };
-    let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|entry| Ok(entry?.path())).collect();
-    let mut files = paths.map_err(failed)?;
-    files.retain(is_configuration);
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let is_read = extension.is_some_and(|extension| EXTENSIONS.contains(&extension));
+        if is_read && !path.is_dir() {
+            files.push(path);
+        }
+    }
     files.sort();
     Ok(files)
 }

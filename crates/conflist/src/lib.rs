@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cni::{NetworkConfig, NetworkName, Object, SpecVersion};
 
-pub use folder::{Found, Problem, read, readable};
+pub use folder::{EXTENSIONS, Found, Problem, files, read, readable};
 
 /// A network configuration file: a list of plugins (`*.conflist`), or a single plugin
 /// (`*.conf`, `*.json`).

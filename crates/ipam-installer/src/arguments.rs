@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the installer.
 
 use std::path::{Path, PathBuf};
 
@@ -43,10 +43,10 @@ pub(crate) struct Arguments {
     /// Install, and end.
     #[arg(long, conflicts_with_all = ["uninstall", "probe"])]
     pub(crate) once: bool,
-    /// Remove all that was installed, unless reservations or records stand.
+    /// Remove all that was installed, unless reservations or records remain.
     #[arg(long, conflicts_with = "probe")]
     pub(crate) uninstall: bool,
-    /// With --uninstall: even if reservations or records stand.
+    /// With --uninstall: even if reservations or records remain.
     #[arg(long, requires = "uninstall")]
     pub(crate) even_in_use: bool,
     /// With --uninstall: then wait for SIGTERM, as a container of a DaemonSet must.
@@ -121,7 +121,7 @@ mod tests {
     fn each_catalogue_has_a_source_and_a_target() {
         let read = |words: &[&str]| {
             let arguments = Arguments::parse_from([&["ipam-installer"], words].concat());
-            let pairs = arguments.catalogues().map_err(|it| it.to_string())?;
+            let pairs = arguments.catalogues().map_err(|error| error.to_string())?;
             let text = |(from, to): &(&Path, &Path)| format!("{} {}", from.display(), to.display());
             Ok::<_, String>(pairs.iter().map(text).collect::<Vec<_>>())
         };

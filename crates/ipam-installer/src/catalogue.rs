@@ -1,26 +1,19 @@
-//! The catalogue of pools: a folder that is replaced as a whole.
+//! Replaces the catalogue of pools, which is a folder, as a whole.
 //!
 //! A rule of one file may lead to a pool of another. So there is never a moment with some of
 //! the new files: the folder is exchanged with a new one.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{AtFlags, RenameFlags, renameat_with, unlinkat};
 use rustix::io::Errno;
 
-use crate::folder::{Folder, explained};
-use crate::source::Files;
-use crate::work_folder::write_new;
-
-/// Says which files of the folder the installer has put there. The selector reads no file
-/// whose name begins with a dot.
-const LIST: &str = ".ipam-installer.json";
-
-/// The new folder, in the work folder.
-pub(crate) const STAGED: &str = "pools";
+use crate::config_map::Files;
+use crate::folder::{Folder, NEW, explained, write_new};
+use crate::manifest::{self, MANIFEST};
 
 /// A catalogue beside the one in use.
 #[derive(Debug)]
@@ -33,21 +26,21 @@ pub(crate) struct Staged<'a> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error.
 pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
     let shown = || format!("{}", target.display());
     if !is_installed(target)? {
         return Ok(false);
     }
-    // The list of files is there as well.
+    // The manifest is there as well.
     let mut left = files.len() + 1;
     for entry in fs::read_dir(target).with_context(shown)? {
         let entry = entry.with_context(shown)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_right = match files.get(&name) {
             // One that can't be read is put there anew.
-            Some(content) => fs::read(entry.path()).is_ok_and(|it| it == *content),
-            None => name == LIST,
+            Some(content) => fs::read(entry.path()).is_ok_and(|read| read == *content),
+            None => name == MANIFEST,
         };
         if !is_right {
             return Ok(false);
@@ -61,25 +54,26 @@ pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error.
 pub(crate) fn is_installed(target: &Path) -> Result<bool> {
-    let list = target.join(LIST);
-    list.try_exists()
-        .with_context(|| format!("{}", list.display()))
+    let manifest = target.join(MANIFEST);
+    manifest
+        .try_exists()
+        .with_context(|| manifest.display().to_string())
 }
 
 impl<'a> Staged<'a> {
-    /// Writes the files beside the folder `target`, which stands in `parent`.
+    /// Writes the files beside the folder `target`, which is in `parent`.
     ///
     /// # Errors
     ///
-    /// The folder has files that were not installed; the system's.
+    /// The folder has files that were not installed; an I/O error.
     pub(crate) fn write(parent: &'a Folder, target: &'a Path, files: &Files) -> Result<Self> {
         refuse_foreign(target)?;
-        let path = parent.work().path_of(STAGED);
-        let failed = || format!("{}: the catalogue stays as it was", target.display());
-        parent.work().remove(STAGED).with_context(failed)?;
+        let staged = Self { parent, target };
+        let path = staged.path();
         let write = || -> std::io::Result<()> {
+            parent.remove(NEW)?;
             DirBuilder::new().mode(0o755).create(&path)?;
             let folder = File::open(&path)?;
             rustix::fs::fchmod(&folder, rustix::fs::Mode::from_raw_mode(0o755))?;
@@ -87,30 +81,35 @@ impl<'a> Staged<'a> {
                 write_new(&folder, name, content, 0o644)?;
             }
             let names: Vec<&String> = files.keys().collect();
-            write_new(&folder, LIST, &serde_json::to_vec(&names)?, 0o644)?;
+            write_new(&folder, MANIFEST, &serde_json::to_vec(&names)?, 0o644)?;
             folder.sync_all()
         };
         write()
             .map_err(|error| explained(parent.file(), error))
-            .inspect_err(|_| drop(parent.work().remove(STAGED)))
-            .with_context(failed)?;
-        Ok(Self { parent, target })
+            .inspect_err(|_| drop(parent.remove(NEW)))
+            .with_context(|| format!("{}: the catalogue stays as it was", target.display()))?;
+        Ok(staged)
+    }
+
+    /// The folder of the new catalogue.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.parent.path_of(NEW)
     }
 
     /// Puts the files into place, in one step.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An I/O error.
     pub(crate) fn put(self) -> Result<()> {
-        let (work, folder) = (self.parent.work(), self.parent.file());
-        let name = self.target.file_name().context("poolsDir has no name")?;
-        let exchange = || renameat_with(work.file(), STAGED, folder, name, RenameFlags::EXCHANGE);
-        let make = || renameat_with(work.file(), STAGED, folder, name, RenameFlags::NOREPLACE);
-        let put = match exchange() {
-            Err(Errno::NOENT) => make(),
+        let folder = self.parent.file();
+        let name = self.target.file_name().context("--pools has no name")?;
+        let rename = |flags| renameat_with(folder, NEW, folder, name, flags);
+        let put = match rename(RenameFlags::EXCHANGE) {
+            Err(Errno::NOENT) => rename(RenameFlags::NOREPLACE),
             // A folder of an overlay's lower layer can't be renamed; an empty one can go.
-            Err(Errno::XDEV) => unlinkat(folder, name, AtFlags::REMOVEDIR).and_then(|()| make()),
+            Err(Errno::XDEV) => unlinkat(folder, name, AtFlags::REMOVEDIR)
+                .and_then(|()| rename(RenameFlags::NOREPLACE)),
             other => other,
         };
         let failed = || format!("{}: the catalogue stays as it was", self.target.display());
@@ -118,23 +117,25 @@ impl<'a> Staged<'a> {
             .with_context(failed)?;
         folder.sync_all().with_context(failed)?;
         // The old files.
-        work.remove(STAGED)
-            .with_context(|| format!("{}", work.path_of(STAGED).display()))
+        let old = self.path();
+        self.parent
+            .remove(NEW)
+            .with_context(|| old.display().to_string())
     }
 }
 
-/// Removes the folder, if it holds nothing but what was installed.
-pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<bool> {
-    if !is_installed(target)? {
-        return Ok(false);
-    }
+/// Removes the folder.
+///
+/// # Errors
+///
+/// It holds files that were not installed; an I/O error.
+pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<()> {
     refuse_foreign(target)?;
-    let (work, folder) = (parent.work(), parent.file());
-    let name = target.file_name().context("poolsDir has no name")?;
-    renameat_with(folder, name, work.file(), STAGED, RenameFlags::NOREPLACE)
-        .with_context(|| format!("{}", target.display()))?;
-    work.remove(STAGED)?;
-    Ok(true)
+    let name = target.file_name().context("--pools has no name")?;
+    let folder = parent.file();
+    renameat_with(folder, name, folder, NEW, RenameFlags::NOREPLACE)
+        .with_context(|| target.display().to_string())?;
+    Ok(parent.remove(NEW)?)
 }
 
 /// Refuses files that the installer has not put there: they would be gone with the folder.
@@ -144,15 +145,10 @@ fn refuse_foreign(target: &Path) -> Result<()> {
         other => other.with_context(|| format!("{}", target.display()))?,
     };
     ensure!(kind.is_dir(), "{} is no folder", target.display());
-    let file = target.join(LIST);
-    let shown = || format!("{}", file.display());
-    let list: Vec<String> = match fs::read(&file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        content => serde_json::from_slice(&content.with_context(shown)?).with_context(shown)?,
-    };
+    let installed = manifest::installed_files(target)?;
     for entry in fs::read_dir(target).with_context(|| format!("{}", target.display()))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if name != LIST && !list.contains(&name) {
+        if name != MANIFEST && !installed.contains(&name) {
             bail!(
                 "{} was not installed from the ConfigMap, and the catalogue stays as it was: move it into the \
                  ConfigMap, or away",
@@ -166,7 +162,7 @@ fn refuse_foreign(target: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tests::files;
+    use crate::config_map::tests::files;
 
     fn put(target: &Path, files: &Files) -> Result<()> {
         let parent = Folder::open(target.parent().unwrap())?;
@@ -197,7 +193,7 @@ mod tests {
         let parent = Folder::open(root.path()).unwrap();
         assert!(remove(&parent, &target).is_err());
         fs::remove_file(target.join("by-hand.json")).unwrap();
-        assert!(remove(&parent, &target).unwrap());
+        remove(&parent, &target).unwrap();
         assert!(!target.exists());
     }
 }

@@ -1,4 +1,4 @@
-//! The conflists of a ConfigMap, put into the runtime's folder one by one.
+//! Puts the conflists of a ConfigMap into the runtime's folder, one by one.
 //!
 //! containerd reads the folder again when a file of it is written, removed, or renamed within
 //! it, and ignores a file that appears in it, made there or moved there
@@ -6,43 +6,35 @@
 //! reads, and renamed within the folder.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use rustix::fs::{AtFlags, FileType, Stat, renameat, statat, unlinkat};
-use rustix::io::Errno;
 
+use crate::config_map::Files;
 use crate::folder::{Folder, explained};
-use crate::source::Files;
-use crate::work_folder::{NAME, write_new};
+use crate::manifest::{self, MANIFEST};
 
-/// The file in the work folder that lists what was put into place.
-pub(crate) const LIST: &str = "conflists.json";
-
-/// The name of a conflist before it has its own. Runtimes read `*.conf`, `*.conflist` and
-/// `*.json`.
-const NEW: &str = ".ipam-installer.new";
-
-/// The conflists that this process has put into place, each with its file's state behind
-/// the rename. A file that was moved away and back, which containerd doesn't notice, has
-/// another one.
+/// The conflists that this process has put into place, each with its file's state after the
+/// rename. A file that was moved away and back, which containerd doesn't notice, has another
+/// state.
 pub(crate) type Arrived = BTreeMap<String, Arrival>;
 
-/// State of a file behind the rename that a runtime has noticed.
+/// State of a file after the rename that a runtime has noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     inode: u64,
     /// The kernel sets it with each rename and each change.
-    changed: (i64, u64),
+    changed: (i64, i64),
 }
 
 impl Arrival {
-    fn of(stat: &Stat) -> Self {
+    fn of(metadata: &Metadata) -> Self {
         Self {
-            inode: stat.st_ino,
-            changed: (stat.st_ctime, stat.st_ctime_nsec),
+            inode: metadata.ino(),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 }
@@ -56,44 +48,40 @@ pub(crate) struct Changes {
     pub(crate) removed: Vec<String>,
 }
 
-/// The changes for the folder to hold these conflists, each put there by this process: an
+/// The changes for a folder to hold these conflists, each put there by this process: an
 /// earlier one may have been killed before the runtime noticed.
 ///
 /// # Errors
 ///
-/// A file of the same name that was not installed; the system's.
-pub(crate) fn changes(
-    folder: &Folder,
-    path: &Path,
-    files: &Files,
-    arrived: &Arrived,
-) -> Result<Changes> {
-    let listed = listed(path)?;
+/// A file of the same name that was not installed; an I/O error.
+pub(crate) fn changes(path: &Path, files: &Files, arrived: &Arrived) -> Result<Changes> {
+    let installed = manifest::installed_files(path)?;
     let mut changes = Changes::default();
     for (name, content) in files {
         let file = path.join(name);
-        let shown = || format!("{}", file.display());
-        match statat(folder.file(), name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => changes.written.push(name.clone()),
-            Err(error) => return Err(io::Error::from(error)).with_context(shown),
-            Ok(stat) => {
-                let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-                let is_same = is_file && fs::read(&file).with_context(shown)? == *content;
-                let is_ours = is_file && listed.contains(name);
-                if !is_same && !is_ours {
-                    bail!(
-                        "{} was not installed by this, and stays: remove it, or move it away",
-                        shown()
-                    );
-                }
-                let has_arrived = arrived.get(name) == Some(&Arrival::of(&stat));
-                if !is_same || !has_arrived {
-                    changes.written.push(name.clone());
-                }
+        let shown = || file.display().to_string();
+        let metadata = match fs::symlink_metadata(&file) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                changes.written.push(name.clone());
+                continue;
             }
+            metadata => metadata.with_context(shown)?,
+        };
+        let is_file = metadata.is_file();
+        let is_same = is_file && fs::read(&file).with_context(shown)? == *content;
+        let is_ours = is_file && installed.contains(name);
+        if !is_same && !is_ours {
+            bail!(
+                "{} was not installed by this, and stays: remove it, or move it away",
+                shown()
+            );
+        }
+        if !is_same || arrived.get(name) != Some(&Arrival::of(&metadata)) {
+            changes.written.push(name.clone());
         }
     }
-    let gone = listed.into_iter().filter(|name| !files.contains_key(name));
+    let gone = installed.into_iter();
+    let gone = gone.filter(|name| !files.contains_key(name));
     changes.removed.extend(gone);
     Ok(changes)
 }
@@ -102,81 +90,64 @@ pub(crate) fn changes(
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error.
 pub(crate) fn put(
     folder: &Folder,
-    path: &Path,
     files: &Files,
     changes: &Changes,
     arrived: &mut Arrived,
 ) -> Result<()> {
     let mut put = || -> io::Result<()> {
-        remove(folder, NEW)?;
-        // The list first: a file that is on it and not there does no harm.
+        // The manifest first: a file that it names and that isn't there does no harm.
         let names: Vec<&String> = files.keys().chain(&changes.removed).collect();
-        write_list(folder, &names)?;
+        manifest::write(folder, &names)?;
         for name in &changes.written {
-            // A link of this name that somebody has planted is refused.
-            write_new(folder.file(), NEW, &files[name], 0o644)?;
-            renameat(folder.file(), NEW, folder.file(), name)?;
-            let stat = statat(folder.file(), name, AtFlags::SYMLINK_NOFOLLOW)?;
-            arrived.insert(name.clone(), Arrival::of(&stat));
+            folder.replace(name, &files[name], 0o644)?;
+            let metadata = fs::symlink_metadata(folder.path_of(name))?;
+            arrived.insert(name.clone(), Arrival::of(&metadata));
         }
         for name in &changes.removed {
-            remove(folder, name)?;
+            folder.remove(name)?;
         }
-        write_list(folder, &files.keys().collect::<Vec<_>>())?;
+        manifest::write(folder, &files.keys().collect::<Vec<_>>())?;
         folder.file().sync_all()
     };
     put()
-        .map_err(|error| {
-            let _ = remove(folder, NEW);
-            explained(folder.file(), error)
-        })
-        .with_context(|| format!("{}", path.display()))
+        .map_err(|error| explained(folder.file(), error))
+        .with_context(|| folder.path().display().to_string())
 }
 
-fn remove(folder: &Folder, name: &str) -> io::Result<()> {
-    match unlinkat(folder.file(), name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
+/// Removes these conflists, and then the manifest.
+///
+/// # Errors
+///
+/// An I/O error.
+pub(crate) fn remove(folder: &Folder, installed: &[String]) -> Result<()> {
+    let names = installed.iter().map(String::as_str);
+    for name in names.chain([MANIFEST]) {
+        let shown = || folder.path_of(name).display().to_string();
+        folder.remove(name).with_context(shown)?;
     }
-}
-
-/// The names of the conflists that were put into a folder.
-pub(crate) fn listed(path: &Path) -> Result<Vec<String>> {
-    let file = path.join(NAME).join(LIST);
-    let shown = || format!("{}", file.display());
-    match fs::read(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        content => serde_json::from_slice(&content.with_context(shown)?).with_context(shown),
-    }
-}
-
-fn write_list(folder: &Folder, names: &[&String]) -> io::Result<()> {
-    let work = folder.work();
-    work.remove("list")?;
-    work.write("list", &serde_json::to_vec(names)?, 0o600)?;
-    Ok(renameat(work.file(), "list", work.file(), LIST)?)
+    Ok(folder.file().sync_all()?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tests::files;
+    use crate::config_map::tests::files;
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
     use std::mem::MaybeUninit;
     use std::os::fd::AsFd;
-    use std::os::unix::fs::MetadataExt;
 
     fn put_all(path: &Path, files: &Files) -> Result<Changes> {
         put_again(path, files, &mut Arrived::new())
     }
 
     fn put_again(path: &Path, files: &Files, arrived: &mut Arrived) -> Result<Changes> {
-        let folder = Folder::open(path)?;
-        let changes = changes(&folder, path, files, arrived)?;
-        put(&folder, path, files, &changes, arrived)?;
+        let changes = changes(path, files, arrived)?;
+        if changes != Changes::default() {
+            put(&Folder::open(path)?, files, &changes, arrived)?;
+        }
         Ok(changes)
     }
 
@@ -233,28 +204,7 @@ mod tests {
             assert_eq!(put_all(path, &second).unwrap().written, ["a.conflist"]);
         });
         assert!(noticed);
-        let names = fs::read_dir(path)
-            .unwrap()
-            .map(|it| it.unwrap().file_name());
-        assert!(names.into_iter().all(|it| it != NEW));
-    }
-
-    #[test]
-    fn a_planted_link_or_a_leftover_under_the_temporary_name_is_not_followed() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path();
-        fs::write(path.join("victim"), "precious").unwrap();
-        std::os::unix::fs::symlink("victim", path.join(NEW)).unwrap();
-        put_all(path, &files(&[("a.conflist", "1")])).unwrap();
-        assert_eq!(fs::read_to_string(path.join("victim")).unwrap(), "precious");
-        assert!(
-            fs::symlink_metadata(path.join("a.conflist"))
-                .unwrap()
-                .is_file()
-        );
-        fs::create_dir(path.join(NEW)).unwrap();
-        assert!(put_all(path, &files(&[("a.conflist", "2")])).is_err());
-        assert_eq!(fs::read_to_string(path.join("a.conflist")).unwrap(), "1");
+        assert_eq!(fs::read_dir(path).unwrap().count(), 2);
     }
 
     #[test]

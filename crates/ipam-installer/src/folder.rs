@@ -1,69 +1,87 @@
-//! Atomic installation: one executable under several names in a folder, as hard links.
+//! Locks a folder that is installed into, and replaces files in it in one step each.
 //!
-//! Whoever starts a plugin meanwhile gets the old file or the new one, whole.
-
-mod exchange;
+//! A new file is written beside the old one and renamed. Whoever opens it meanwhile gets the
+//! old file or the new one, and running calls keep the old file.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use rustix::fs::{AtFlags, linkat, unlinkat};
-use semver::Version;
+use anyhow::{Context, Result, anyhow};
+use rustix::fs::{
+    AtFlags, FlockOperation, Mode, OFlags, fchmod, flock, linkat, openat, renameat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
 
-use crate::contents::{EXECUTABLE, FileState, Found, look};
-use crate::work_folder::WorkFolder;
+use crate::installed_file::{EXECUTABLE, FileState};
 
-/// The name of a new file in the work folder.
-const NEW: &str = "new";
+/// The lock of a folder, which is there while somebody installs.
+const LOCK: &str = ".ipam-installer.lock";
 
-/// What happens to a file of the same name that isn't this project's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
-    /// Nothing is installed, and it is named.
-    Refuse,
-    /// It is replaced, unless it is a folder.
-    Replace,
-}
+/// New files, links and folders, before they are renamed, have names that begin so. No runtime
+/// reads them, and what a killed installation has left is recognised.
+pub(crate) const NEW: &str = ".ipam-installer.new";
 
-/// A folder that is installed into. It is locked against other installations.
+/// The longest that another installation is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Time between two attempts at the lock.
+const RETRY: Duration = Duration::from_millis(20);
+
+/// A folder, open and locked against other installations.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     folder: File,
-    work: WorkFolder,
-}
-
-/// What an installation has done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
-    /// The names that were changed, in order.
-    pub changed: Vec<String>,
-    /// State of the file that all names lead to.
-    pub state: FileState,
+    _lock: File,
 }
 
 impl Folder {
-    /// Opens a folder, which is made if it is missing, and locks it.
+    /// Opens a folder, which is made if it is missing, locks it, and removes what a killed
+    /// installation has left.
     ///
     /// # Errors
     ///
-    /// It can't be made or written to, or another installation is at work in it.
-    pub fn open(path: &Path) -> Result<Self> {
+    /// It cannot be made or written to, or another installation is at work in it.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let shown = || path.display().to_string();
         fs::create_dir_all(path)
             .map_err(|error| match fs::read_link(path) {
                 Ok(to) => anyhow!("it is a link to {}, which isn't there", to.display()),
                 Err(_) => error.into(),
             })
-            .with_context(|| format!("{}", path.display()))?;
-        let folder = File::open(path).with_context(|| format!("{}", path.display()))?;
-        let work = WorkFolder::open(&folder, path)
+            .with_context(shown)?;
+        let folder = File::open(path).with_context(shown)?;
+        let lock = lock(&folder)
             .map_err(|error| explained(&folder, error))
-            .with_context(|| format!("{}", path.display()))?;
-        let path = path.to_owned();
-        Ok(Self { path, folder, work })
+            .with_context(shown)?;
+        let locked = Self {
+            path: path.to_owned(),
+            folder,
+            _lock: lock,
+        };
+        locked.remove_new().with_context(shown)?;
+        Ok(locked)
+    }
+
+    /// Removes what a killed installation has left in a folder, if there is something.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub(crate) fn clean(path: &Path) -> Result<()> {
+        let lock = path.join(LOCK);
+        let is_left = lock
+            .try_exists()
+            .with_context(|| lock.display().to_string())?;
+        if is_left {
+            Self::open(path)?;
+        }
+        Ok(())
     }
 
     /// The open folder.
@@ -71,166 +89,112 @@ impl Folder {
         &self.folder
     }
 
-    /// The hidden folder in it.
-    pub(crate) fn work(&self) -> &WorkFolder {
-        &self.work
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Puts an executable into the folder under these names. A name that is right already
-    /// is not touched.
+    /// The path of the file of this name.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Replaces a file, or makes it, in one step.
     ///
     /// # Errors
     ///
-    /// A foreign file of one of the names; the system's. The folder then is as it was.
-    pub fn put(&self, names: &[&str], content: &[u8], foreign: Foreign) -> Result<Installed> {
-        let mut found: Vec<(&str, Found)> = Vec::new();
-        for name in names {
-            let it = self.look_once(name, content, &found);
-            found.push((name, it.with_context(|| self.name_of(name))?));
-        }
-        self.refuse_foreign(&found, foreign)?;
-        let right = most_linked(&found);
-        let wrong = found.iter().filter(|(_, it)| match it {
-            Found::Wanted(state) => Some(*state) != right.map(|(_, state)| state),
-            _ => true,
-        });
-        let wrong: Vec<&str> = wrong.map(|(name, _)| *name).collect();
-        let state = match right {
-            Some((_, state)) if wrong.is_empty() => state,
-            _ => self
-                .replace(&wrong, right, content)
-                .map_err(|error| match error.downcast::<io::Error>() {
-                    Ok(error) => explained(&self.folder, error),
-                    Err(error) => error,
-                })
-                .with_context(|| format!("{}: nothing is installed", self.path.display()))?,
-        };
-        Ok(Installed {
-            changed: wrong.into_iter().map(str::to_owned).collect(),
-            state,
-        })
+    /// An I/O error; the old file is in place.
+    pub(crate) fn replace(&self, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+        self.remove(NEW)?;
+        write_new(&self.folder, NEW, content, mode)?;
+        Ok(renameat(&self.folder, NEW, &self.folder, name)?)
     }
 
-    /// Looks at a name; not into its file, if that is one that was found right already.
-    fn look_once(&self, name: &str, content: &[u8], found: &[(&str, Found)]) -> io::Result<Found> {
-        let state = FileState::of(&self.folder, name)?.map(Found::Wanted);
-        match state.filter(|state| found.iter().any(|(_, it)| it == state)) {
-            Some(known) => Ok(known),
-            None => look(&self.folder, name, content),
-        }
-    }
-
-    fn refuse_foreign(&self, found: &[(&str, Found)], foreign: Foreign) -> Result<()> {
-        let mut theirs = Vec::new();
-        for (name, it) in found {
-            let Found::Foreign(what) = it else { continue };
-            if foreign == Foreign::Refuse || what == "a folder" {
-                theirs.push(format!("{} is {what}", self.name_of(name)));
+    /// Replaces these names by hard links to one new executable; returns its state. All links
+    /// are made before the first name is replaced, so a full disk changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn replace_links(&self, names: &[&str], content: &[u8]) -> Result<FileState> {
+        let replace = || -> io::Result<FileState> {
+            let folder = &self.folder;
+            write_new(folder, NEW, content, EXECUTABLE)?;
+            // Read before anybody else can change the file.
+            let state = FileState::of(folder, NEW)?.ok_or(ErrorKind::NotFound)?;
+            let link = |name: &str| format!("{NEW}-{name}");
+            for name in names {
+                linkat(folder, NEW, folder, link(name), AtFlags::empty())?;
             }
-        }
-        if theirs.is_empty() {
-            return Ok(());
-        }
-        bail!(
-            "{}; nothing is installed: remove it, or move it away",
-            theirs.join(", ")
-        )
-    }
-
-    /// Replaces these names by links to one file: to the one that is right, or else to a new
-    /// one. Returns that file's state.
-    fn replace(
-        &self,
-        names: &[&str],
-        right: Option<(&str, FileState)>,
-        content: &[u8],
-    ) -> Result<FileState> {
-        let work = self.work.file();
-        let prepare = || -> io::Result<FileState> {
-            let (folder, name, state) = match right {
-                Some((name, state)) => (&self.folder, name, state),
-                None => {
-                    self.work.write(NEW, content, EXECUTABLE)?;
-                    // Before anybody else can change it.
-                    let state = FileState::of(work, NEW)?;
-                    (work, NEW, state.ok_or(io::ErrorKind::NotFound)?)
-                }
-            };
-            for it in names {
-                linkat(folder, name, work, *it, AtFlags::empty())?;
+            for name in names {
+                renameat(folder, link(name), folder, *name)?;
             }
+            self.remove(NEW)?;
+            folder.sync_all()?;
             Ok(state)
         };
-        let prepared = prepare();
-        let exchanged = prepared.and_then(|state| self.exchange_all(names).map(|()| state));
-        // The old files, or the new ones if it has failed. What stays is removed by the
-        // next installation.
-        let cleared = names.iter().copied().chain([NEW]);
-        for name in cleared {
-            let _ = self.work.remove(name);
-        }
-        let state = exchanged?;
-        self.folder.sync_all()?;
-        Ok(state)
+        let replaced = replace().map_err(|error| {
+            let _ = self.remove_new();
+            explained(&self.folder, error)
+        });
+        replaced.with_context(|| format!("{}: nothing is installed", self.path.display()))
     }
 
-    /// Removes these names, if they are this project's executables; returns those that
-    /// were removed.
+    /// Removes a file or a folder, if it is there.
     ///
     /// # Errors
     ///
-    /// The system's.
-    pub(crate) fn remove(&self, names: &[&str], content: &[u8]) -> Result<Vec<String>> {
-        let mut removed = Vec::new();
-        for name in names {
-            let failed = || self.name_of(name);
-            match look(&self.folder, name, content).with_context(failed)? {
-                Found::Nothing => continue,
-                Found::Foreign(what) => {
-                    eprintln!("{} is {what}, and stays", self.name_of(name));
-                    continue;
-                }
-                Found::Wanted(_) | Found::Ours(_) => {}
-            }
-            unlinkat(&self.folder, *name, AtFlags::empty()).with_context(failed)?;
-            removed.push(self.name_of(name));
+    /// An I/O error.
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
+        match unlinkat(&self.folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::ISDIR | Errno::PERM) => fs::remove_dir_all(self.path.join(name)),
+            Err(error) => Err(error.into()),
         }
-        Ok(removed)
     }
 
-    /// The newest version of this project under one of these names.
-    pub(crate) fn newest(&self, names: &[&str], content: &[u8]) -> Result<Option<Version>> {
-        let mut newest = None;
-        for name in names {
-            let found = look(&self.folder, name, content).with_context(|| self.name_of(name))?;
-            if let Found::Ours(version) = found {
-                newest = newest.max(version);
+    /// Removes all new files.
+    fn remove_new(&self) -> io::Result<()> {
+        for entry in rustix::fs::Dir::read_from(&self.folder)? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.starts_with(NEW) {
+                self.remove(&name)?;
             }
         }
-        Ok(newest)
-    }
-
-    fn name_of(&self, name: &str) -> String {
-        self.path.join(name).display().to_string()
+        Ok(())
     }
 }
 
-/// A name with the wanted content, and the state of its file: the one that most names share.
-fn most_linked<'a>(found: &[(&'a str, Found)]) -> Option<(&'a str, FileState)> {
-    let wanted = found.iter().filter_map(|(name, it)| match it {
-        Found::Wanted(state) => Some((*name, *state)),
-        _ => None,
-    });
-    let wanted: Vec<(&str, FileState)> = wanted.collect();
-    let names_of = |inode: u64| wanted.iter().filter(|(_, it)| it.inode == inode).count();
-    let most = wanted.iter().max_by_key(|(_, it)| names_of(it.inode));
-    most.copied()
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = self.remove_new();
+        // Whoever waits for the lock sees that its file is gone, and makes another.
+        let _ = self.remove(LOCK);
+    }
 }
 
-/// An error of the system, with what to do about a folder that root may not write to.
+/// Writes a new file, with this mode whatever the umask, down to the disk. A link of this name
+/// is not followed.
+///
+/// # Errors
+///
+/// An I/O error; there is something of this name.
+pub(crate) fn write_new(folder: &File, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(mode);
+    let mut file = File::from(openat(folder, name, flags, mode)?);
+    file.write_all(content)?;
+    fchmod(&file, mode)?;
+    file.sync_all()
+}
+
+/// An I/O error, with advice about a folder that root may not write to.
 pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
-    let owner = folder.metadata().map(|it| it.uid()).unwrap_or_default();
-    let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+    let owner = folder
+        .metadata()
+        .map(|metadata| metadata.uid())
+        .unwrap_or_default();
+    let is_denied = error.kind() == ErrorKind::PermissionDenied;
     let user = rustix::process::geteuid().as_raw();
     let error = anyhow::Error::from(error);
     if is_denied && owner != user {
@@ -242,82 +206,92 @@ pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
     error
 }
 
+/// Makes and locks the lock file, which only root can open.
+fn lock(folder: &File) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        let file = File::from(openat(folder, LOCK, flags, Mode::RUSR | Mode::WUSR)?);
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                // The lock counts only if it is still the file of this name.
+                let inode = statat(folder, LOCK, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
+                if inode == Ok(file.metadata()?.ino()) {
+                    return Ok(file);
+                }
+            }
+            Err(Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+        sleep(RETRY);
+    }
+    let text = "another installation is at work in it";
+    Err(io::Error::new(ErrorKind::WouldBlock, text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plugin::VERSION_MARK;
     use std::os::unix::fs::symlink;
-
-    const NAMES: [&str; 3] = ["a", "b", "c"];
-
-    fn put(folder: &Path, content: &[u8]) -> Result<Vec<String>> {
-        let folder = Folder::open(folder)?;
-        Ok(folder.put(&NAMES, content, Foreign::Refuse)?.changed)
-    }
-
-    fn marked(version: &str) -> Vec<u8> {
-        format!("{VERSION_MARK}{version})").into_bytes()
-    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<String> = entries
-            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
         names
     }
 
     #[test]
-    fn all_names_are_one_file_and_only_what_changed_is_touched() {
+    fn all_names_are_links_to_one_file_and_nothing_else_is_left() {
         let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("bin");
-        let inode = |name: &str| fs::metadata(folder.join(name)).unwrap().ino();
-        assert_eq!(put(&folder, &marked("1.0.0")).unwrap(), NAMES);
-        assert_eq!(names(&folder), NAMES);
-        let first = inode("a");
-        assert!(NAMES.iter().all(|name| inode(name) == first));
-        assert!(put(&folder, &marked("1.0.0")).unwrap().is_empty());
-        // One is removed, and another is a copy.
-        fs::remove_file(folder.join("a")).unwrap();
-        fs::copy(folder.join("b"), folder.join("x")).unwrap();
-        fs::rename(folder.join("x"), folder.join("b")).unwrap();
-        fs::hard_link(folder.join("c"), folder.join("a")).unwrap();
-        assert_eq!(put(&folder, &marked("1.0.0")).unwrap(), ["b"]);
-        assert!(NAMES.iter().all(|name| inode(name) == first));
-        assert_eq!(put(&folder, &marked("0.9.0")).unwrap(), NAMES);
-        assert_eq!(names(&folder), NAMES);
-        assert_eq!(
-            fs::metadata(folder.join("a")).unwrap().mode() & 0o777,
-            0o755
-        );
+        let path = root.path().join("bin");
+        let folder = Folder::open(&path).unwrap();
+        fs::write(path.join("a"), "old").unwrap();
+        let state = folder.replace_links(&["a", "b"], b"new").unwrap();
+        drop(folder);
+        assert_eq!(names(&path), ["a", "b"]);
+        let open = File::open(&path).unwrap();
+        for name in ["a", "b"] {
+            assert_eq!(FileState::of(&open, name).unwrap(), Some(state));
+            assert_eq!(fs::read(path.join(name)).unwrap(), b"new");
+            let mode = fs::metadata(path.join(name)).unwrap().mode();
+            assert_eq!(mode & 0o7777, 0o755);
+        }
     }
 
     #[test]
-    fn a_foreign_file_is_named_and_nothing_changes() {
+    fn what_a_killed_installation_has_left_is_removed_and_links_are_not_followed() {
         let root = tempfile::tempdir().unwrap();
-        put(root.path(), &marked("1.0.0")).unwrap();
-        let theirs = root.path().join("b");
-        for make in [
-            (|path: &Path| fs::write(path, "#!/bin/sh\n").unwrap()) as fn(&Path),
-            |path| symlink("/nowhere", path).unwrap(),
-            |path| fs::create_dir(path).unwrap(),
-        ] {
-            fs::remove_file(&theirs).unwrap();
-            make(&theirs);
-            let error = put(root.path(), &marked("2.0.0")).unwrap_err();
-            let said = format!("{error:#}");
-            assert!(said.contains(theirs.to_str().unwrap()), "{said}");
-            assert_eq!(fs::read(root.path().join("a")).unwrap(), marked("1.0.0"));
-            if theirs.is_dir() {
-                fs::remove_dir(&theirs).unwrap();
-                fs::write(&theirs, "").unwrap();
-            }
-        }
+        let path = root.path();
+        fs::write(path.join("victim"), "precious").unwrap();
+        symlink("victim", path.join(NEW)).unwrap();
+        fs::create_dir(path.join(format!("{NEW}-folder"))).unwrap();
+        fs::write(path.join(LOCK), "").unwrap();
+        Folder::clean(path).unwrap();
+        assert_eq!(names(path), ["victim"]);
+        let folder = Folder::open(path).unwrap();
+        symlink("victim", path.join(NEW)).unwrap();
+        folder.replace("a", b"x", 0o644).unwrap();
+        assert!(fs::symlink_metadata(path.join("a")).unwrap().is_file());
+        assert_eq!(fs::read(path.join("victim")).unwrap(), b"precious");
+        drop(folder);
+        symlink("victim", path.join(LOCK)).unwrap();
+        assert!(Folder::open(path).is_err());
+    }
+
+    #[test]
+    fn a_second_installation_waits_for_the_first() {
+        let root = tempfile::tempdir().unwrap();
         let folder = Folder::open(root.path()).unwrap();
-        fs::remove_file(&theirs).unwrap();
-        symlink("/nowhere", &theirs).unwrap();
-        folder.put(&NAMES, b"x", Foreign::Replace).unwrap();
-        assert_eq!(fs::read(&theirs).unwrap(), b"x");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| Folder::open(root.path()).map(|_| ()));
+            sleep(Duration::from_millis(60));
+            assert!(!second.is_finished());
+            drop(folder);
+            second.join().unwrap().unwrap();
+        });
+        assert!(names(root.path()).is_empty());
     }
 }

@@ -3,22 +3,22 @@
 mod api_server;
 mod arguments;
 mod catalogue;
+mod config_map;
 mod conflists;
-mod contents;
+mod executables;
 mod folder;
+mod image;
+mod in_use;
+mod installed_file;
 mod keeping;
+mod manifest;
 mod node;
 mod node_subnets;
-mod owner;
 mod placeholders;
-mod release;
 mod runtime_view;
-mod source;
-mod standing;
 mod status;
+mod uninstall;
 mod verify;
-mod watch;
-mod work_folder;
 
 use std::process::ExitCode;
 
@@ -26,11 +26,9 @@ use anyhow::Result;
 use clap::Parser;
 
 use arguments::Arguments;
-pub use contents::FileState;
-pub use folder::{Folder, Foreign, Installed};
+use keeping::Signals;
 use node::Node;
 use status::Status;
-use watch::{Part, Signals};
 
 /// Reads the process's arguments, and does what they say.
 pub fn main() -> ExitCode {
@@ -47,24 +45,16 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.probe {
         let status = Status::read(&arguments.status_file)?;
         println!("{}", status.text());
-        return Ok(if status.is_ready() {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        });
+        return Ok(ExitCode::from(u8::from(!status.is_ready())));
     }
-    // The first process of a container ignores signals that it has no handler for.
     let signals = Signals::install()?;
     let mut node = Node::new(arguments)?;
     if node.arguments.uninstall {
         uninstall(&node, &signals)?;
     } else if node.arguments.once {
         node.install(false)?;
-        for part in [Part::Pools, Part::Conflists] {
-            if node.parts().contains(&part) {
-                node.put_right(part)?;
-            }
-        }
+        node.put_pools()?;
+        node.put_conflists()?;
     } else {
         node.install(true)?;
         let kept = keeping::keep(&mut node, &signals);
@@ -76,12 +66,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn uninstall(node: &Node, signals: &Signals) -> Result<()> {
     if !node.arguments.even_in_use {
-        standing::refuse(&node.arguments, &node.release.tool_path())?;
+        in_use::refuse(&node.arguments, &node.image.tool.path)?;
     }
-    node.uninstall()?;
+    uninstall::uninstall(node)?;
     if node.arguments.wait {
         let status = Status {
-            version: format!("uninstalled by {}", node.release.version),
+            version: format!("uninstalled by {}", node.image.version),
             ..Default::default()
         };
         status.write(&node.arguments.status_file)?;

@@ -1,4 +1,4 @@
-//! The executable.
+//! Executable of the image's entry point.
 
 use std::process::ExitCode;
 

@@ -1,13 +1,13 @@
-//! The subnets of this node's pods: read once from the API server, and then known.
+//! Remembers the subnets of this node's pods, which are read once from the API server.
 //!
 //! Kubernetes never changes `spec.podCIDRs` of a Node, so a value that was read stays right.
-//! An error is remembered for a moment: each part of the installation asks.
+//! An error is remembered for two seconds, since each part of the installation asks.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use ipnet::IpNet;
 
 use crate::api_server;
@@ -16,28 +16,25 @@ use crate::arguments::Arguments;
 /// Time after an error before the API server is asked again.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// The subnets, and how they are read.
+/// Subnets, or the text of the error.
+type Answer = Result<Vec<IpNet>, String>;
+
+/// The subnets of a node.
 #[derive(Debug)]
 pub(crate) struct NodeSubnets {
     node: Option<String>,
     account: PathBuf,
-    state: RefCell<State>,
-}
-
-#[derive(Debug)]
-enum State {
-    NotRead,
-    Known(Vec<IpNet>),
-    Failed { at: Instant, why: String },
+    /// The last answer or error, with its time.
+    last: RefCell<Option<(Instant, Answer)>>,
 }
 
 impl NodeSubnets {
-    /// Those of the node of these arguments. Nothing is read yet.
+    /// The subnets of the node of these arguments. Nothing is read yet.
     pub(crate) fn new(arguments: &Arguments) -> Self {
         Self {
             node: arguments.node.clone(),
             account: arguments.service_account.clone(),
-            state: RefCell::new(State::NotRead),
+            last: RefCell::default(),
         }
     }
 
@@ -45,24 +42,23 @@ impl NodeSubnets {
     ///
     /// # Errors
     ///
-    /// They can't be read, or there are none.
+    /// They cannot be read, or there are none.
     pub(crate) fn get(&self) -> Result<Vec<IpNet>> {
-        let mut state = self.state.borrow_mut();
-        match &*state {
-            State::Known(subnets) => return Ok(subnets.clone()),
-            State::Failed { at, why } if at.elapsed() < PAUSE => bail!("{why}"),
-            _ => {}
-        }
-        let node = self.node.as_deref();
-        let node = node.context("--node doesn't say which node this is");
-        let read = node.and_then(|it| api_server::pod_cidrs(&self.account, it));
-        *state = match &read {
-            Ok(subnets) => State::Known(subnets.clone()),
-            Err(error) => State::Failed {
-                at: Instant::now(),
-                why: format!("{error:#}"),
-            },
+        let mut last = self.last.borrow_mut();
+        let answer = match last.take() {
+            Some((at, answer)) if answer.is_ok() || at.elapsed() < PAUSE => (at, answer),
+            _ => {
+                let read = self.read().map_err(|error| format!("{error:#}"));
+                (Instant::now(), read)
+            }
         };
-        read
+        let (_, subnets) = last.insert(answer);
+        subnets.clone().map_err(|error| anyhow!(error))
+    }
+
+    fn read(&self) -> Result<Vec<IpNet>> {
+        let node = self.node.as_deref();
+        let node = node.context("--node doesn't say which node this is")?;
+        api_server::pod_cidrs(&self.account, node)
     }
 }

@@ -1,10 +1,10 @@
-//! The placeholders `${podCIDR}` and `${podCIDR6}` in files of a ConfigMap.
+//! Replaces the placeholders `${podCIDR}` and `${podCIDR6}` in the files of a ConfigMap.
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
 use memchr::memmem;
 
-use crate::source::Files;
+use crate::config_map::Files;
 
 /// The first IPv4 subnet of the node's pods.
 const IPV4: &str = "${podCIDR}";
@@ -31,19 +31,22 @@ fn replace_in(mut content: Vec<u8>, subnets: &impl Fn() -> Result<Vec<IpNet>>) -
         (
             IPV4,
             "IPv4",
-            (|it| matches!(it, IpNet::V4(_))) as fn(&IpNet) -> bool,
+            (|subnet| matches!(subnet, IpNet::V4(_))) as fn(&IpNet) -> bool,
         ),
-        (IPV6, "IPv6", |it| matches!(it, IpNet::V6(_))),
+        (IPV6, "IPv6", |subnet| matches!(subnet, IpNet::V6(_))),
     ] {
         if memmem::find(&content, placeholder.as_bytes()).is_none() {
             continue;
         }
         let all = subnets().with_context(|| format!("{placeholder} isn't known"))?;
-        let subnet = all.iter().find(|it| is_wanted(it)).with_context(|| {
-            let all: Vec<String> = all.iter().map(IpNet::to_string).collect();
-            let all = all.join(", ");
-            format!("{placeholder} isn't known: the node has no {version} subnet, only {all}")
-        })?;
+        let subnet = all
+            .iter()
+            .find(|subnet| is_wanted(subnet))
+            .with_context(|| {
+                let all: Vec<String> = all.iter().map(IpNet::to_string).collect();
+                let all = all.join(", ");
+                format!("{placeholder} isn't known: the node has no {version} subnet, only {all}")
+            })?;
         content = with(
             &content,
             placeholder.as_bytes(),
@@ -69,11 +72,11 @@ fn with(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tests::files;
+    use crate::config_map::tests::files;
     use anyhow::bail;
 
     fn replaced(text: &str, subnets: &[&str]) -> Result<String, String> {
-        let subnets: Vec<IpNet> = subnets.iter().map(|it| it.parse().unwrap()).collect();
+        let subnets: Vec<IpNet> = subnets.iter().map(|text| text.parse().unwrap()).collect();
         let made = replace(files(&[("a.json", text)]), || Ok(subnets.clone()));
         let made = made.map_err(|error| format!("{error:#}"))?;
         Ok(String::from_utf8(made["a.json"].clone()).unwrap())

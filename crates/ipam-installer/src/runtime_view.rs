@@ -1,4 +1,5 @@
-//! Which network a runtime would use, by the files in its folder and in the plugins' folder.
+//! Finds the network that a runtime would use, by the files in its folder and in the plugins'
+//! folder.
 //!
 //! Runtimes use the first file of the folder by name. Behind a first file that isn't valid,
 //! containerd uses none. What a file can't tell isn't claimed: whether a runtime reads these
@@ -13,10 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use conflist::Conflist;
 use serde_json::Value;
 
-/// Extensions of files that libcni reads.
-pub(crate) const EXTENSIONS: [&str; 3] = ["conflist", "conf", "json"];
-
-/// Multus and its client, which stand before the network that they extend.
+/// Multus and its client, whose configuration comes before the network that they extend.
 const MULTUS: [&str; 2] = ["multus", "multus-shim"];
 
 /// Checks that a runtime would use one of the files `ours` of the folder `net`, and that each
@@ -24,12 +22,12 @@ const MULTUS: [&str; 2] = ["multus", "multus-shim"];
 ///
 /// # Errors
 ///
-/// The file that the runtime would use instead; a missing plugin; the system's.
+/// The file that the runtime would use instead; a missing plugin; an I/O error.
 pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> {
-    let files = files(net)?;
+    let files = conflist::files(net).with_context(|| net.display().to_string())?;
     let is_ours = |file: &&PathBuf| {
-        let name = file.file_name().and_then(|it| it.to_str());
-        name.is_some_and(|name| ours.iter().any(|it| *it == name))
+        let name = file.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| ours.iter().any(|own| *own == name))
     };
     let Some(own) = files.iter().find(is_ours) else {
         bail!("{} has no conflist of the ConfigMap", net.display());
@@ -59,27 +57,6 @@ pub(crate) fn check(net: &Path, plugins: &Path, ours: &[&String]) -> Result<()> 
     Ok(())
 }
 
-/// The files of a folder that libcni reads, in its order.
-///
-/// # Errors
-///
-/// The system's.
-pub(crate) fn files(net: &Path) -> Result<Vec<PathBuf>> {
-    let shown = || format!("{}", net.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(net).with_context(shown)? {
-        let entry = entry.with_context(shown)?;
-        let path = entry.path();
-        let extension = path.extension().and_then(|it| it.to_str());
-        let is_read = extension.is_some_and(|it| EXTENSIONS.contains(&it));
-        if is_read && !entry.file_type().with_context(shown)?.is_dir() {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
 fn read(file: &Path) -> Result<Conflist> {
     let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
     Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))
@@ -93,12 +70,12 @@ fn leads_to(file: &Path, own: &Conflist) -> Result<bool> {
     if !list
         .plugins
         .iter()
-        .any(|it| MULTUS.contains(&it.kind.as_str()))
+        .any(|plugin| MULTUS.contains(&plugin.kind.as_str()))
     {
         return Ok(false);
     }
     let path = own.file.to_str();
-    let name = own.file.file_name().and_then(|it| it.to_str());
+    let name = own.file.file_name().and_then(|name| name.to_str());
     let names = [Some(own.name.as_str()), path, name];
     let value: Value = serde_json::from_slice(&content)?;
     Ok(list.name != own.name && mentions(&value, &names))
@@ -107,8 +84,8 @@ fn leads_to(file: &Path, own: &Conflist) -> Result<bool> {
 fn mentions(value: &Value, names: &[Option<&str>]) -> bool {
     match value {
         Value::String(text) => names.contains(&Some(text)),
-        Value::Array(all) => all.iter().any(|it| mentions(it, names)),
-        Value::Object(all) => all.values().any(|it| mentions(it, names)),
+        Value::Array(all) => all.iter().any(|value| mentions(value, names)),
+        Value::Object(all) => all.values().any(|value| mentions(value, names)),
         _ => false,
     }
 }
@@ -187,7 +164,7 @@ mod tests {
             assert!(said.contains(&named), "{said}");
         }
         let said_without = |plugin: &str| {
-            let rest: Vec<&str> = both.into_iter().filter(|it| *it != plugin).collect();
+            let rest: Vec<&str> = both.into_iter().filter(|name| *name != plugin).collect();
             said(&[ours], &rest)
         };
         for plugin in both {

@@ -1,4 +1,4 @@
-//! What a probe is told: ready or not, the version, and the problems.
+//! Status for the readiness probe: ready or not, the version, and the problems.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Status {
     /// Version, commit and flavour of what it installs.
     pub(crate) version: String,
-    /// What is not as it should be, by part; none if it is ready.
+    /// The problems, by part; none if it is ready.
     pub(crate) problems: BTreeMap<String, String>,
 }
 

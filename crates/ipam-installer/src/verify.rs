@@ -1,4 +1,4 @@
-//! A new catalogue and new conflists are checked before they take the place of working ones.
+//! Checks a new catalogue and new conflists before they replace working ones.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,11 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::runtime_view;
-use crate::source::Files;
+use crate::config_map::Files;
 
 /// The key of an `ipam` section that leads to the catalogue.
 const POOLS_DIR: &str = "poolsDir";
+
+/// The folder, beside what is installed, for copies of the conflists that the node will have.
+pub(crate) const SCRATCH: &str = ".ipam-installer.new-check";
 
 /// Folders for a check.
 #[derive(Debug)]
@@ -50,7 +52,7 @@ pub(crate) fn check(
     let shown = || format!("{}", scratch.display());
     fs::create_dir_all(scratch).with_context(shown)?;
     for (name, content) in all {
-        // What is no JSON is found by the check.
+        // The check reports invalid JSON.
         let list = serde_json::from_slice(content);
         let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
             redirect(&mut list, pools, staged);
@@ -68,9 +70,9 @@ pub(crate) fn check(
                 severity,
             } = finding;
             // Paths as they will be.
-            let [key, problem] = [key, problem].map(|it| match moved {
-                Some((pools, staged)) => in_place(&it, pools, staged),
-                None => it,
+            let [key, problem] = [key, problem].map(|text| match moved {
+                Some((pools, staged)) => in_place(&text, pools, staged),
+                None => text,
             });
             let text = match key.is_empty() || problem.starts_with(&key) {
                 true => format!("{name}: {problem}"),
@@ -94,16 +96,11 @@ pub(crate) fn check(
 ///
 /// # Errors
 ///
-/// The system's, naming the file.
+/// An I/O error, naming the file.
 pub(crate) fn in_folder(conflists: &Path) -> Result<Files> {
     let mut files = Files::new();
-    if !conflists
-        .try_exists()
-        .with_context(|| format!("{}", conflists.display()))?
-    {
-        return Ok(files);
-    }
-    for path in runtime_view::files(conflists)? {
+    let paths = conflist::files(conflists).with_context(|| conflists.display().to_string())?;
+    for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match fs::read(&path) {
             // Removed meanwhile, or a link that leads nowhere.
@@ -117,7 +114,7 @@ pub(crate) fn in_folder(conflists: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Those of these conflists whose catalogue is `pools`.
+/// The conflists whose `poolsDir` is `pools`.
 pub(crate) fn readers(conflists: &Files, pools: &Path) -> Files {
     let reads = |content: &[u8]| {
         let list = serde_json::from_slice::<Value>(content);
@@ -125,7 +122,7 @@ pub(crate) fn readers(conflists: &Files, pools: &Path) -> Files {
     };
     let readers = conflists.iter().filter(|(_, content)| reads(content));
     readers
-        .map(|(name, it)| (name.clone(), it.clone()))
+        .map(|(name, content)| (name.clone(), content.clone()))
         .collect()
 }
 
@@ -151,7 +148,7 @@ pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
 
 /// A message with the path of the catalogue as it will be.
 fn in_place(problem: &str, pools: &Path, staged: &Path) -> String {
-    let [staged, pools] = [staged, pools].map(|it| it.display().to_string());
+    let [staged, pools] = [staged, pools].map(|path| path.display().to_string());
     problem.replace(&staged, &pools)
 }
 
@@ -160,9 +157,11 @@ fn redirect(list: &mut Value, pools: &Path, staged: &Path) -> bool {
     let mut found = false;
     let plugins = list.get_mut("plugins").and_then(Value::as_array_mut);
     for plugin in plugins.into_iter().flatten() {
-        let dir = plugin.get_mut("ipam").and_then(|it| it.get_mut(POOLS_DIR));
+        let dir = plugin
+            .get_mut("ipam")
+            .and_then(|ipam| ipam.get_mut(POOLS_DIR));
         if let Some(dir) = dir
-            && dir.as_str().is_some_and(|it| Path::new(it) == pools)
+            && dir.as_str().is_some_and(|path| Path::new(path) == pools)
         {
             *dir = staged.display().to_string().into();
             found = true;

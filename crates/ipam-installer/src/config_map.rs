@@ -1,4 +1,4 @@
-//! The files of a mounted ConfigMap that are for this node.
+//! Reads the files of a mounted ConfigMap that are for this node.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,7 +69,10 @@ fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files
             .rsplit_once('.')
             .filter(|(_, it)| extensions.contains(it))
         else {
-            let kinds: Vec<String> = extensions.iter().map(|it| format!("*.{it}")).collect();
+            let kinds: Vec<String> = extensions
+                .iter()
+                .map(|extension| format!("*.{extension}"))
+                .collect();
             bail!("{name}: only {} are read", kinds.join(", "));
         };
         match stem.split_once(ON) {
@@ -105,8 +108,8 @@ pub(crate) mod tests {
     fn names(files: &[&str], node: Option<&str>) -> Result<String, String> {
         let all = files
             .iter()
-            .map(|it| ((*it).to_owned(), it.as_bytes().to_vec()));
-        let chosen = for_node(all.collect(), node, &["json"]).map_err(|it| it.to_string())?;
+            .map(|name| ((*name).to_owned(), name.as_bytes().to_vec()));
+        let chosen = for_node(all.collect(), node, &["json"]).map_err(|error| error.to_string())?;
         let pairs = chosen.into_iter();
         let pairs =
             pairs.map(|(name, from)| format!("{name}={}", String::from_utf8(from).unwrap()));

@@ -1,4 +1,4 @@
-//! What stands under a name in a folder, compared with what should.
+//! Classifies a file of a folder: missing, as wanted, another of this project, foreign.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,9 +14,9 @@ pub(crate) const EXECUTABLE: u32 = 0o755;
 
 /// State of an installed file, by which a later change is noticed without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileState {
+pub(crate) struct FileState {
     device: u64,
-    pub(crate) inode: u64,
+    inode: u64,
     size: i64,
     mode: u32,
     modified: (i64, u64),
@@ -42,26 +42,26 @@ impl FileState {
     }
 }
 
-/// What stands under a name.
+/// Class of the file of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// There is no such file.
     Nothing,
-    /// The wanted content and mode. The state is from before the content was read, so that a
-    /// change since then is noticed.
+    /// The wanted content and mode. The state was read before the content, so that a later
+    /// change is noticed.
     Wanted(FileState),
-    /// Another executable of this project, or what is left of one: nobody else's.
+    /// Another executable of this project, with its version, or a part of one.
     Ours(Option<Version>),
-    /// Something else, and what it is.
+    /// Somebody else's, with its kind.
     Foreign(String),
 }
 
-/// Looks at a name in a folder. No link is followed.
+/// Classifies the file of this name in a folder. No link is followed.
 ///
 /// # Errors
 ///
-/// The system's. Of a file that can't be read, nobody knows whose it is; root without
-/// capabilities can't read one of mode 0.
+/// An I/O error. Nobody knows whose a file is that cannot be read; root without capabilities
+/// cannot read one of mode 0.
 pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(Found::Nothing),
@@ -95,7 +95,7 @@ pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found
     })
 }
 
-/// The version of an executable of this project; `None` if it is none.
+/// The version of an executable of this project; `None` for another file.
 pub(crate) fn version_in(content: &[u8]) -> Option<Version> {
     let mark = VERSION_MARK.as_bytes();
     memmem::find_iter(content, mark).find_map(|at| {

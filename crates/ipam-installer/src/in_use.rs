@@ -1,5 +1,5 @@
-//! Reservations and records that stand on the node: what a removal of the plugins would
-//! leave behind for good.
+//! Refuses a removal while the node has reservations or records: without the plugins, nobody
+//! could release them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ struct Row {
     record: Option<String>,
 }
 
-/// Refuses while reservations or records of this project's networks stand.
+/// Refuses while this project's networks have reservations or records.
 ///
 /// # Errors
 ///
@@ -91,10 +91,10 @@ fn text(row: &Row) -> String {
 ///
 /// # Errors
 ///
-/// The system's: a file that can't be read may be one of ours.
+/// An I/O error: a file that cannot be read may be one of ours.
 fn networks_of_others(conflists: &Path) -> Result<BTreeSet<String>> {
     let files = verify::in_folder(conflists)?.into_values();
-    let lists = files.filter_map(|it| serde_json::from_slice::<Value>(&it).ok());
+    let lists = files.filter_map(|content| serde_json::from_slice::<Value>(&content).ok());
     let mut others = BTreeSet::new();
     let mut ours = BTreeSet::new();
     for list in lists {

@@ -1,0 +1,192 @@
+//! Installs an executable of the image under its names, and notices later changes of it.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use semver::Version;
+
+use crate::folder::Folder;
+use crate::image::Executable;
+use crate::installed_file::{FileState, Found, look};
+
+/// An executable with the folder that it is installed into.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    folder: PathBuf,
+    executable: Executable,
+    /// State of the installed file; `None` before it was installed.
+    state: Option<FileState>,
+}
+
+/// Which versions may be replaced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Replace<'a> {
+    /// Any: the person who has started the installer wants this one.
+    Any,
+    /// None that is newer than this one.
+    UpTo(&'a Version),
+}
+
+impl Placed {
+    /// Not installed yet.
+    pub(crate) fn new(folder: &Path, executable: Executable) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            executable,
+            state: None,
+        }
+    }
+
+    /// True if all names still lead to the file that was installed. No file is read.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error.
+    pub(crate) fn is_in_place(&self) -> Result<bool> {
+        let shown = || self.folder.display().to_string();
+        let folder = match File::open(&self.folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            folder => folder.with_context(shown)?,
+        };
+        for name in self.executable.names() {
+            let state = FileState::of(&folder, name).with_context(shown)?;
+            if state.is_none() || state != self.state {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Installs the executable, unless all names lead to one file with its content; returns
+    /// the names that were replaced.
+    ///
+    /// # Errors
+    ///
+    /// A foreign file has one of the names, or a newer version; an I/O error.
+    pub(crate) fn put(&mut self, folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
+        let (names, content) = (self.executable.names(), self.executable.content()?);
+        let (mut foreign, mut right, mut newest) = (Vec::new(), Vec::new(), None);
+        for name in &names {
+            let path = folder.path_of(name).display().to_string();
+            match look(folder.file(), name, &content).with_context(|| path.clone())? {
+                Found::Nothing => {}
+                Found::Wanted(state) => right.push(state),
+                Found::Ours(version) => newest = newest.max(version),
+                Found::Foreign(kind) => foreign.push(format!("{path} is {kind}")),
+            }
+        }
+        ensure!(
+            foreign.is_empty(),
+            "{}; nothing is installed: remove it, or move it away",
+            foreign.join(", ")
+        );
+        if let (Replace::UpTo(version), Some(newest)) = (replace, newest)
+            && newest > *version
+        {
+            let folder = self.folder.display();
+            bail!("{folder} has the newer version {newest}, which stays");
+        }
+        if right.len() == names.len() && right.iter().all(|state| *state == right[0]) {
+            self.state = right.first().copied();
+            return Ok(Vec::new());
+        }
+        self.state = Some(folder.replace_links(&names, &content)?);
+        Ok(names.into_iter().map(str::to_owned).collect())
+    }
+
+    /// Removes the names that lead to an executable of this project; returns them.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error: nobody knows whose a file is that cannot be read.
+    pub(crate) fn remove(&self, folder: &Folder) -> Result<Vec<String>> {
+        let content = self.executable.content()?;
+        let mut removed = Vec::new();
+        for name in self.executable.names() {
+            let shown = folder.path_of(name).display().to_string();
+            match look(folder.file(), name, &content).with_context(|| shown.clone())? {
+                Found::Nothing => {}
+                Found::Foreign(kind) => eprintln!("{shown} is {kind}, and stays"),
+                Found::Wanted(_) | Found::Ours(_) => {
+                    folder.remove(name).with_context(|| shown)?;
+                    removed.push(name.to_owned());
+                }
+            }
+        }
+        Ok(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plugin::VERSION_MARK;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// An executable of this version with the names `a` and `b`, for the folder `bin`.
+    fn placed(root: &Path, version: &str) -> Placed {
+        let from = root.join(version);
+        fs::create_dir_all(from.join("plugins")).unwrap();
+        fs::create_dir_all(from.join("sbin")).unwrap();
+        let script = format!("#!/bin/sh\n# {VERSION_MARK}{version})\necho 'x {version} (y)'\n");
+        for name in ["ipam-delegated", "z"] {
+            let path = from.join("plugins").join(name);
+            fs::write(&path, &script).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(path, mode).unwrap();
+        }
+        let image = crate::image::Image::in_folder(&from).unwrap();
+        Placed::new(&root.join("bin"), image.plugins[0].clone())
+    }
+
+    fn put(placed: &mut Placed, replace: Replace<'_>) -> Result<Vec<String>> {
+        let folder = Folder::open(&placed.folder)?;
+        placed.put(&folder, replace)
+    }
+
+    #[test]
+    fn only_what_changed_is_replaced_and_a_newer_version_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let [mut old, mut new] = ["1.0.0", "2.0.0"].map(|version| placed(root.path(), version));
+        assert!(!old.is_in_place().unwrap());
+        assert_eq!(
+            put(&mut old, Replace::Any).unwrap(),
+            ["ipam-delegated", "z"]
+        );
+        assert!(old.is_in_place().unwrap());
+        assert!(put(&mut old, Replace::Any).unwrap().is_empty());
+        put(&mut new, Replace::Any).unwrap();
+        assert!(!old.is_in_place().unwrap());
+        let refused = put(&mut old, Replace::UpTo(&Version::new(1, 0, 0))).unwrap_err();
+        assert!(
+            refused.to_string().contains("newer version 2.0.0"),
+            "{refused}"
+        );
+        assert_eq!(put(&mut old, Replace::Any).unwrap().len(), 2);
+        // A copy is not the same file.
+        let path = |name: &str| root.path().join("bin").join(name);
+        fs::copy(path("z"), path("x")).unwrap();
+        fs::rename(path("x"), path("z")).unwrap();
+        assert_eq!(put(&mut old, Replace::Any).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_foreign_file_is_named_and_nothing_changes() {
+        let root = tempfile::tempdir().unwrap();
+        let [mut old, mut new] = ["1.0.0", "2.0.0"].map(|version| placed(root.path(), version));
+        put(&mut old, Replace::Any).unwrap();
+        let [ours, theirs] = ["ipam-delegated", "z"].map(|name| root.path().join("bin").join(name));
+        let before = fs::read(&ours).unwrap();
+        fs::remove_file(&theirs).unwrap();
+        symlink("/nowhere", &theirs).unwrap();
+        let refused = put(&mut new, Replace::Any).unwrap_err();
+        assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        assert_eq!(fs::read(&ours).unwrap(), before);
+        let folder = Folder::open(&new.folder).unwrap();
+        assert_eq!(new.remove(&folder).unwrap(), ["ipam-delegated"]);
+        assert!(fs::symlink_metadata(&theirs).is_ok());
+    }
+}
