@@ -8,7 +8,7 @@ use std::time::Duration;
 use cni::{Attachment, Error, code};
 
 use crate::context::Context;
-use crate::journal::{Journal, Opened};
+use crate::journal::{Journal, Journals, Opened};
 use crate::record::Record;
 
 /// Longest wait for the lock. The delegates of a killed call end within milliseconds.
@@ -54,21 +54,46 @@ pub(crate) fn acquire(
     if_missing: IfMissing,
     waits: bool,
 ) -> Result<Found, Error> {
-    let path = context.journals.file(attachment);
+    let lock = |journal: &mut Journal| lock(context, journal, waits);
+    acquire_in(&context.journals, attachment, if_missing, lock)
+}
+
+/// As [`acquire`], for a caller that is no chain: a call that holds the lock is waited for.
+///
+/// # Errors
+///
+/// As [`acquire`].
+pub(crate) fn acquire_waiting(
+    journals: &Journals,
+    attachment: &Attachment,
+    if_missing: IfMissing,
+) -> Result<Found, Error> {
+    acquire_in(journals, attachment, if_missing, |journal| {
+        journal.lock(PATIENCE)
+    })
+}
+
+fn acquire_in(
+    journals: &Journals,
+    attachment: &Attachment,
+    if_missing: IfMissing,
+    lock: impl Fn(&mut Journal) -> io::Result<bool>,
+) -> Result<Found, Error> {
+    let path = journals.file(attachment);
     let unknown = |error: io::Error| unknown(&path, &error);
     loop {
         let opened = match if_missing {
-            IfMissing::Make => context.journals.create(attachment),
-            IfMissing::Leave => context.journals.open(attachment),
+            IfMissing::Make => journals.create(attachment),
+            IfMissing::Leave => journals.open(attachment),
         };
         let mut journal = match opened.map_err(unknown)? {
             Opened::Journal(journal) => journal,
             Opened::Missing => return Ok(Found::Missing),
             Opened::Unusable(error) => return Ok(Found::Unusable(error)),
         };
-        match lock(context, &mut journal, waits) {
+        match lock(&mut journal) {
             Ok(true) => {
-                let record = context.journals.read(&journal, attachment);
+                let record = journals.read(&journal, attachment);
                 let record = record.map_err(unknown)?;
                 let locked = LockedJournal { journal, record };
                 return Ok(Found::Locked(Box::new(locked)));
