@@ -114,7 +114,7 @@ impl Asked {
 /// Code 5 if its directory can't be read.
 pub fn reserved(data_dir: &Path, pool: &str) -> Result<Vec<IpAddr>, Error> {
     let directory = data_dir.join(pool);
-    match reservations::tools::with_a_file(&directory) {
+    match reservations::view::with_a_file(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other.map_err(|error| Error::io(directory.display(), error)),
     }

@@ -16,11 +16,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::directory::{Directory, set_modified};
+use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
+use serde::{Deserialize, Serialize};
+
+use crate::directory::Directory;
 
 /// State of a directory between two changes: seconds and nanoseconds of its
 /// modification time and of its change time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Version(pub(crate) [i64; 4]);
 
 impl Version {
@@ -38,7 +41,17 @@ impl Version {
     pub(crate) fn renew(directory: &Directory) -> io::Result<Self> {
         let nanoseconds = since_1970().subsec_nanos();
         let seconds = now() - 1;
-        set_modified(directory.folder(), seconds, nanoseconds)?;
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: 0,
+                tv_nsec: UTIME_OMIT,
+            },
+            last_modification: Timespec {
+                tv_sec: seconds,
+                tv_nsec: nanoseconds.into(),
+            },
+        };
+        futimens(directory.folder(), &times)?;
         let version = Self::of(&directory.metadata()?);
         if version.0[..2] != [seconds, nanoseconds.into()] {
             return Err(io::Error::other(

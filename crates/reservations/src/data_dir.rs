@@ -4,63 +4,27 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{Attachment, Cancellation, Error, NetworkName};
-use state_files::{Boot, FileId, StateFolder};
+use cni::{Error, NetworkName};
+use state_files::{FileId, StateFolder};
 
-use crate::change_detection::Version;
-use crate::directory::{Directory, State, is_no_directory};
-use crate::index::{HolderKey, Index};
-use crate::leftover_caches;
+use crate::directory::{Directory, is_no_directory};
+use crate::leftover_indexes;
 use crate::lock::Lock;
-use crate::new_file::NewFile;
+use crate::may_hold::{Sought, may_hold};
+use crate::new_file;
+use crate::settings::Settings;
 use crate::store::Store;
 
 /// Number of attempts at locks whose files others replace meanwhile.
 const MOST_ATTEMPTS: usize = 100;
 
-/// Folders of the reservations and indexes, and the network that uses them.
-#[derive(Clone)]
-pub struct Settings<'a> {
-    /// The folder with a directory for each network and each named pool.
-    pub data_dir: PathBuf,
-    /// The folder for indexes.
-    pub cache_dir: PathBuf,
-    /// The network.
-    pub network: NetworkName,
-    /// Releases the network's reservations from before this boot. `None` releases nothing.
-    pub reclaim: Option<Boot>,
-    /// The ID of the chain's call, which new reservations note. `None` outside of a chain.
-    pub call: Option<String>,
-    /// Ends a wait for a lock.
-    pub cancellation: Option<&'a dyn Cancellation>,
-}
-
 /// The directories below `dataDir`.
 pub struct DataDir<'a> {
-    pub(crate) settings: Settings<'a>,
+    settings: Settings<'a>,
     /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
-    /// Set when the indexes of directories that are gone have been looked for.
-    pub(crate) leftovers: OnceCell<()>,
-}
-
-/// What a directory may hold.
-#[derive(Clone, Copy, Debug)]
-pub enum Sought<'a> {
-    /// Reservations of the network.
-    Network,
-    /// Reservations of this attachment on the network; perhaps these addresses.
-    Attachment(&'a Attachment, &'a [IpAddr]),
-}
-
-/// A directory that is locked, and the names that lead to it.
-pub(crate) struct Locked {
-    pub(crate) names: Vec<NetworkName>,
-    pub(crate) directory: Directory,
-    pub(crate) lock: Lock,
 }
 
 impl<'a> DataDir<'a> {
@@ -69,7 +33,6 @@ impl<'a> DataDir<'a> {
         Self {
             settings,
             cache: OnceCell::new(),
-            leftovers: OnceCell::new(),
         }
     }
 
@@ -79,8 +42,7 @@ impl<'a> DataDir<'a> {
     ///
     /// Code 5, naming the path.
     pub fn open(&self, name: &NetworkName) -> Result<Option<Store<'_>>, Error> {
-        let mut locked = self.lock_all(&[name], Directory::find)?;
-        locked.pop().map(|it| Store::open(self, it)).transpose()
+        Ok(self.open_all(&[name], Directory::find)?.pop())
     }
 
     /// Opens the directories of these names and locks them, all at once. Missing ones
@@ -92,9 +54,8 @@ impl<'a> DataDir<'a> {
     ///
     /// Code 5, naming the path.
     pub fn create(&self, names: &[&NetworkName]) -> Result<Stores<'_>, Error> {
-        let locked = self.lock_all(names, |path| Directory::create(path).map(Some))?;
-        let stores = locked.into_iter().map(|it| Store::open(self, it));
-        stores.collect::<Result<_, _>>().map(Stores)
+        self.open_all(names, |path| Directory::create(path).map(Some))
+            .map(Stores)
     }
 
     /// The names of the directories below `dataDir`, and of what else is there.
@@ -128,14 +89,21 @@ impl<'a> DataDir<'a> {
     /// Code 5, naming the path: it isn't known what the directory holds.
     pub fn may_hold(&self, name: &NetworkName, sought: Sought<'_>) -> Result<bool, Error> {
         let path = self.path_of(name);
-        self.looked_through(&path, name == &self.settings.network, sought)
-            .map_err(|error| Error::io(path.display(), error))
+        let network = &self.settings.network;
+        may_hold(
+            &path,
+            network.as_str(),
+            name == network,
+            sought,
+            self.cache(),
+        )
+        .map_err(|error| Error::io(path.display(), error))
     }
 
     /// Removes indexes whose directories are gone.
-    pub fn remove_leftover_caches(&self) {
+    pub fn remove_leftover_indexes(&self) {
         if let Some(folder) = self.cache() {
-            leftover_caches::remove(folder);
+            leftover_indexes::remove(folder);
         }
     }
 
@@ -146,16 +114,16 @@ impl<'a> DataDir<'a> {
     ///
     /// Code 5, naming the path.
     pub fn open_as_add_would(&self, name: &NetworkName) -> Result<Option<Store<'_>>, Error> {
-        let mut locked = self.lock_all(&[name], Directory::open)?;
-        if let Some(locked) = locked.pop() {
-            return Store::open(self, locked).map(Some);
+        let store = self.open_all(&[name], Directory::open)?.pop();
+        if store.is_some() {
+            return Ok(store);
         }
         let path = self.path_of(name);
         let parents = path.ancestors().skip(1);
         for path in parents.filter(|path| !path.as_os_str().is_empty()) {
             let failed = |error: io::Error| Error::io(path.display(), error);
             if let Some(directory) = Directory::open(path).map_err(failed)? {
-                NewFile::try_unnamed(&directory).map_err(failed)?;
+                new_file::try_unnamed(&directory).map_err(failed)?;
                 break;
             }
         }
@@ -188,11 +156,11 @@ impl<'a> DataDir<'a> {
 
     /// Opens and locks directories, each once, in one order for all processes: so no two
     /// wait for each other.
-    fn lock_all(
+    fn open_all(
         &self,
         names: &[&NetworkName],
         open: impl Fn(&Path) -> io::Result<Option<Directory>>,
-    ) -> Result<Vec<Locked>, Error> {
+    ) -> Result<Vec<Store<'_>>, Error> {
         for _ in 0..MOST_ATTEMPTS {
             let mut directories = BTreeMap::new();
             for name in names {
@@ -202,85 +170,32 @@ impl<'a> DataDir<'a> {
                     continue;
                 };
                 // A single one needs no order.
-                let id = (names.len() > 1).then(|| directory.id());
+                let id = (names.len() > 1).then(|| directory.metadata());
                 let id = id.transpose().map_err(failed)?;
                 let (names, _) = directories
-                    .entry(id)
+                    .entry(id.as_ref().map(FileId::from))
                     .or_insert_with(|| (Vec::new(), directory));
                 names.push((*name).clone());
             }
-            if let Some(locked) = self.lock_each(directories.into_values())? {
-                return Ok(locked);
+            let locked = directories.into_values().map(|(names, directory)| {
+                let lock = Lock::acquire(&directory, self.settings.cancellation);
+                let path = directory.path().display();
+                let lock = lock.map_err(|e| Error::io(format_args!("lock of {path}"), e))?;
+                Ok(lock.map(|lock| (names, directory, lock)))
+            });
+            // None if a lock was replaced while another process held it.
+            let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
+            if let Some(locked) = locked {
+                let stores = locked.into_iter().map(|(names, directory, lock)| {
+                    Store::open(&self.settings, self.cache(), names, directory, lock)
+                });
+                return stores.collect();
             }
         }
         Err(Error::io(
             format_args!("lock in {}", self.settings.data_dir.display()),
             "it is replaced again and again",
         ))
-    }
-
-    /// Locks each directory; `None` if one was replaced while another process held its
-    /// lock.
-    fn lock_each(
-        &self,
-        directories: impl Iterator<Item = (Vec<NetworkName>, Directory)>,
-    ) -> Result<Option<Vec<Locked>>, Error> {
-        let mut all = Vec::new();
-        for (names, directory) in directories {
-            let lock = Lock::acquire(&directory, self.settings.cancellation).map_err(|e| {
-                Error::io(format_args!("lock of {}", directory.path().display()), e)
-            })?;
-            let Some(lock) = lock else { return Ok(None) };
-            all.push(Locked {
-                names,
-                directory,
-                lock,
-            });
-        }
-        Ok(Some(all))
-    }
-
-    fn looked_through(&self, path: &Path, own: bool, sought: Sought<'_>) -> io::Result<bool> {
-        let Some(directory) = Directory::find(path)? else {
-            return Ok(false);
-        };
-        let network = self.settings.network.as_str();
-        let is_sought = |state: &State| match (state, sought) {
-            (State::Reserved(it), _) if !it.is_of(own, network) => false,
-            (State::Reserved(it), Sought::Attachment(attachment, _)) => {
-                it.container_id == attachment.container_id.as_str()
-            }
-            (State::Reserved(_), Sought::Network) => true,
-            (State::Torn, Sought::Network) => own,
-            _ => false,
-        };
-        if let Sought::Attachment(_, hints) = sought {
-            for ip in hints {
-                if directory.read(*ip)?.is_some_and(|state| is_sought(&state)) {
-                    return Ok(true);
-                }
-            }
-        }
-        let metadata = directory.metadata()?;
-        let id = FileId::from(&metadata);
-        let index = self.cache();
-        let index = index.and_then(|folder| Index::open(folder, id, Version::of(&metadata)));
-        if let Some(mut index) = index {
-            match sought {
-                Sought::Network if !own => return Ok(index.has_shared()),
-                Sought::Attachment(..) if !own && !index.has_shared() => return Ok(false),
-                Sought::Attachment(attachment, _) => {
-                    let key = HolderKey::of(attachment.container_id.as_str());
-                    if let Ok(ips) = index.candidates(key) {
-                        return Ok(!ips.is_empty());
-                    }
-                }
-                Sought::Network => {}
-            }
-        }
-        let mut found = false;
-        directory.list(|_, file| found |= is_sought(&file.state))?;
-        Ok(found)
     }
 }
 

@@ -5,88 +5,104 @@
 //!
 //! | part | content |
 //! |---|---|
-//! | header (1 KiB) | the directory's identity, path and version; sizes of the tables; a checksum |
-//! | log (15 KiB) | changes since the tables were written, each with the version that the directory had after it |
+//! | header, a line | the directory's identity, path and version; sizes of the tables |
 //! | table of holders | hash of the container ID → address, sorted by both |
 //! | table of runs | runs of consecutive taken addresses, sorted |
+//! | journal | a line for each call since: its changes, and the directory's version after them |
 //!
-//! The header and the tables are written once, and the file is then renamed into place;
-//! a change appends to the log. The checksum of a page starts from that of the header,
-//! and that of a log entry from that of the entry before it. So pages and entries of two
-//! generations of the file never go together. The index is used only if the version
-//! behind the last entry is the one that the directory has (`change_detection`).
-//! Otherwise the directory is read, and the index is written anew.
+//! Header and tables are written once, and the file is then renamed into place. Checksums
+//! start from that of the part before: header, pages and lines of two generations of the file
+//! never go together. The index is used only if the version in the last line is the one that
+//! the directory has (`change_detection`). Otherwise the directory is read, and the index is
+//! written anew.
 
+mod checked;
 mod entry;
-mod log;
-mod table;
+mod tables;
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use ipam::Interval;
-use rustix::fs::OFlags;
-use state_files::{FileId, StateFolder};
+use serde::{Deserialize, Serialize};
+use state_files::{FileId, Journal, StateFolder};
 
-use crate::change_detection::Version;
-use entry::{checksum, successor, word};
-use log::Change;
-use table::{Holders, Runs, Tables};
+use crate::change_detection::{self, Version};
+use checked::{from_line, to_line};
+use entry::successor;
+use tables::{Records, Sizes, Tables};
 
 pub(crate) use entry::{Entry, HolderKey};
 
-/// First word of the file. Another version of the format has another one.
-const MAGIC: u64 = u64::from_ne_bytes(*b"ipamidx3");
+/// Version of the format.
+const FORMAT: u32 = 4;
 
-/// Size of the header, in bytes.
-const HEADER: usize = 1024;
+/// Longest path that is kept in a header, in bytes, of which each may take six there.
+const LONGEST_PATH: usize = 512;
 
-/// Words of the header in front of the path: magic, device, inode, version (4), number
-/// of holders, of runs, and of shared entries, time of the last reading of all files, length
-/// of the path.
-const WORDS: usize = 12;
+/// No header is longer, in bytes.
+const LONGEST_HEADER: usize = 4 * 1024;
 
-/// Size of header and log.
-const HEAD: usize = 16 * 1024;
+/// Part of the file that is read at once, in bytes: all of it, while few addresses are taken.
+const READ_AT_ONCE: usize = 24 * 1024;
 
-/// Part of the tables that is read with header and log, in bytes: all, if they are small.
-const READ_AHEAD: usize = 2 * table::PAGE;
+/// Bounds of the journal, in bytes. One that is longer costs each call the time to read it, a
+/// shorter one writes the tables more often.
+const SHORT_JOURNAL: usize = 4 * 1024;
+const LONG_JOURNAL: usize = 32 * 1024;
 
-/// Number of changes that the log has room for.
-const MOST_CHANGES: usize = (HEAD - HEADER) / log::SIZE;
-
-/// The index can't be used: it is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unusable;
-
-impl From<io::Error> for Unusable {
-    fn from(_: io::Error) -> Self {
-        Self
-    }
-}
-
-/// An open index.
+/// An index, in a file or of the files that have just been read.
 pub(crate) struct Index {
-    id: FileId,
-    file: File,
-    tables: Tables,
-    /// Addresses that have changed since the tables were written, with their entries
-    /// if they are taken.
+    stored: Option<Stored>,
+    /// Addresses that have changed since the tables were written, with their entries if they
+    /// are taken. All entries, if there are no tables.
     changed: BTreeMap<IpAddr, Option<Entry>>,
-    /// Number of entries of another network than the directory's.
-    shared: i64,
+    /// Number of entries whose files name another network than the directory's.
+    shared: usize,
     /// Time at which all files were read last, in seconds since 1970.
     files_read: i64,
-    /// Number of changes in the file's log, and the checksum of the last one.
-    logged: usize,
-    chain: u64,
-    /// Changes that are not in the file yet.
-    pending: Vec<Change>,
+    /// Addresses that have changed in this call.
+    new: Vec<IpAddr>,
+}
+
+/// The file of an index.
+struct Stored {
+    tables: Tables,
+    journal: Journal,
+    /// Length of the journal's lines, and the longest that it may have, in bytes.
+    length: usize,
+    most: usize,
+    /// Checksum of the last line.
+    sum: u64,
+    /// The version of the directory in the last line.
+    version: Version,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    directory: (u64, u64),
+    /// The directory's path; `None` if it is long, or isn't UTF-8.
+    path: Option<String>,
+    version: Version,
+    sizes: Sizes,
+    shared: usize,
+    files_read: i64,
+}
+
+/// A line of the journal: the changes of one call.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// The directory's version after them.
+    version: Version,
+    /// The number of shared entries after them.
+    shared: usize,
+    /// Addresses, with their holders and whether they are shared, if they are taken.
+    changes: Vec<(IpAddr, Option<(HolderKey, bool)>)>,
 }
 
 /// Name of the file for this directory.
@@ -97,93 +113,97 @@ pub(crate) fn file_name(id: FileId) -> String {
 impl Index {
     /// Opens the directory's index, if it is of this version.
     pub(crate) fn open(folder: &StateFolder, id: FileId, version: Version) -> Option<Self> {
-        let file = folder.open_file(&file_name(id), OFlags::RDWR).ok()?;
-        let mut head = vec![0; HEAD + READ_AHEAD];
-        let read = file
-            .read_at(&mut head, 0)
-            .ok()
-            .filter(|read| *read >= HEAD)?;
-        head.truncate(read);
-        let ahead = head.split_off(HEAD);
-        let header = Header::read(&head[..HEADER])?;
-        if header.id != id {
+        let file = folder.open_file(&file_name(id), Journal::ACCESS).ok()?;
+        let mut beginning = vec![0; READ_AT_ONCE];
+        let read = file.read_at(&mut beginning, 0).ok()?;
+        beginning.truncate(read);
+        let (header, start, sum) = Header::read(&beginning)?;
+        if header.directory != (id.device, id.inode) {
             return None;
         }
-        let mut it = Self {
-            id,
-            tables: Tables::new(header.sum, header.holders, header.runs, ahead),
+        let size = header.sizes.bytes();
+        let end = start + size;
+        let (lines, journal) = if read < READ_AT_ONCE {
+            let content = beginning.get(end..)?;
+            let lines = state_files::whole_lines(content).to_vec();
+            (lines, Journal::already_read(file, end as u64, content))
+        } else {
+            let mut journal = Journal::behind(file, end as u64);
+            (journal.read().ok()?, journal)
+        };
+        let mut index = Self {
+            stored: None,
             changed: BTreeMap::new(),
             shared: header.shared,
             files_read: header.files_read,
-            logged: 0,
-            chain: header.sum,
-            pending: Vec::new(),
-            file,
+            new: Vec::new(),
         };
-        let mut current = header.version;
-        for bytes in head[HEADER..].chunks_exact(log::SIZE) {
-            let Some((change, sum)) = Change::read(bytes, it.chain) else {
-                break;
-            };
-            current = change.version;
-            it.apply(&change);
-            it.logged += 1;
-            it.chain = sum;
+        let mut stored = Stored {
+            tables: Tables::new(sum, header.sizes, start, beginning),
+            journal,
+            length: lines.len(),
+            most: (size / 64).clamp(SHORT_JOURNAL, LONG_JOURNAL),
+            sum,
+            version: header.version,
+        };
+        for line in lines.split_inclusive(|byte| *byte == b'\n') {
+            let (line, sum): (Line, u64) = from_line(stored.sum, line)?;
+            (stored.version, stored.sum) = (line.version, sum);
+            index.shared = line.shared;
+            for (ip, taken) in line.changes {
+                let entry = taken.map(|(holder, shared)| Entry { ip, holder, shared });
+                index.changed.insert(ip, entry);
+            }
         }
-        (current == version).then_some(it)
+        let is_current = stored.version == version;
+        index.stored = Some(stored);
+        is_current.then_some(index)
     }
 
-    /// Writes an index of these entries in place of the one that exists.
-    pub(crate) fn build(
-        folder: &StateFolder,
-        id: FileId,
-        path: &Path,
-        version: Version,
-        files_read: i64,
-        mut entries: Vec<Entry>,
-    ) -> io::Result<()> {
-        let holders = Holders::sorted(&mut entries);
-        let runs = Runs::of(&mut entries);
-        let header = Header {
-            id,
-            version,
-            holders: holders.len(),
-            runs: runs.len(),
-            shared: entries.iter().map(|it| i64::from(it.shared)).sum(),
-            files_read,
-            path: path.to_owned(),
-            sum: 0,
-        };
-        let (mut bytes, sum) = header.bytes();
-        bytes.resize(HEAD, 0);
-        holders.write(sum, 0, &mut bytes);
-        runs.write(sum, table::pages_of_holders(holders.len()), &mut bytes);
-        folder.replace(&file_name(id), &bytes)
+    /// An index of these entries, which have just been read from the directory.
+    pub(crate) fn of_files(entries: impl IntoIterator<Item = Entry>) -> Self {
+        let entries = entries.into_iter().map(|entry| (entry.ip, Some(entry)));
+        let changed: BTreeMap<IpAddr, Option<Entry>> = entries.collect();
+        let shared = changed.values().flatten().filter(|entry| entry.shared);
+        Self {
+            stored: None,
+            shared: shared.count(),
+            changed,
+            files_read: change_detection::now(),
+            new: Vec::new(),
+        }
     }
 
     /// The addresses that a container of this key may hold.
-    pub(crate) fn candidates(&mut self, key: HolderKey) -> Result<Vec<IpAddr>, Unusable> {
-        let mut ips = self.tables.candidates(&self.file, key)?;
+    pub(crate) fn candidates(&mut self, key: HolderKey) -> io::Result<Vec<IpAddr>> {
+        let mut ips = match &mut self.stored {
+            Some(stored) => stored.tables.candidates(stored.journal.file(), key)?,
+            None => Vec::new(),
+        };
         ips.retain(|ip| !self.changed.contains_key(ip));
         let changed = self.changed.values().flatten();
-        ips.extend(changed.filter(|it| it.holder == key).map(|it| it.ip));
+        ips.extend(
+            changed
+                .filter(|entry| entry.holder == key)
+                .map(|entry| entry.ip),
+        );
         Ok(ips)
     }
 
     /// The lowest free address of the interval.
-    pub(crate) fn first_free(&mut self, interval: Interval) -> Result<Option<IpAddr>, Unusable> {
+    pub(crate) fn first_free(&mut self, interval: Interval) -> io::Result<Option<IpAddr>> {
         let last = interval.last();
         let mut ip = interval.first();
         loop {
             let end = match self.changed.get(&ip) {
                 Some(None) => return Ok(Some(ip)),
                 Some(Some(_)) => ip,
-                None => match self.tables.end_of_run(&self.file, ip)? {
+                None => match self.end_of_run(ip)? {
                     None => return Ok(Some(ip)),
                     Some(end) => {
                         let end = end.min(last);
-                        let released = self.changed.range(ip..=end).find(|(_, it)| it.is_none());
-                        if let Some((ip, _)) = released {
+                        let mut changed = self.changed.range(ip..=end);
+                        if let Some((ip, _)) = changed.find(|(_, entry)| entry.is_none()) {
                             return Ok(Some(*ip));
                         }
                         end
@@ -193,7 +213,14 @@ impl Index {
             if end >= last {
                 return Ok(None);
             }
-            ip = successor(end).ok_or(Unusable)?;
+            ip = successor(end).ok_or_else(tables::damaged)?;
+        }
+    }
+
+    fn end_of_run(&mut self, ip: IpAddr) -> io::Result<Option<IpAddr>> {
+        match &mut self.stored {
+            Some(stored) => stored.tables.end_of_run(stored.journal.file(), ip),
+            None => Ok(None),
         }
     }
 
@@ -207,130 +234,97 @@ impl Index {
         self.shared > 0
     }
 
-    /// Takes note of a reservation; the directory then has this version.
-    pub(crate) fn insert(&mut self, entry: Entry, version: Version) {
-        self.note(Change::insert(entry, version));
+    /// Takes note of a reservation.
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        self.shared += usize::from(entry.shared);
+        self.new.push(entry.ip);
+        self.changed.insert(entry.ip, Some(entry));
     }
 
     /// Takes note of a release.
-    pub(crate) fn remove(&mut self, entry: Entry, version: Version) {
-        self.note(Change::remove(entry, version));
+    pub(crate) fn remove(&mut self, entry: Entry) {
+        self.shared = self.shared.saturating_sub(entry.shared.into());
+        self.new.push(entry.ip);
+        self.changed.insert(entry.ip, None);
     }
 
-    /// Takes note of a change that is about no reservation.
-    pub(crate) fn renew(&mut self, version: Version) {
-        self.note(Change::other(version));
+    /// True if there is no file of it, as the directory's files have been read.
+    pub(crate) fn is_new(&self) -> bool {
+        self.stored.is_none()
     }
 
-    fn note(&mut self, change: Change) {
-        self.apply(&change);
-        self.pending.push(change);
-    }
-
-    fn apply(&mut self, change: &Change) {
-        let Some(entry) = change.entry else { return };
-        let shared = i64::from(entry.shared);
-        self.shared += if change.taken { shared } else { -shared };
-        self.changed.insert(entry.ip, change.taken.then_some(entry));
-    }
-
-    /// Leaves the index for the next call.
-    pub(crate) fn save(mut self, folder: &StateFolder, path: &Path) -> io::Result<()> {
-        let Some(last) = self.pending.last() else {
-            return Ok(());
+    /// Writes the index for the next call. The directory, at this path, has this version.
+    pub(crate) fn save(
+        mut self,
+        folder: &StateFolder,
+        id: FileId,
+        path: &Path,
+        version: Version,
+    ) -> io::Result<()> {
+        if let Some(stored) = &mut self.stored {
+            if stored.version == version {
+                return Ok(());
+            }
+            let change = |ip: &IpAddr| {
+                let entry = self.changed.get(ip).copied().flatten();
+                (*ip, entry.map(|entry| (entry.holder, entry.shared)))
+            };
+            let line = Line {
+                version,
+                shared: self.shared,
+                changes: self.new.iter().map(change).collect(),
+            };
+            let (line, _) = to_line(stored.sum, &line)?;
+            if stored.length + line.len() <= stored.most {
+                return stored.journal.append(&line);
+            }
+        }
+        let records = Records::of(self.entries()?);
+        let header = Header {
+            format: FORMAT,
+            directory: (id.device, id.inode),
+            path: path
+                .to_str()
+                .filter(|path| path.len() <= LONGEST_PATH)
+                .map(str::to_owned),
+            version,
+            sizes: records.sizes(),
+            shared: self.shared,
+            files_read: self.files_read,
         };
-        let version = last.version;
-        if self.logged + self.pending.len() > MOST_CHANGES {
-            let damaged = |Unusable| io::Error::other("the index is damaged");
-            let entries = self.entries().map_err(damaged)?;
-            return Self::build(folder, self.id, path, version, self.files_read, entries);
-        }
-        let mut bytes = Vec::with_capacity(self.pending.len() * log::SIZE);
-        for change in &self.pending {
-            self.chain = change.write(self.chain, &mut bytes);
-        }
-        let at = HEADER + self.logged * log::SIZE;
-        self.file.write_all_at(&bytes, at as u64)
+        let (header, sum) = to_line(0, &header)?;
+        let content = [header, records.to_bytes(sum)].concat();
+        folder.replace(&file_name(id), &content)
     }
 
-    fn entries(&mut self) -> Result<Vec<Entry>, Unusable> {
-        let mut entries = self.tables.entries(&self.file)?;
+    fn entries(&mut self) -> io::Result<Vec<Entry>> {
+        let mut entries = match &mut self.stored {
+            Some(stored) => stored.tables.entries(stored.journal.file())?,
+            None => Vec::new(),
+        };
         entries.retain(|entry| !self.changed.contains_key(&entry.ip));
         entries.extend(self.changed.values().flatten());
         Ok(entries)
     }
 }
 
-/// The path of the directory that the index in this file is of.
-pub(crate) fn path_in(file: &File) -> Option<PathBuf> {
-    let mut bytes = [0; HEADER];
-    file.read_exact_at(&mut bytes, 0).ok()?;
-    Some(Header::read(&bytes)?.path)
-}
-
-struct Header {
-    id: FileId,
-    version: Version,
-    holders: usize,
-    runs: usize,
-    shared: i64,
-    files_read: i64,
-    /// Empty if it is too long for the header.
-    path: PathBuf,
-    sum: u64,
-}
-
 impl Header {
-    fn read(bytes: &[u8]) -> Option<Self> {
-        let (content, sum) = bytes.split_at_checked(HEADER - 8)?;
-        let sum = word(sum);
-        if sum != checksum(0, content) {
-            return None;
-        }
-        let mut words = content.chunks_exact(8).map(word);
-        let words: [u64; WORDS] = std::array::from_fn(|_| words.next().unwrap_or_default());
-        if words[0] != MAGIC {
-            return None;
-        }
-        let path_end = usize::try_from(words[11]).ok()?.checked_add(WORDS * 8)?;
-        let path = content.get(WORDS * 8..path_end)?;
-        Some(Self {
-            id: FileId {
-                device: words[1],
-                inode: words[2],
-            },
-            version: Version(std::array::from_fn(|i| words[3 + i].cast_signed())),
-            holders: usize::try_from(words[7]).ok()?,
-            runs: usize::try_from(words[8]).ok()?,
-            shared: words[9].cast_signed(),
-            files_read: words[10].cast_signed(),
-            path: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
-            sum,
-        })
+    /// The header at the beginning of a file, its length and its checksum.
+    fn read(beginning: &[u8]) -> Option<(Self, usize, u64)> {
+        let length = 1 + beginning.iter().position(|byte| *byte == b'\n')?;
+        let (header, sum): (Self, u64) = from_line(0, &beginning[..length])?;
+        (header.format == FORMAT).then_some((header, length, sum))
     }
+}
 
-    /// The header's bytes, and their checksum.
-    fn bytes(&self) -> (Vec<u8>, u64) {
-        let path = self.path.as_os_str().as_bytes();
-        let path = if path.len() <= HEADER - 8 - WORDS * 8 {
-            path
-        } else {
-            &[]
-        };
-        let version = self.version.0.map(i64::cast_unsigned);
-        let words = [MAGIC, self.id.device, self.id.inode]
-            .into_iter()
-            .chain(version)
-            .chain([self.holders as u64, self.runs as u64])
-            .chain([self.shared, self.files_read].map(i64::cast_unsigned))
-            .chain([path.len() as u64]);
-        let mut bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
-        bytes.extend_from_slice(path);
-        bytes.resize(HEADER - 8, 0);
-        let sum = checksum(0, &bytes);
-        bytes.extend_from_slice(&sum.to_ne_bytes());
-        (bytes, sum)
-    }
+/// The directory that the index in this file is of: its identity, and its path, if that is
+/// known.
+pub(crate) fn directory_of(file: &File) -> Option<(FileId, Option<PathBuf>)> {
+    let mut beginning = [0; LONGEST_HEADER];
+    let read = file.read_at(&mut beginning, 0).ok()?;
+    let (header, ..) = Header::read(&beginning[..read])?;
+    let (device, inode) = header.directory;
+    Some((FileId { device, inode }, header.path.map(PathBuf::from)))
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Reads and writes the address that a pool gave last: the rotation goes on behind it.
-//! If it is lost, the rotation starts from the beginning.
+//! Reads and writes the address that a pool gave last: the rotation continues behind it.
+//! If the file is lost, the rotation starts from the beginning.
 
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::OFlags;
 
 use crate::directory::Directory;
-use crate::new_file::NewFile;
+use crate::new_file::{self, Content};
 
 /// More than any address is long.
 const MOST_BYTES: usize = 64;
@@ -48,12 +48,8 @@ pub(crate) struct LastReserved {
 impl LastReserved {
     /// Opens the file of this pool.
     pub(crate) fn open(directory: &Directory, pool: usize) -> io::Result<Self> {
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(directory.folder(), file_name(pool), flags, Mode::empty());
-        let file = File::from(file?);
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
+        let access = OFlags::RDWR | OFlags::NOFOLLOW;
+        let (file, _) = directory.open_file(&file_name(pool), access)?;
         let mut content = vec![0; MOST_BYTES];
         let read = file.read_at(&mut content, 0)?;
         content.truncate(read);
@@ -81,9 +77,12 @@ impl LastReserved {
 pub(crate) fn replace(directory: &Directory, pool: usize, ip: IpAddr) -> io::Result<()> {
     let name = file_name(pool);
     let text = ip.to_string();
-    let mut file = NewFile::write(directory, text.as_bytes())?;
     // Not renamed over the old file: ext4 would then write to the disk at once
     // (mount(8), auto_da_alloc). A kill in between loses the rotation, nothing else.
     directory.remove(&name)?;
-    file.link(&name).map(|_| ())
+    let content = Content {
+        bytes: text.as_bytes(),
+        origin: &[],
+    };
+    new_file::create(directory, &name, content).map(|_| ())
 }

@@ -22,6 +22,21 @@ const MODE: Mode = Mode::from_raw_mode(0o600);
 /// a name. There is at most one, since its writer holds the lock.
 const UNFINISHED: &str = "unfinished.tmp";
 
+/// Content of a new file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Content<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// The origin, of a reservation.
+    pub(crate) origin: &'a [(Fact, &'a str)],
+}
+
+impl Content<'_> {
+    fn write_to(self, mut file: &File) -> io::Result<()> {
+        file.write_all(self.bytes)?;
+        origin::note(file, self.origin)
+    }
+}
+
 /// A name that no other process gives to a file: `unfinished.<16 hexadecimal digits>.tmp`.
 pub(crate) fn temporary_name() -> String {
     // The standard library's source of random numbers.
@@ -41,8 +56,86 @@ pub(crate) fn leftovers(directory: &Directory) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Creates a file without a name; `None` if every file must have one.
-fn create_unnamed(directory: &Directory) -> io::Result<Option<File>> {
+/// Verifies that files can be made in the directory, as far as that leaves no trace.
+pub(crate) fn try_unnamed(directory: &Directory) -> io::Result<()> {
+    match open_unnamed(directory)? {
+        Some(mut file) => file.write_all(b"x"),
+        None => {
+            let folder = directory.folder();
+            Ok(accessat(folder, ".", Access::WRITE_OK, AtFlags::empty())?)
+        }
+    }
+}
+
+/// Makes a file; `false` if there is one of that name, which then stays.
+///
+/// It is written without a name, and then linked. Where the file system can't do that, it is
+/// written as [`UNFINISHED`], and then linked, or renamed without replacing a file.
+pub(crate) fn create(directory: &Directory, name: &str, content: Content<'_>) -> io::Result<bool> {
+    if let Some(file) = open_unnamed(directory)? {
+        content.write_to(&file)?;
+        match link_unnamed(directory, &file, name) {
+            Ok(()) => return Ok(true),
+            Err(Errno::EXIST) => return Ok(false),
+            Err(error) if is_without_links(error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    create_by_name(directory, name, content)
+}
+
+fn create_by_name(directory: &Directory, name: &str, content: Content<'_>) -> io::Result<bool> {
+    let mut new = Unfinished::write(directory, UNFINISHED, content)?;
+    let folder = directory.folder();
+    let no_links = match linkat(folder, UNFINISHED, folder, name, AtFlags::empty()) {
+        Ok(()) => return Ok(true),
+        Err(Errno::EXIST) => return Ok(false),
+        Err(error) if is_without_links(error) => error,
+        Err(error) => return Err(error.into()),
+    };
+    match new.rename(name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) if is_without_flags(error) => Err(no_links.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a file, or gives one new content.
+pub(crate) fn replace(directory: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let content = Content { bytes, origin: &[] };
+    let mut new = Unfinished::write(directory, UNFINISHED, content)?;
+    Ok(new.rename(name, RenameFlags::empty())?)
+}
+
+/// Replaces a file that may be replaced; `false` if the file of that name may not.
+///
+/// The two exchange their names, and the old one is looked at afterwards: it can't become a
+/// reservation in between, even if somebody works without the lock.
+pub(crate) fn replace_if(
+    directory: &Directory,
+    name: &str,
+    content: Content<'_>,
+    may_be_replaced: impl Fn(&str) -> bool,
+) -> io::Result<bool> {
+    // A separate name: somebody who works without the lock may do the same.
+    let temporary = temporary_name();
+    let mut new = Unfinished::write(directory, &temporary, content)?;
+    match new.rename(name, RenameFlags::EXCHANGE) {
+        // The old file is removed with the temporary name.
+        Ok(()) if may_be_replaced(&temporary) => Ok(true),
+        Ok(()) => Ok(new.rename(name, RenameFlags::EXCHANGE).map(|()| false)?),
+        // The file system can't exchange. The lock has to do.
+        Err(error) if is_without_flags(error) && may_be_replaced(name) => {
+            Ok(new.rename(name, RenameFlags::empty()).map(|()| true)?)
+        }
+        Err(error) if is_without_flags(error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a new file without a name; `None` if every file must have one.
+fn open_unnamed(directory: &Directory) -> io::Result<Option<File>> {
     let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::TMPFILE;
     match openat(directory.folder(), ".", flags, MODE) {
         Ok(file) => Ok(Some(file.into())),
@@ -53,201 +146,79 @@ fn create_unnamed(directory: &Directory) -> io::Result<Option<File>> {
     }
 }
 
-/// What a new file says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Content<'a> {
-    pub(crate) bytes: &'a [u8],
-    /// The origin, of a reservation.
-    pub(crate) origin: &'a [(Fact, &'a str)],
-}
-
-/// A file with content that doesn't have its name yet.
-pub(crate) struct NewFile<'a> {
-    directory: &'a Directory,
-    content: Content<'a>,
-    file: File,
-    /// True if it is named [`UNFINISHED`].
-    unfinished: bool,
-}
-
-impl<'a> NewFile<'a> {
-    /// Writes a new file in the directory.
-    pub(crate) fn write(directory: &'a Directory, bytes: &'a [u8]) -> io::Result<Self> {
-        let origin = &[];
-        Self::write_with_origin(directory, Content { bytes, origin })
-    }
-
-    /// Writes a new file in the directory, with its origin.
-    pub(crate) fn write_with_origin(
-        directory: &'a Directory,
-        content: Content<'a>,
-    ) -> io::Result<Self> {
-        match create_unnamed(directory)? {
-            Some(file) => Self::filled(directory, file, false, content),
-            None => Self::write_unfinished(directory, content),
+fn link_unnamed(directory: &Directory, file: &File, name: &str) -> Result<(), Errno> {
+    let folder = directory.folder();
+    match linkat(file, "", folder, name, AtFlags::EMPTY_PATH) {
+        // Not root: only through the name that /proc has for it.
+        Err(Errno::NOENT | Errno::PERM) => {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
         }
+        other => other,
     }
+}
 
-    /// Writes the file under the name [`UNFINISHED`], if every file must have a name.
+/// A file under a temporary name, which is removed at the end.
+struct Unfinished<'a> {
+    directory: &'a Directory,
+    name: &'a str,
+    /// False if the name is gone by a rename.
+    exists: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    /// Writes a file under this name.
     ///
     /// If a process was killed between link and unlink, its [`UNFINISHED`] is also a
     /// reservation by another name. So an old file is removed, and never written to.
-    fn write_unfinished(directory: &'a Directory, content: Content<'a>) -> io::Result<Self> {
-        directory.remove(UNFINISHED)?;
+    fn write(directory: &'a Directory, name: &'a str, content: Content<'_>) -> io::Result<Self> {
+        directory.remove(name)?;
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(openat(directory.folder(), UNFINISHED, flags, MODE)?);
-        Self::filled(directory, file, true, content)
-    }
-
-    fn filled(
-        directory: &'a Directory,
-        file: File,
-        unfinished: bool,
-        content: Content<'a>,
-    ) -> io::Result<Self> {
-        let mut it = Self {
+        let file = File::from(openat(directory.folder(), name, flags, MODE)?);
+        let exists = true;
+        let new = Self {
             directory,
-            content,
-            file,
-            unfinished,
+            name,
+            exists,
         };
-        it.file.write_all(content.bytes)?;
-        origin::note(&it.file, content.origin)?;
-        Ok(it)
+        content.write_to(&file)?;
+        Ok(new)
     }
 
-    /// Verifies that files can be made in the directory, as far as that leaves no trace.
-    pub(crate) fn try_unnamed(directory: &'a Directory) -> io::Result<()> {
-        match create_unnamed(directory)? {
-            Some(mut file) => file.write_all(b"x"),
-            None => Ok(accessat(
-                directory.folder(),
-                ".",
-                Access::WRITE_OK,
-                AtFlags::empty(),
-            )?),
-        }
-    }
-
-    /// Gives it this name; `false` if a file of that name exists.
-    pub(crate) fn link(&mut self, name: &str) -> io::Result<bool> {
-        match self.hard_link(name) {
-            Ok(()) => Ok(true),
-            Err(Errno::EXIST) => Ok(false),
-            Err(error) if has_no_links(error) => self.rename(name, error),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn hard_link(&self, name: &str) -> Result<(), Errno> {
+    fn rename(&mut self, name: &str, flags: RenameFlags) -> Result<(), Errno> {
         let folder = self.directory.folder();
-        if self.unfinished {
-            return linkat(folder, UNFINISHED, folder, name, AtFlags::empty());
+        if flags.is_empty() {
+            renameat(folder, self.name, folder, name)?;
+        } else {
+            renameat_with(folder, self.name, folder, name, flags)?;
         }
-        match linkat(&self.file, "", folder, name, AtFlags::EMPTY_PATH) {
-            // Not root: only through the name that /proc has for it.
-            Err(Errno::NOENT | Errno::PERM) => {
-                let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-                linkat(CWD, path, folder, name, AtFlags::SYMLINK_FOLLOW)
-            }
-            other => other,
-        }
-    }
-
-    /// Gives it this name by a rename that replaces no file; `false` if a file of that
-    /// name exists. A file system that can't do that either returns `no_links`.
-    fn rename(&mut self, name: &str, no_links: Errno) -> io::Result<bool> {
-        self.give_unfinished_name()?;
-        let folder = self.directory.folder();
-        match renameat_with(folder, UNFINISHED, folder, name, RenameFlags::NOREPLACE) {
-            Ok(()) => {
-                self.unfinished = false;
-                Ok(true)
-            }
-            Err(Errno::EXIST) => Ok(false),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Err(no_links.into()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Gives it this name, in place of a file that may be replaced; `false` if the one
-    /// that has the name by then may not.
-    ///
-    /// The two exchange their names, and the old one is looked at afterwards: it can't
-    /// become a reservation in between, even if somebody works without the lock.
-    pub(crate) fn replace_if(
-        mut self,
-        name: &str,
-        may_be_replaced: impl Fn(&str) -> bool,
-    ) -> io::Result<bool> {
-        let folder = self.directory.folder();
-        // A name of its own: somebody who works without the lock may do the same.
-        let temporary = temporary_name();
-        if self.unfinished {
-            renameat(folder, UNFINISHED, folder, &temporary)?;
-            self.unfinished = false;
-        } else if !self.link(&temporary)? {
-            return Ok(false);
-        }
-        let exchange = || renameat_with(folder, &temporary, folder, name, RenameFlags::EXCHANGE);
-        let replaced = match exchange() {
-            Ok(()) if may_be_replaced(&temporary) => Ok(true),
-            Ok(()) => exchange().map(|()| false),
-            // The file system has no exchange. The lock has to do.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) if may_be_replaced(name) => {
-                renameat(folder, &temporary, folder, name).map(|()| true)
-            }
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
-            Err(error) => Err(error),
-        };
-        // The old file, or ours. Without an exchange, ours has the name already.
-        self.directory.remove(&temporary)?;
-        Ok(replaced?)
-    }
-
-    fn give_unfinished_name(&mut self) -> io::Result<()> {
-        if self.unfinished {
-            return Ok(());
-        }
-        self.directory.remove(UNFINISHED)?;
-        match self.hard_link(UNFINISHED) {
-            Ok(()) => self.unfinished = true,
-            Err(error) if has_no_links(error) => {
-                *self = Self::write_unfinished(self.directory, self.content)?;
-            }
-            Err(error) => return Err(error.into()),
-        }
+        self.exists = flags.contains(RenameFlags::EXCHANGE);
         Ok(())
     }
+}
 
-    /// Gives it this name, in place of the file that has it.
-    pub(crate) fn replace(mut self, name: &str) -> io::Result<()> {
-        self.give_unfinished_name()?;
-        let folder = self.directory.folder();
-        renameat(folder, UNFINISHED, folder, name)?;
-        self.unfinished = false;
-        Ok(())
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if self.exists {
+            let _ = self.directory.remove(self.name);
+        }
     }
 }
 
 /// True if an error of link(2) can mean that the file system has no hard links.
-fn has_no_links(error: Errno) -> bool {
+fn is_without_links(error: Errno) -> bool {
     matches!(error, Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-impl Drop for NewFile<'_> {
-    fn drop(&mut self) {
-        if self.unfinished {
-            let _ = self.directory.remove(UNFINISHED);
-        }
-    }
+/// True if an error of renameat2(2) means that the file system doesn't know the flag.
+fn is_without_flags(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
     use std::os::unix::fs::{MetadataExt, symlink};
     use std::path::Path;
 
@@ -266,44 +237,34 @@ mod tests {
         (folder, directory)
     }
 
-    type Write = for<'a> fn(&'a Directory, &'a [u8]) -> io::Result<NewFile<'a>>;
+    fn content(bytes: &[u8]) -> Content<'_> {
+        Content { bytes, origin: &[] }
+    }
+
+    type Create = fn(&Directory, &str, Content<'_>) -> io::Result<bool>;
 
     /// With files without a name, and without them.
-    const WAYS: [Write; 2] = [
-        |directory, content| NewFile::write(directory, content),
-        |directory, bytes| {
-            let origin = &[];
-            NewFile::write_unfinished(directory, Content { bytes, origin })
-        },
-    ];
+    const WAYS: [Create; 2] = [create, create_by_name];
 
     #[test]
     fn only_a_file_that_may_be_replaced_is_replaced() {
-        for write in WAYS {
-            let (folder, directory) = directory();
-            let content = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
-            fs::write(folder.path().join("torn"), "").unwrap();
-            fs::write(folder.path().join("whole"), "theirs").unwrap();
-            let is_torn = |name: &str| content(name).is_empty();
-            let replace = |name: &str| {
-                let file = write(&directory, b"ours").unwrap();
-                file.replace_if(name, is_torn).unwrap()
-            };
-            assert!(replace("torn") && !replace("whole"));
-            assert_eq!(content("torn"), "ours");
-            assert_eq!(content("whole"), "theirs");
-            assert_eq!(names(folder.path()), ["torn", "whole"]);
-        }
+        let (folder, directory) = directory();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join("torn"), "").unwrap();
+        fs::write(folder.path().join("whole"), "theirs").unwrap();
+        let is_torn = |name: &str| read(name).is_empty();
+        let replace = |name: &str| replace_if(&directory, name, content(b"ours"), is_torn).unwrap();
+        assert!(replace("torn") && !replace("whole"));
+        assert_eq!(read("torn"), "ours");
+        assert_eq!(read("whole"), "theirs");
+        assert_eq!(names(folder.path()), ["torn", "whole"]);
     }
 
     #[test]
     fn a_file_appears_whole_and_only_its_owner_may_read_it() {
-        for write in WAYS {
+        for create in WAYS {
             let (folder, directory) = directory();
-            let mut file = write(&directory, b"content").unwrap();
-            assert!(!folder.path().join("a").exists());
-            assert!(file.link("a").unwrap());
-            drop(file);
+            assert!(create(&directory, "a", content(b"content")).unwrap());
             assert_eq!(names(folder.path()), ["a"]);
             assert_eq!(fs::read(folder.path().join("a")).unwrap(), b"content");
             let mode = fs::metadata(folder.path().join("a")).unwrap().mode();
@@ -313,13 +274,13 @@ mod tests {
 
     #[test]
     fn a_name_that_is_taken_stays_as_it_is_unless_it_is_replaced() {
-        for write in WAYS {
+        for create in WAYS {
             let (folder, directory) = directory();
             let path = folder.path().join("a");
             fs::write(&path, "old").unwrap();
-            assert!(!write(&directory, b"new").unwrap().link("a").unwrap());
+            assert!(!create(&directory, "a", content(b"new")).unwrap());
             assert_eq!(fs::read(&path).unwrap(), b"old");
-            write(&directory, b"new").unwrap().replace("a").unwrap();
+            replace(&directory, "a", b"new").unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"new");
             assert_eq!(names(folder.path()), ["a"]);
         }
@@ -328,14 +289,13 @@ mod tests {
     #[test]
     fn a_kill_between_link_and_unlink_costs_no_reservation() {
         let (folder, directory) = directory();
-        let mut killed = (WAYS[1])(&directory, b"first").unwrap();
-        killed.link("10.0.0.2").unwrap();
+        let killed = Unfinished::write(&directory, UNFINISHED, content(b"first")).unwrap();
+        let at = directory.folder();
+        linkat(at, UNFINISHED, at, "10.0.0.2", AtFlags::empty()).unwrap();
         std::mem::forget(killed);
         assert_eq!(names(folder.path()), ["10.0.0.2", UNFINISHED]);
 
-        let mut next = (WAYS[1])(&directory, b"second").unwrap();
-        assert!(next.link("10.0.0.3").unwrap());
-        drop(next);
+        assert!(create_by_name(&directory, "10.0.0.3", content(b"second")).unwrap());
         assert_eq!(names(folder.path()), ["10.0.0.2", "10.0.0.3"]);
         assert_eq!(fs::read(folder.path().join("10.0.0.2")).unwrap(), b"first");
     }
@@ -345,10 +305,12 @@ mod tests {
         let (folder, directory) = directory();
         let victim = tempfile::NamedTempFile::new().unwrap();
         fs::write(victim.path(), "precious").unwrap();
-        symlink(victim.path(), folder.path().join(UNFINISHED)).unwrap();
-        for write in WAYS {
-            write(&directory, b"new").unwrap().replace("a").unwrap();
-        }
+        let link = || symlink(victim.path(), folder.path().join(UNFINISHED)).unwrap();
+        link();
+        replace(&directory, "a", b"new").unwrap();
+        link();
+        create_by_name(&directory, "b", content(b"new")).unwrap();
         assert_eq!(fs::read(victim.path()).unwrap(), b"precious");
+        assert_eq!(names(folder.path()), ["a", "b"]);
     }
 }

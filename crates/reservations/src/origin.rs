@@ -9,7 +9,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-use rustix::fs::{Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, openat};
+use rustix::fs::{OFlags, XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 
 use crate::directory::Directory;
@@ -39,7 +39,7 @@ impl Fact {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// This ID.
-    Id(Vec<u8>),
+    Id(String),
     /// Nothing, though it could.
     Nothing,
     /// Nothing, since the file system keeps no attributes.
@@ -52,7 +52,7 @@ pub(crate) enum Noted {
 ///
 /// # Errors
 ///
-/// Any other error of the system, as of a full disk. The reservation must then not be made: its
+/// Any other I/O error, such as that of a full disk. The reservation must then not be made: its
 /// rollback would take it for another call's.
 pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) -> io::Result<()> {
     for (fact, id) in facts {
@@ -68,11 +68,12 @@ pub(crate) fn note(file: impl AsFd, facts: &[(Fact, &str)]) -> io::Result<()> {
 
 /// Reads one fact about the reservation of an address.
 pub(crate) fn read(directory: &Directory, ip: IpAddr, fact: Fact) -> io::Result<Noted> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = openat(directory.folder(), ip.to_string(), flags, Mode::empty())?;
+    let (file, _) = directory.open_file(&ip.to_string(), OFlags::RDONLY)?;
     let mut id = [0; MOST_BYTES];
     match fgetxattr(&file, fact.attribute(), &mut id[..]) {
-        Ok(length) => Ok(Noted::Id(id[..length].to_vec())),
+        Ok(length) => Ok(Noted::Id(
+            String::from_utf8_lossy(&id[..length]).into_owned(),
+        )),
         Err(Errno::NODATA) => Ok(Noted::Nothing),
         Err(Errno::OPNOTSUPP) => Ok(Noted::Impossible),
         Err(error) => Err(error.into()),

@@ -19,14 +19,14 @@ use std::fs::Metadata;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use state_files::Boot;
 
-use crate::directory::{Directory, State};
-use crate::new_file::NewFile;
+use crate::directory::Directory;
+use crate::new_file;
 use crate::origin::{self, Fact, Noted};
-use crate::tools::LastReclaim;
+use crate::state::State;
 
 /// Start of the name of the file. host-local takes no file for a reservation whose
 /// content isn't a container ID, alone or with an interface.
@@ -53,56 +53,49 @@ pub(crate) struct Found {
 ///
 /// # Errors
 ///
-/// The system's, if something can't be read: then nothing is known.
+/// An I/O error if something can't be read: then nothing is known.
 pub(crate) fn look(
     directory: &Directory,
     network: &str,
     boot: &Boot,
     is_ours: impl Fn(&State) -> bool,
 ) -> io::Result<Option<Found>> {
-    let last = match LastBoot::read(directory, network)? {
-        Last::Known(last) if last.boot == boot.id() => return Ok(None),
-        Last::Known(last) => Some(last),
-        Last::Never => None,
-        Last::Damaged => {
-            let path = directory.path().join(file_name(network));
-            tracing::warn!(path = %path.display(), "damaged: what it lists goes one boot later");
-            None
-        }
-    };
-    let mut ours = Vec::new();
-    directory.list(|ip, file| {
-        if let Some(metadata) = file.metadata
-            && is_ours(&file.state)
-        {
-            ours.push((ip, file.state, metadata));
-        }
-    })?;
+    let last = LastBoot::read(directory, network)?;
+    if last.as_ref().is_some_and(|last| last.boot == boot.id()) {
+        return Ok(None);
+    }
+    let ours: Vec<(IpAddr, State, Metadata)> = directory
+        .read_all()?
+        .filter(|(_, file)| is_ours(&file.state))
+        .filter_map(|(ip, file)| Some((ip, file.state, file.metadata?)))
+        .collect();
     let mut found = Found::default();
-    let mut start = None;
     for (ip, state, metadata) in ours {
         let line = line(ip, &metadata);
-        let is_of_another_boot = match origin::read(directory, ip, Fact::Boot)? {
-            Noted::Id(id) => id != boot.id().as_bytes(),
-            Noted::Nothing | Noted::Impossible => {
-                last.as_ref().is_some_and(|it| it.listed.contains(&line))
+        let made_in = match origin::read(directory, ip, Fact::Boot)? {
+            Noted::Id(id) => Some(id),
+            Noted::Nothing | Noted::Impossible => last
+                .as_ref()
+                .filter(|last| last.listed.contains(&line))
+                .map(|last| last.boot.clone()),
+        };
+        match made_in.filter(|id| id != boot.id()) {
+            None => found.kept.push(line),
+            Some(id) if boot.is_after(&id, changed_last(&metadata)?)? => {
+                found.from_before.push((ip, state));
             }
-        };
-        if !is_of_another_boot {
-            found.kept.push(line);
-            continue;
-        }
-        let start = match start {
-            Some(start) => start,
-            None => *start.insert(boot.start()?),
-        };
-        if metadata.ctime() < start && metadata.mtime() < start {
-            found.from_before.push((ip, state));
-        } else {
-            found.undecided += 1;
+            Some(_) => found.undecided += 1,
         }
     }
     Ok(Some(found))
+}
+
+/// The later one of a file's modification and change times.
+fn changed_last(metadata: &Metadata) -> io::Result<SystemTime> {
+    let seconds = u64::try_from(metadata.ctime()).map_err(io::Error::other)?;
+    Ok(metadata
+        .modified()?
+        .max(UNIX_EPOCH + Duration::from_secs(seconds)))
 }
 
 /// Notes that the network has looked through the directory in this boot, and which of
@@ -120,15 +113,25 @@ pub(crate) fn note(
     }
     let sum = checksum(&content);
     content.push_str(&format!("{SUM}{sum:016x}\n"));
-    NewFile::write(directory, content.as_bytes())?.replace(&file_name(network))
+    new_file::replace(directory, &file_name(network), content.as_bytes())
+}
+
+/// The last time that a network looked through a directory for reservations from before a
+/// boot (`ipam.reclaim`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastReclaim {
+    /// The kernel's ID of the boot.
+    pub boot: String,
+    /// The time.
+    pub time: Option<SystemTime>,
+    /// Number of reservations that the network found there then, and kept.
+    pub kept: usize,
 }
 
 /// The last time that the network looked through the directory.
 pub(crate) fn last(directory: &Directory, network: &str) -> io::Result<Option<LastReclaim>> {
-    let Last::Known(last) = LastBoot::read(directory, network)? else {
-        return Ok(None);
-    };
-    Ok(Some(LastReclaim {
+    let last = LastBoot::read(directory, network)?;
+    Ok(last.map(|last| LastReclaim {
         boot: last.boot,
         time: last.time,
         kept: last.listed.len(),
@@ -151,15 +154,7 @@ fn checksum(text: &str) -> u64 {
     })
 }
 
-/// The content of the file, which was read without an error.
-enum Last {
-    /// There is no file: the network has never looked through the directory.
-    Never,
-    /// The content is not what was written, or is an earlier version's.
-    Damaged,
-    Known(LastBoot),
-}
-
+/// The content of the file.
 struct LastBoot {
     boot: String,
     listed: HashSet<String>,
@@ -168,13 +163,20 @@ struct LastBoot {
 }
 
 impl LastBoot {
-    fn read(directory: &Directory, network: &str) -> io::Result<Last> {
-        let (content, metadata) = match directory.read_file(&file_name(network)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Last::Never),
+    /// Reads the file. `None` if there is none, as before the network has looked through the
+    /// directory; and if its content is not what was written, which is logged.
+    fn read(directory: &Directory, network: &str) -> io::Result<Option<Self>> {
+        let name = file_name(network);
+        let (content, metadata) = match directory.read_file(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        let time = metadata.modified().ok();
-        Ok(Self::parse(&content, time).map_or(Last::Damaged, Last::Known))
+        let last = Self::parse(&content, metadata.modified().ok());
+        if last.is_none() {
+            let path = directory.path().join(name);
+            tracing::warn!(path = %path.display(), "damaged: what it lists goes one boot later");
+        }
+        Ok(last)
     }
 
     fn parse(content: &[u8], time: Option<SystemTime>) -> Option<Self> {
@@ -197,7 +199,6 @@ mod tests {
     use super::*;
     use std::fs;
     use std::path::Path;
-    use std::time::UNIX_EPOCH;
 
     use cni::Environment;
 
@@ -251,8 +252,7 @@ mod tests {
                 bytes: b"c1\r\neth0",
                 origin: &origin,
             };
-            let mut file = NewFile::write_with_origin(&self.directory, content).unwrap();
-            assert!(file.link(ip).unwrap());
+            assert!(new_file::create(&self.directory, ip, content).unwrap());
         }
 
         fn look(&self, boot: &Boot) -> Option<Found> {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use cni::Attachment;
+use cni::{Attachment, NetworkName};
 
 /// Separates the lines of a reservation file.
 const LINE_BREAK: &str = "\r\n";
@@ -57,16 +57,22 @@ impl Reservation {
         })
     }
 
-    /// Content of an attachment's file. The network is given if the directory isn't named
+    /// The reservation of an attachment. The network is given if the directory isn't named
     /// after it.
-    pub(crate) fn content(attachment: &Attachment, network: Option<&str>) -> Vec<u8> {
-        let mut content = format!(
-            "{}{LINE_BREAK}{}",
-            attachment.container_id, attachment.ifname
-        );
-        if let Some(network) = network {
+    pub(crate) fn new(attachment: &Attachment, network: Option<&NetworkName>) -> Self {
+        Self {
+            container_id: attachment.container_id.to_string(),
+            ifname: Some(attachment.ifname.to_string()),
+            network: network.map(ToString::to_string),
+        }
+    }
+
+    /// Content of its file.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut content = self.container_id.clone();
+        for line in self.ifname.iter().chain(&self.network) {
             content.push_str(LINE_BREAK);
-            content.push_str(network);
+            content.push_str(line);
         }
         content.into_bytes()
     }
@@ -172,10 +178,11 @@ mod tests {
                 container_id: id.parse().unwrap(),
                 ifname: ifname.parse().unwrap(),
             };
-            let content = Reservation::content(&attachment, network.as_deref());
-            let read = Reservation::parse(&content).unwrap();
+            let network: Option<NetworkName> = network.map(|name| name.parse().unwrap());
+            let written = Reservation::new(&attachment, network.as_ref());
+            let read = Reservation::parse(&written.to_bytes()).unwrap();
             prop_assert!(read.is_attachment(&attachment) && !read.is_container(&attachment));
-            prop_assert_eq!(read.network, network);
+            prop_assert_eq!(read, written);
         }
     }
 }

@@ -1,23 +1,22 @@
 //! Remembers which address each sticky key was given last: the file `sticky_keys`.
 //!
 //! The file has a line for each time that a key was given an address,
-//! `<address> "<key>"`, with the key as a JSON string. A line is appended in one write; the
-//! last line of a key counts. A last line that is cut off was not written.
+//! `<address> "<key>"`, with the key as a JSON string. It is a journal, of which the last line
+//! of a key counts.
 //!
-//! It says nothing about reservations, and host-local takes it for none: no content of a
+//! It says nothing about reservations, and host-local doesn't take it for one: no content of a
 //! reservation has a space.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::IpAddr;
 
 use memchr::{memchr_iter, memmem, memrchr};
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::OFlags;
+use state_files::{Journal, whole_lines};
 
 use crate::directory::Directory;
-use crate::new_file::NewFile;
-use crate::reservation_cache::{Noted, ReservationCache};
+use crate::new_file;
 
 /// Name of the file.
 const FILE: &str = "sticky_keys";
@@ -25,7 +24,7 @@ const FILE: &str = "sticky_keys";
 /// Most keys that are remembered for one pool, however large it is.
 const MOST_KEYS: usize = 65_536;
 
-/// The lines of the file.
+/// The content of the file.
 #[derive(Debug, Default)]
 pub(crate) struct StickyKeys {
     content: Vec<u8>,
@@ -55,87 +54,58 @@ impl StickyPool<'_> {
 impl StickyKeys {
     /// Reads the file. A missing one has no lines.
     pub(crate) fn read(directory: &Directory) -> io::Result<Self> {
-        let mut content = match directory.read_file(FILE) {
-            Ok((content, _)) => content,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let whole = content.iter().rposition(|byte| *byte == b'\n');
-        content.truncate(whole.map_or(0, |at| at + 1));
-        Ok(Self { content })
-    }
-
-    /// Remembers that a key was given this address. If it can't be remembered, the key gets
-    /// any address next time, and no address need be refused.
-    pub(crate) fn remember(
-        &mut self,
-        directory: &Directory,
-        cache: &mut ReservationCache<'_>,
-        key: &str,
-        ip: IpAddr,
-        pool: StickyPool<'_>,
-    ) {
-        // The directory changes only if a file is made or replaced.
-        let mut changed = |change: &mut dyn FnMut() -> io::Result<()>| {
-            cache.change(directory, || change().map(|()| ((), Noted::Nothing)))
-        };
-        let remembered = match self.append(directory, ip, key) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                changed(&mut || self.make(directory, ip, key))
-            }
-            Ok(()) if self.is_long(pool) => changed(&mut || self.shorten(directory, pool)),
-            other => other,
-        };
-        if let Err(error) = remembered {
-            let path = directory.path().join(FILE);
-            tracing::warn!(path = %path.display(), key, %error, "can't remember the address of this key");
+        match directory.read_file(FILE) {
+            Ok((content, _)) => Ok(Self { content }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error),
         }
     }
 
     /// The address of the pool that the key was given last.
     pub(crate) fn address_of(&self, key: &str, pool: StickyPool<'_>) -> Option<IpAddr> {
         let end = [b" ", &quoted(key)[..], b"\n"].concat();
-        let of_key = memmem::find_iter(&self.content, &end).filter_map(|at| {
-            let before = &self.content[..at];
+        let content = whole_lines(&self.content);
+        let of_key = memmem::find_iter(content, &end).filter_map(|at| {
+            let before = &content[..at];
             let start = memrchr(b'\n', before).map_or(0, |line_feed| line_feed + 1);
             address(&before[start..])
         });
         of_key.filter(|ip| (pool.contains)(*ip)).last()
     }
 
-    /// Appends a line to the file, which exists. What was cut off is overwritten.
-    fn append(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
+    /// Notes that the key was given this address, in the file, which exists.
+    pub(crate) fn append(
+        &mut self,
+        directory: &Directory,
+        ip: IpAddr,
+        key: &str,
+    ) -> io::Result<()> {
         let line = line(ip, key);
-        let last = self.content.strip_suffix(&line[..]);
+        let whole = whole_lines(&self.content);
+        let last = whole.strip_suffix(&line[..]);
         if last.is_some_and(|before| before.is_empty() || before.ends_with(b"\n")) {
             return Ok(());
         }
-        let flags =
-            OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let mut file = File::from(openat(directory.folder(), FILE, flags, Mode::empty())?);
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("it is not a regular file"));
-        }
-        let whole = self.content.len() as u64;
-        if metadata.len() > whole {
-            file.set_len(whole)?;
-        }
-        file.write_all(&line)?;
+        let (file, _) = directory.open_file(FILE, Journal::ACCESS | OFlags::NOFOLLOW)?;
+        Journal::already_read(file, 0, &self.content).append(&line)?;
+        self.content.truncate(whole.len());
         self.content.extend(line);
         Ok(())
     }
 
     /// Makes the file, with one line.
-    fn make(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
-        let content = line(ip, key);
-        NewFile::write(directory, &content)?.replace(FILE)?;
+    pub(crate) fn make(&mut self, directory: &Directory, ip: IpAddr, key: &str) -> io::Result<()> {
+        self.replace(directory, line(ip, key))
+    }
+
+    fn replace(&mut self, directory: &Directory, content: Vec<u8>) -> io::Result<()> {
+        new_file::replace(directory, FILE, &content)?;
         self.content = content;
         Ok(())
     }
 
     /// True if the file has many more lines than the pool has keys.
-    fn is_long(&self, pool: StickyPool<'_>) -> bool {
+    pub(crate) fn is_long(&self, pool: StickyPool<'_>) -> bool {
         let most = pool.most_lines();
         // Counted without being read first: most files are short.
         let all = memchr_iter(b'\n', &self.content).count();
@@ -145,7 +115,11 @@ impl StickyKeys {
 
     /// Writes the file anew: of the pool's keys the newest lines, at most one for each
     /// address; of other pools' all lines.
-    fn shorten(&mut self, directory: &Directory, pool: StickyPool<'_>) -> io::Result<()> {
+    pub(crate) fn shorten(
+        &mut self,
+        directory: &Directory,
+        pool: StickyPool<'_>,
+    ) -> io::Result<()> {
         let mut keys: HashSet<&[u8]> = HashSet::new();
         let mut kept: Vec<&[u8]> = Vec::new();
         for (ip, key) in self.lines().rev() {
@@ -157,14 +131,12 @@ impl StickyKeys {
         }
         kept.reverse();
         let content = kept.concat();
-        NewFile::write(directory, &content)?.replace(FILE)?;
-        self.content = content;
-        Ok(())
+        self.replace(directory, content)
     }
 
     /// The lines, each as the texts of the address and of the key.
     fn lines(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.content
+        whole_lines(&self.content)
             .split(|byte| *byte == b'\n')
             .filter_map(|line| {
                 let at = line.iter().position(|byte| *byte == b' ')?;
@@ -222,7 +194,7 @@ mod tests {
         note(&directory, 4, "a");
         let keys = note(&directory, 130, "a");
         let lower = StickyPool {
-            contains: &|it| it < ip(128),
+            contains: &|address| address < ip(128),
             capacity: 126,
         };
         assert_eq!(keys.address_of("a", ALL), Some(ip(130)));
@@ -256,6 +228,10 @@ mod tests {
             let keys = note(&directory, 4, "c");
             assert_eq!(keys.address_of("c", ALL), Some(ip(4)));
             assert_eq!(fs::read(&path).unwrap(), keys.content);
+            assert_eq!(
+                keys.content,
+                [whole_lines(&whole.as_bytes()[..end]), &line(ip(4), "c")].concat()
+            );
         }
     }
 
@@ -263,7 +239,7 @@ mod tests {
     fn the_newest_keys_of_the_pool_stay_and_other_pools_lose_none() {
         let (folder, directory) = directory();
         let pool = StickyPool {
-            contains: &|it| it < ip(128),
+            contains: &|address| address < ip(128),
             capacity: 3,
         };
         note(&directory, 200, "other");

@@ -1,37 +1,47 @@
 //! One locked directory of reservations, used on behalf of a network.
 
 mod given_last;
+mod holders;
+mod upkeep;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
-use cni::{Attachment, Error, NetworkName, code};
+use cni::{Attachment, Error, NetworkName};
 use ipam::Interval;
-use state_files::Boot;
+use state_files::{FileId, StateFolder};
 
-use crate::data_dir::{DataDir, Locked};
-use crate::directory::{Directory, State};
+use crate::change_detection::{self, Version};
+use crate::directory::Directory;
+use crate::index::{self, Entry, HolderKey, Index};
 use crate::last_reserved::LastReserved;
+use crate::leftover_indexes;
 use crate::lock::Lock;
-use crate::new_file::{self, Content, NewFile};
-use crate::origin::{self, Fact};
-use crate::reclaim;
+use crate::new_file::{self, Content};
 use crate::reservation::Reservation;
-use crate::reservation_cache::{Noted, ReservationCache};
+use crate::settings::Settings;
+use crate::state::{State, TORN_AGE};
 use crate::sticky_keys::StickyKeys;
 
-/// A directory of reservations that this process alone uses, until it is dropped.
+/// A directory of reservations that only this process uses, until it is dropped.
 ///
-/// A network sees its own reservations alone: in the directory that is named after it,
+/// A network sees only its own reservations: in the directory that is named after it,
 /// those without a third line; in any other, those whose third line names it.
 pub struct Store<'a> {
-    data_dir: &'a DataDir<'a>,
+    settings: &'a Settings<'a>,
+    /// The folder of indexes; `None` if it can't be used.
+    cache: Option<&'a StateFolder>,
+    /// The names that lead to the directory.
     names: Vec<NetworkName>,
     /// True if the directory is named after the network.
     own: bool,
     directory: Directory,
-    cache: ReservationCache<'a>,
+    id: FileId,
+    /// `None` if the files must be read before the next question.
+    index: Option<Index>,
+    /// Version of the directory after our last change. `None` if another program has
+    /// changed the directory since, or if no version can be set: then no index is left.
+    version: Option<Version>,
     /// The pool whose rotation was asked for last, and its file, if it can be written.
     last_reserved: Option<(usize, Option<LastReserved>)>,
     /// The sticky keys, if one was asked for; `None` inside if they can't be read.
@@ -40,32 +50,41 @@ pub struct Store<'a> {
 }
 
 impl<'a> Store<'a> {
-    pub(crate) fn open(data_dir: &'a DataDir<'a>, locked: Locked) -> Result<Self, Error> {
-        let Locked {
-            names,
-            directory,
-            lock,
-        } = locked;
-        let failed = |e| Error::io(directory.path().display(), e);
-        let cache = ReservationCache::open(&directory, data_dir.cache(), &data_dir.leftovers)
-            .map_err(failed)?;
-        let mut it = Self {
-            data_dir,
-            own: names.contains(&data_dir.settings.network),
-            names,
-            directory,
+    pub(crate) fn open(
+        settings: &'a Settings<'a>,
+        cache: Option<&'a StateFolder>,
+        names: Vec<NetworkName>,
+        directory: Directory,
+        lock: Lock,
+    ) -> Result<Self, Error> {
+        let metadata = directory
+            .metadata()
+            .map_err(|e| Error::io(directory.path().display(), e))?;
+        let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
+        let mut store = Self {
+            settings,
             cache,
+            own: names.contains(&settings.network),
+            names,
+            directory,
+            id,
+            index: cache.and_then(|folder| Index::open(folder, id, version)),
+            version: Some(version),
             last_reserved: None,
             sticky_keys: None,
             _lock: lock,
         };
-        if let Some(boot) = &data_dir.settings.reclaim
-            && let Err(error) = it.reclaim(boot)
+        if let Some(boot) = &settings.reclaim
+            && let Err(error) = store.reclaim(boot)
         {
-            let path = it.directory.path().display();
+            let path = store.directory.path().display();
             tracing::warn!(%path, %error, "what is from before the last boot stays: it isn't known");
         }
-        Ok(it)
+        Ok(store)
+    }
+
+    pub(crate) fn is_named(&self, name: &NetworkName) -> bool {
+        self.names.contains(name)
     }
 
     /// Reserves an address to the attachment, if it is free. `Err` in the inner result
@@ -79,35 +98,27 @@ impl<'a> Store<'a> {
         ip: IpAddr,
         attachment: &Attachment,
     ) -> Result<Result<(), State>, Error> {
-        let network = (!self.own).then(|| self.data_dir.settings.network.to_string());
-        let boot = self.data_dir.settings.reclaim.as_ref();
-        let boot = boot.map(|boot| (Fact::Boot, boot.id()));
-        let call = self.data_dir.settings.call.as_deref();
-        let call = call.map(|call| (Fact::Call, call));
-        let origin: Vec<(Fact, &str)> = boot.into_iter().chain(call).collect();
-        let directory = &self.directory;
-        let reserved = self.cache.change(directory, || {
-            let content = Content {
-                bytes: &Reservation::content(attachment, network.as_deref()),
-                origin: &origin,
-            };
-            let reserved = make(directory, ip, content)?;
-            let state = match &reserved {
-                Ok(()) => State::Reserved(Reservation {
-                    container_id: attachment.container_id.to_string(),
-                    ifname: Some(attachment.ifname.to_string()),
-                    network,
-                }),
-                Err(state) => state.clone(),
-            };
-            Ok((reserved, Noted::Taken(ip, state)))
-        });
-        reserved.map_err(|e| self.failed(ip, e))
+        let network = (!self.own).then_some(&self.settings.network);
+        let reservation = Reservation::new(attachment, network);
+        let content = Content {
+            bytes: &reservation.to_bytes(),
+            origin: &self.settings.origin(),
+        };
+        let reserved = self
+            .change(|directory| create_or_replace_torn(directory, ip, content))
+            .map_err(|e| self.failed(ip, e))?;
+        let state = match &reserved {
+            Ok(()) => &State::Reserved(reservation),
+            Err(state) => state,
+        };
+        if let Some(index) = &mut self.index {
+            index.insert(entry(ip, state));
+        }
+        Ok(reserved)
     }
 
     /// Reserves the first free address of these intervals; returns it with the index of its
-    /// interval. `None` if the files say that all are taken: they are then read, whatever
-    /// the index says.
+    /// interval. `None` if all are taken, as [`Self::first_free`] finds out.
     ///
     /// # Errors
     ///
@@ -125,239 +136,142 @@ impl<'a> Store<'a> {
         Ok(None)
     }
 
-    /// The first free address of these intervals, with the index of its interval.
+    /// The first free address of these intervals, with the index of its interval. `None` if
+    /// the files say that all are taken: they are then read, whatever the index says.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
     pub fn first_free(&mut self, intervals: &[Interval]) -> Result<Option<(usize, IpAddr)>, Error> {
-        let search = |cache: &mut ReservationCache<'_>| {
+        let search = |index: &mut Index| {
             for (at, interval) in intervals.iter().enumerate() {
-                if let Some(ip) = cache.first_free(&self.directory, *interval)? {
+                if let Some(ip) = index.first_free(*interval)? {
                     return Ok(Some((at, ip)));
                 }
             }
-            Ok::<_, io::Error>(None)
+            Ok(None)
         };
-        let mut found = search(&mut self.cache);
-        // A file that was emptied in place is not noticed by the index.
-        if matches!(found, Ok(None)) && !self.cache.has_just_read() {
-            found = self
-                .cache
-                .read_files(&self.directory)
-                .and_then(|()| search(&mut self.cache));
+        let found = self.ask(search)?;
+        // The index doesn't notice a file that was emptied in place.
+        if found.is_some() || self.index.as_ref().is_some_and(has_just_read) {
+            return Ok(found);
         }
-        found.map_err(|e| self.unreadable(e))
+        self.index = None;
+        self.ask(search)
     }
 
-    /// Releases an address of the network's.
+    /// Releases an address of the network, which is in this state.
     ///
     /// # Errors
     ///
     /// Code 5, naming the path.
-    pub fn release(&mut self, ip: IpAddr, state: State) -> Result<(), Error> {
-        let directory = &self.directory;
-        let released = self.cache.change(directory, || {
-            directory.remove(&ip.to_string())?;
-            Ok(((), Noted::Released(ip, state)))
-        });
-        released.map_err(|e| self.failed(ip, e))
+    pub fn release(&mut self, ip: IpAddr, state: &State) -> Result<(), Error> {
+        self.change(|directory| directory.remove(&ip.to_string()))
+            .map_err(|e| self.failed(ip, e))?;
+        if let Some(index) = &mut self.index {
+            index.remove(entry(ip, state));
+        }
+        Ok(())
     }
 
-    /// The addresses that the attachment holds, and those that an old host-local
-    /// reserved to its container without an interface. The files of the `hints` are
-    /// read even if the index doesn't know them.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn held_by(
-        &mut self,
-        attachment: &Attachment,
-        hints: &[IpAddr],
-    ) -> Result<Vec<(IpAddr, Reservation)>, Error> {
-        let container_id = attachment.container_id.as_str();
-        let candidates = self.cache.candidates(&self.directory, container_id);
-        let mut ips: BTreeSet<IpAddr> = candidates
-            .map_err(|e| self.unreadable(e))?
-            .into_iter()
-            .collect();
-        ips.extend(hints);
-        let mut held = Vec::new();
-        for ip in ips {
-            if let Some(State::Reserved(it)) = self.state(ip)?
-                && self.is_ours(&it)
-                && (it.is_attachment(attachment) || it.is_container(attachment))
-            {
-                held.push((ip, it));
+    /// Makes a change of the directory. If it fails, it may have been made halfway: the index
+    /// is then removed.
+    fn change<T>(&mut self, change: impl FnOnce(&Directory) -> io::Result<T>) -> io::Result<T> {
+        let before = self
+            .directory
+            .metadata()
+            .map(|data| Version::of(&data))
+            .ok();
+        if self.version.is_some() && self.version != before {
+            tracing::debug!(path = %self.directory.path().display(), "somebody else has changed it");
+            self.version = None;
+        }
+        let done = change(&self.directory);
+        if done.is_ok() {
+            if self.version.is_some() {
+                self.version = Version::renew(&self.directory).ok();
+            }
+        } else {
+            self.index = None;
+            self.version = None;
+            if let Some(folder) = self.cache {
+                let _ = folder.remove(&index::file_name(self.id));
             }
         }
-        Ok(held)
+        done
     }
 
-    /// The network's reservations, and, in its own directory, torn files; as the files
-    /// say.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn all(&mut self) -> Result<Vec<(IpAddr, State)>, Error> {
-        let list = match self.cache.files(&self.directory) {
-            Ok(list) => list,
-            Err(error) => return Err(Error::io(self.directory.path().display(), error)),
-        };
-        let (own, network) = (self.own, self.data_dir.settings.network.as_str());
-        Ok(list
-            .iter()
-            .filter(|(_, state)| may_release(state, own, network))
-            .map(|(ip, state)| (ip, state.clone()))
-            .collect())
-    }
-
-    /// The state of an address, by its file as it is now; `None` if it has none.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn state(&self, ip: IpAddr) -> Result<Option<State>, Error> {
-        self.directory.read(ip).map_err(|e| self.failed(ip, e))
-    }
-
-    /// True if the ADD of this call ID has made the reservation of an address: as its file
-    /// says, or, on a file system that can't say it, if the ADD `has_answered` with the
-    /// address.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path; code 11 if it isn't known.
-    pub fn is_of_call(&self, ip: IpAddr, call: &str, has_answered: bool) -> Result<bool, Error> {
-        match origin::read(&self.directory, ip, Fact::Call) {
-            Ok(origin::Noted::Id(id)) => Ok(id == call.as_bytes()),
-            Ok(origin::Noted::Nothing) => Ok(false),
-            Ok(origin::Noted::Impossible) if has_answered => Ok(true),
-            Ok(origin::Noted::Impossible) => Err(Error::new(
-                code::TRY_AGAIN_LATER,
-                format!(
-                    "{}: kept, since the file system has no attributes that say which ADD has made it",
-                    self.directory.path_of(ip).display()
-                ),
-            )),
-            Err(error) => Err(self.failed(ip, error)),
+    /// Asks the index. If there is none, or if it is damaged, the files are read.
+    fn ask<T>(&mut self, question: impl Fn(&mut Index) -> io::Result<T>) -> Result<T, Error> {
+        if let Some(index) = &mut self.index
+            && let Ok(answer) = question(index)
+        {
+            return Ok(answer);
         }
+        let read = self.read_files().map(|(index, _)| index);
+        read.and_then(question)
+            .map_err(|error| Error::io(self.directory.path().display(), error))
     }
 
-    /// True if a reservation in this directory is the network's.
-    pub fn is_ours(&self, reservation: &Reservation) -> bool {
-        reservation.is_of(self.own, self.data_dir.settings.network.as_str())
+    /// Reads the files, and makes an index of them.
+    fn read_files(&mut self) -> io::Result<(&mut Index, Vec<(IpAddr, State)>)> {
+        // First the version, so that a change by another program meanwhile is noticed.
+        self.version = Version::renew(&self.directory).ok();
+        let files = self.directory.read_all()?;
+        let states: Vec<(IpAddr, State)> = files.map(|(ip, file)| (ip, file.state)).collect();
+        let taken = states.iter().filter(|(_, state)| *state != State::Torn);
+        let index = Index::of_files(taken.map(|(ip, state)| entry(*ip, state)));
+        Ok((self.index.insert(index), states))
     }
 
-    /// Removes the unfinished file that a killed process has left.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn remove_leftovers(&mut self) -> Result<(), Error> {
-        let directory = &self.directory;
-        let failed = |e| Error::io(directory.path().display(), e);
-        let leftovers = new_file::leftovers(directory).map_err(failed)?;
-        if leftovers.is_empty() {
-            return Ok(());
-        }
-        let removed = self.cache.change(directory, || {
-            leftovers
-                .iter()
-                .try_for_each(|name| directory.remove(name))?;
-            Ok(((), Noted::Nothing))
-        });
-        removed.map_err(failed)
-    }
-
-    /// Verifies that a reservation could be made, and leaves nothing behind.
-    ///
-    /// # Errors
-    ///
-    /// Code 5, naming the path.
-    pub fn verify_writable(&mut self) -> Result<(), Error> {
-        let directory = &self.directory;
-        let written = self.cache.change(directory, || {
-            let name = new_file::temporary_name();
-            let mut file = NewFile::write(directory, b"x")?;
-            file.link(&name)?;
-            directory.remove(&name)?;
-            Ok(((), Noted::Nothing))
-        });
-        written.map_err(|e| Error::io(directory.path().display(), e))
-    }
-
-    pub(crate) fn is_named(&self, name: &NetworkName) -> bool {
-        self.names.contains(name)
-    }
-
-    fn reclaim(&mut self, boot: &Boot) -> Result<(), Error> {
-        let (own, network) = (self.own, self.data_dir.settings.network.clone());
-        let network = network.as_str();
-        let is_ours = |state: &State| may_release(state, own, network);
-        let found = reclaim::look(&self.directory, network, boot, is_ours)
-            .map_err(|e| self.unreadable(e))?;
-        let Some(mut found) = found else {
+    fn save_index(&mut self) -> io::Result<()> {
+        let (Some(folder), Some(index), Some(version)) =
+            (self.cache, self.index.take(), self.version)
+        else {
             return Ok(());
         };
-        let released = found.from_before.len();
-        for (ip, state) in found.from_before.drain(..) {
-            self.release(ip, state)?;
+        // The first index of a directory: others may be of directories that are gone.
+        if index.is_new() && folder.id_of(&index::file_name(self.id)).is_err() {
+            leftover_indexes::remove(folder);
         }
-        if released > 0 {
-            let path = self.directory.path().display();
-            tracing::warn!(%path, released, "released what was reserved before the last boot");
-        }
-        if found.undecided > 0 {
-            // The clock may be wrong until later in this boot: the next call looks again.
-            let path = self.directory.path().display();
-            let kept = found.undecided;
-            tracing::debug!(%path, kept, "kept what another boot has made, if not before this one");
-            return Ok(());
-        }
-        let directory = &self.directory;
-        let noted = self.cache.change(directory, || {
-            reclaim::note(directory, network, boot, &found)?;
-            Ok(((), Noted::Nothing))
-        });
-        noted.map_err(|e| self.unreadable(e))
+        index.save(folder, self.id, self.directory.path(), version)
     }
 
     fn failed(&self, ip: IpAddr, error: io::Error) -> Error {
         Error::io(self.directory.path_of(ip).display(), error)
-    }
-
-    fn unreadable(&self, error: io::Error) -> Error {
-        Error::io(self.directory.path().display(), error)
     }
 }
 
 impl Drop for Store<'_> {
     fn drop(&mut self) {
         // While the lock is held.
-        self.cache.save(&self.directory);
+        if let Err(error) = self.save_index() {
+            let path = self.directory.path().display();
+            tracing::debug!(%path, %error, "no index is left of it");
+        }
     }
 }
 
 /// Makes the file of a reservation, unless the address is taken. A torn file is replaced.
-fn make(directory: &Directory, ip: IpAddr, content: Content<'_>) -> io::Result<Result<(), State>> {
+fn create_or_replace_torn(
+    directory: &Directory,
+    ip: IpAddr,
+    content: Content<'_>,
+) -> io::Result<Result<(), State>> {
     let name = ip.to_string();
-    let mut file = NewFile::write_with_origin(directory, content)?;
-    if file.link(&name)? {
+    if new_file::create(directory, &name, content)? {
         return Ok(Ok(()));
     }
     // A file that can't be read is taken by somebody.
-    let state = || directory.read(ip).unwrap_or(Some(State::Unreadable));
+    let state = || directory.state_of(&name).unwrap_or(Some(State::Unreadable));
     let mut found = state();
     if found == Some(State::Torn) {
         tracing::warn!(
             path = %directory.path_of(ip).display(),
             "the reservation is empty or cut off: a crash has left it; giving the address out again"
         );
-        let is_torn = |name: &str| directory.state_of(name) == Some(State::Torn);
-        if file.replace_if(&name, is_torn)? {
+        let is_torn = |name: &str| matches!(directory.state_of(name), Ok(Some(State::Torn)));
+        if new_file::replace_if(directory, &name, content, is_torn)? {
             return Ok(Ok(()));
         }
         found = state();
@@ -365,11 +279,20 @@ fn make(directory: &Directory, ip: IpAddr, content: Content<'_>) -> io::Result<R
     Ok(Err(found.unwrap_or(State::Unreadable)))
 }
 
-/// True if GC of the network may release an address in this state.
-fn may_release(state: &State, own: bool, network: &str) -> bool {
-    match state {
-        State::Reserved(reservation) => reservation.is_of(own, network),
-        State::Torn => own,
-        State::BeingWritten | State::Unreadable => false,
-    }
+/// True if all files have been read in this call, or shortly before it: for less time
+/// than after which a torn file is free. A clock that was set back counts as later.
+fn has_just_read(index: &Index) -> bool {
+    let age = change_detection::now() - index.files_read();
+    index.is_new() || (0..TORN_AGE.as_secs().cast_signed()).contains(&age)
+}
+
+fn entry(ip: IpAddr, state: &State) -> Entry {
+    let (holder, shared) = match state {
+        State::Reserved(reservation) => (
+            HolderKey::of(&reservation.container_id),
+            reservation.network.is_some(),
+        ),
+        _ => (HolderKey::UNKNOWN, false),
+    };
+    Entry { ip, holder, shared }
 }

@@ -25,6 +25,23 @@ struct Ends {
     file: u64,
 }
 
+impl Ends {
+    fn of(start: u64, content: &[u8]) -> Self {
+        Self {
+            lines: start + whole_lines(content).len() as u64,
+            file: start + content.len() as u64,
+        }
+    }
+
+    /// The end of a file that ends with a whole line.
+    fn at(end: u64) -> Self {
+        Self {
+            lines: end,
+            file: end,
+        }
+    }
+}
+
 impl Journal {
     /// Access flags with which a journal's file is opened.
     pub const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
@@ -41,6 +58,13 @@ impl Journal {
             start,
             ends: None,
         }
+    }
+
+    /// As [`Self::behind`], for a caller that has read the file already: `content` is all that
+    /// the file holds from `start` on.
+    pub fn already_read(file: File, start: u64, content: &[u8]) -> Self {
+        let ends = Some(Ends::of(start, content));
+        Self { file, start, ends }
     }
 
     /// The file: to lock it, to compare it with the file of that name, to hand it to a child.
@@ -68,12 +92,9 @@ impl Journal {
                 Err(error) => return Err(error),
             }
         }
-        let lines = whole_lines(&content[..filled]).len();
-        self.ends = Some(Ends {
-            lines: self.start + lines as u64,
-            file: self.start + filled as u64,
-        });
-        content.truncate(lines);
+        content.truncate(filled);
+        self.ends = Some(Ends::of(self.start, &content));
+        content.truncate(whole_lines(&content).len());
         Ok(content)
     }
 
@@ -87,24 +108,23 @@ impl Journal {
     /// been.
     pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
-        if self.ends.is_none() {
-            self.read()?;
+        let ends = match self.ends {
+            Some(ends) => ends,
+            None => {
+                self.read()?;
+                return self.append(lines);
+            }
+        };
+        if ends.file != ends.lines {
+            self.cut(ends.lines)?;
         }
-        let end = self.ends.map_or(self.start, |ends| ends.lines);
-        if self.ends.is_some_and(|ends| ends.file != end) {
-            self.cut(end)?;
-        }
-        if let Err(error) = self.file.write_all_at(lines, end) {
-            // Unknown until they are read again, if they can't be removed now.
+        if let Err(error) = self.file.write_all_at(lines, ends.lines) {
+            // If they can't be removed now, they are read again before the next append.
             self.ends = None;
-            let _ = self.cut(end);
+            let _ = self.cut(ends.lines);
             return Err(error);
         }
-        let end = end + lines.len() as u64;
-        self.ends = Some(Ends {
-            lines: end,
-            file: end,
-        });
+        self.ends = Some(Ends::at(ends.lines + lines.len() as u64));
         Ok(())
     }
 
@@ -119,10 +139,7 @@ impl Journal {
 
     fn cut(&mut self, end: u64) -> io::Result<()> {
         self.file.set_len(end)?;
-        self.ends = Some(Ends {
-            lines: end,
-            file: end,
-        });
+        self.ends = Some(Ends::at(end));
         Ok(())
     }
 }
@@ -198,6 +215,10 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
         journal.clear().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head\ner");
+        fs::write(&path, "head\nerone\ntw").unwrap();
+        let mut journal = Journal::already_read(file(), 7, b"one\ntw");
+        journal.append(b"two\n").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
         // A file that ends before its lines would start has none.
         assert_eq!(Journal::behind(file(), 100).read().unwrap(), b"");
     }

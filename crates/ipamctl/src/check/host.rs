@@ -10,7 +10,7 @@ use chain::{Failure, SearchPath};
 use cni::{DelegateName, Environment, NetworkName, SpecVersion};
 use ipam::{RangeSet, Route};
 use ipam_ds_rules::tools::HeldElsewhere;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
 

@@ -277,7 +277,7 @@ fn changed_since(it: &Attached<'_>, evidences: &Evidences<'_>) -> Option<String>
         if directory.shared_by.is_some() {
             continue;
         }
-        let now = match reservations::tools::address(&directory.path, ip) {
+        let now = match reservations::view::address(&directory.path, ip) {
             Ok(None) => continue,
             Ok(Some(now)) => now.since,
             Err(error) => return Some(format!("{ip} can't be read: {error}")),

@@ -135,7 +135,7 @@ fn reclaim(inventory: &Inventory, metrics: &mut Metrics) -> BTreeSet<String> {
     let (mut found, mut unread) = (Vec::new(), BTreeSet::new());
     for placed in &inventory.pools.all {
         for network in &placed.networks {
-            let last = reservations::tools::last_reclaim(&placed.directory, network.as_str());
+            let last = reservations::view::last_reclaim(&placed.directory, network.as_str());
             let directory = placed.directory.display();
             let last = match last {
                 Ok(Some(last)) => last,

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use chain::tools::{AttachmentRecord, ListedRecord, RecordState};
 use cni::IpamResult;
 use reservations::State;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 
 use crate::node::docker;
 use crate::node::inventory::{Directory, NetworkRecord};

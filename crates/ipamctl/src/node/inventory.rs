@@ -9,7 +9,7 @@ use chain::tools::ListedRecord;
 use cni::NetworkName;
 use conflist::{Problem, readable};
 use reservations::State;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 
 use crate::exit_status::Status;
 use crate::node::Node;
@@ -144,7 +144,7 @@ impl Inventory {
     }
 
     fn read_data_dir(&mut self, data_dir: &Path, extent: Extent) {
-        let names = match reservations::tools::directories(data_dir) {
+        let names = match reservations::view::directories(data_dir) {
             Ok(names) => names,
             Err(error) => return self.problem(data_dir, &error),
         };
@@ -153,9 +153,9 @@ impl Inventory {
             // The networks of a directory that nobody configures are in its files.
             let is_counted = extent != Extent::All && self.is_configured(&path);
             let read = if is_counted {
-                reservations::tools::taken(&path).map(|taken| (taken, Vec::new()))
+                reservations::view::taken(&path).map(|taken| (taken, Vec::new()))
             } else {
-                reservations::tools::list(&path).map(|listed| (taken(&listed), listed))
+                reservations::view::list(&path).map(|listed| (taken(&listed), listed))
             };
             match read {
                 Ok((taken, listed)) => self.add_directory(Directory {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use cni::{Attachment, NetworkName};
 use reservations::State;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 
 use crate::node::Node;
 use crate::node::held_address::Holding;
@@ -20,9 +20,9 @@ pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
     }
     let mut it = Inventory::of_conflists(node);
     for data_dir in node.data_dirs() {
-        for name in reservations::tools::directories(&data_dir).ok()? {
+        for name in reservations::view::directories(&data_dir).ok()? {
             let path = data_dir.join(name.as_str());
-            let listed = reservations::tools::address(&path, ip).ok()?;
+            let listed = reservations::view::address(&path, ip).ok()?;
             it.add_directory(Directory {
                 path,
                 shared_by: None,
@@ -42,7 +42,7 @@ pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
     others.retain(|other| *other != ip);
     for directory in &mut it.directories {
         for other in &others {
-            let listed = reservations::tools::address(&directory.path, *other).ok()?;
+            let listed = reservations::view::address(&directory.path, *other).ok()?;
             directory.listed.extend(listed);
         }
         directory.listed.sort_unstable_by_key(|it| it.ip);

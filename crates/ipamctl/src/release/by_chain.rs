@@ -11,7 +11,7 @@ use cni::{Cancellation, Environment, NetworkConfig, Object};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
 use docker_ipam_delegated::ipam::linked_plugins::LINKED;
 use reservations::State;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 
 use crate::node::Node;
 use crate::node::attachment::Attached;
@@ -92,7 +92,7 @@ fn must_be_gone(node: &Node, it: &Attached<'_>) -> Result<()> {
     for (directory, ip) in placed {
         let path = directory.path.join(ip.to_string());
         let left = match &directory.shared_by {
-            None => reservations::tools::address(&directory.path, ip)
+            None => reservations::view::address(&directory.path, ip)
                 .with_context(|| path.display().to_string())?,
             Some(_) => shared_address(node, directory, ip)?,
         };

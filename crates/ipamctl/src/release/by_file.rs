@@ -53,12 +53,12 @@ pub(crate) fn remove(node: &Node, it: &Holding<'_>, deadline: &Deadline) -> Resu
         .with_context(|| format!("{} is gone", path(it)))?;
     // What was read before is still there: the same content, written at the same time.
     let was = directory.listed.iter().find(|listed| listed.ip == ip);
-    let now = reservations::tools::address(&directory.path, ip)?;
+    let now = reservations::view::address(&directory.path, ip)?;
     let is_same = was.zip(now.as_ref()).is_some_and(|(was, now)| {
         was.since == now.since && (was.state == state || state == State::Torn)
     });
     ensure!(is_same, "{} has changed meanwhile", path(it));
-    store.release(ip, state)?;
+    store.release(ip, &state)?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use cni::NetworkName;
 use conflist::Problem;
 use etcd::Client;
 use ipam::Pool;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
 use super::{EtcdCluster, PAGE};

@@ -175,7 +175,7 @@ impl<'a> Allocation<'a> {
     fn take_back(&mut self, name: &NetworkName, ip: IpAddr) -> Result<(), Error> {
         let store = store(&mut self.stores, name);
         match store.state(ip)? {
-            Some(state) => store.release(ip, state),
+            Some(state) => store.release(ip, &state),
             None => Ok(()),
         }
     }

@@ -89,7 +89,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
         stale.retain(|(_, state)| !matches!(state, State::Reserved(it) if valid.covers(it)));
         Ok(stale)
     });
-    data_dir.remove_leftover_caches();
+    data_dir.remove_leftover_indexes();
     release.finish()
 }
 
@@ -196,7 +196,7 @@ impl<'a> Release<'a> {
             Err(error) => return Err(error),
         };
         for (ip, state) in choose(&mut store)? {
-            match store.release(ip, state) {
+            match store.release(ip, &state) {
                 Ok(()) => {
                     self.released.insert(ip.to_canonical());
                     tracing::debug!(%ip, directory = %name, "released");

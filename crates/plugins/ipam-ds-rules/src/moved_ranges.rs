@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use cni::{Error, NetworkName, Object, code};
 use ipam::{Disjoint, Pool, RangeSet};
-use reservations::tools::{self, ListedAddress};
+use reservations::view::{self, ListedAddress};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
@@ -56,9 +56,9 @@ pub fn held_elsewhere(
     }
     let failed = |path: &Path, e: io::Error| Error::io(path.display(), e);
     let mut found = Vec::new();
-    for directory in tools::directories(data_dir).map_err(|e| failed(data_dir, e))? {
+    for directory in view::directories(data_dir).map_err(|e| failed(data_dir, e))? {
         let path = data_dir.join(directory.as_str());
-        let ips = match tools::with_a_file(&path) {
+        let ips = match view::with_a_file(&path) {
             // Removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(|e| failed(&path, e))?,
@@ -71,7 +71,7 @@ pub fn held_elsewhere(
             if own == directory.as_str() || is_one_directory(&path, &data_dir.join(own)) {
                 continue;
             }
-            let address = tools::address(&path, ip).map_err(|e| failed(&path, e))?;
+            let address = view::address(&path, ip).map_err(|e| failed(&path, e))?;
             if let Some(address) = address.filter(|it| concerns(&directory, it)) {
                 found.push(HeldElsewhere {
                     pool,
@@ -200,7 +200,7 @@ impl<'a> Reservations<'a> {
             let mut held = BTreeSet::new();
             for directory in directories {
                 let path = self.data_dir.join(directory);
-                let ips = match tools::with_a_file(&path) {
+                let ips = match view::with_a_file(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     other => other.map_err(|e| Error::io(path.display(), e))?,
                 };

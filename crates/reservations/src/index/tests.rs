@@ -5,9 +5,6 @@ use proptest::prelude::*;
 use rustix::fs::OFlags;
 
 use super::*;
-use crate::directory::State;
-use crate::reservation::Reservation;
-use crate::reservation_list::ReservationList;
 
 const ID: FileId = FileId {
     device: 1,
@@ -34,15 +31,12 @@ impl Place {
     }
 
     fn build(&self, n: i64, entries: Vec<Entry>) {
-        Index::build(
-            &self.folder,
-            ID,
-            Path::new("/data/net"),
-            version(n),
-            7,
-            entries,
-        )
-        .unwrap();
+        self.save(Index::of_files(entries), n);
+    }
+
+    fn save(&self, index: Index, n: i64) {
+        let path = Path::new("/data/net");
+        index.save(&self.folder, ID, path, version(n)).unwrap();
     }
 
     fn open(&self, n: i64) -> Option<Index> {
@@ -56,6 +50,10 @@ impl Place {
     fn write(&self, bytes: &[u8]) {
         self.folder.replace(&file_name(ID), bytes).unwrap();
     }
+}
+
+fn pages_read(index: &Index) -> usize {
+    index.stored.as_ref().unwrap().tables.pages_read()
 }
 
 fn v4(n: u32) -> IpAddr {
@@ -72,14 +70,6 @@ fn entry(ip: IpAddr, n: u16) -> Entry {
         holder: HolderKey::of(&container(n)),
         shared: n.is_multiple_of(2),
     }
-}
-
-fn state(n: u16) -> State {
-    State::Reserved(Reservation {
-        container_id: container(n),
-        ifname: Some("eth0".into()),
-        network: None,
-    })
 }
 
 /// Addresses of both families, near each other and far apart, at the ends, and IPv6 ones
@@ -113,37 +103,38 @@ proptest! {
         for call in calls {
             let mut index = place.open(now).unwrap();
             for (ip, n, reserve) in call {
-                now += 1;
                 match (truth.get(&ip).copied(), reserve) {
                     (None, true) => {
-                        index.insert(entry(ip, n), version(now));
+                        index.insert(entry(ip, n));
                         truth.insert(ip, n);
                     }
                     (Some(n), false) => {
-                        index.remove(entry(ip, n), version(now));
+                        index.remove(entry(ip, n));
                         truth.remove(&ip);
                     }
-                    _ => index.renew(version(now)),
+                    _ => {}
                 }
             }
-            index.save(&place.folder, Path::new("/data/net")).unwrap();
+            now += 1;
+            place.save(index, now);
         }
-        let mut index = place.open(now).unwrap();
-        let mut list = ReservationList::default();
-        for (ip, n) in &truth {
-            list.insert(*ip, state(*n));
-        }
-        for (a, b) in asked {
-            if let Some(interval) = Interval::new(a.min(b), a.max(b)) {
-                prop_assert_eq!(index.first_free(interval).unwrap(), list.first_free(interval));
+        let of_files = Index::of_files(truth.iter().map(|(ip, n)| entry(*ip, *n)));
+        for mut index in [place.open(now).unwrap(), of_files] {
+            for (a, b) in &asked {
+                if let Some(interval) = Interval::new(*a.min(b), *a.max(b)) {
+                    let free = interval.iter().find(|ip| !truth.contains_key(ip));
+                    prop_assert_eq!(index.first_free(interval).unwrap(), free);
+                }
             }
+            for n in 0..40 {
+                let mut candidates = index.candidates(HolderKey::of(&container(n))).unwrap();
+                candidates.sort_unstable();
+                let held = truth.iter().filter(|(_, holder)| **holder == n);
+                let held: Vec<IpAddr> = held.map(|(ip, _)| *ip).collect();
+                prop_assert_eq!(candidates, held);
+            }
+            prop_assert_eq!(index.has_shared(), truth.values().any(|n| n.is_multiple_of(2)));
         }
-        for n in 0..40 {
-            let mut candidates = index.candidates(HolderKey::of(&container(n))).unwrap();
-            candidates.sort_unstable();
-            prop_assert_eq!(candidates, list.of_container(&container(n)));
-        }
-        prop_assert_eq!(index.has_shared(), truth.values().any(|n| n.is_multiple_of(2)));
     }
 }
 
@@ -160,7 +151,7 @@ fn a_full_run_of_addresses_has_none_free() {
     assert_eq!(free(0, 9_999), None);
     assert_eq!(free(5, 9_999), None);
     assert_eq!(free(0, 10_000), Some(v4(10_000)));
-    index.remove(entry(v4(7_000), 1), version(1));
+    index.remove(entry(v4(7_000), 1));
     let mut free = |a, b| {
         index
             .first_free(Interval::new(v4(a), v4(b)).unwrap())
@@ -193,7 +184,7 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
         let last = *entries.last().unwrap();
         place.build(0, entries);
         let size = place.bytes().len();
-        assert!(size < HEAD + 100 * many as usize, "{size} bytes");
+        assert!(size < LONGEST_HEADER + 100 * many as usize, "{size} bytes");
         let mut index = place.open(0).unwrap();
         assert!(index.candidates(last.holder).unwrap().contains(&last.ip));
         // Few pages are read, however many have one holder.
@@ -204,11 +195,7 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
                 .unwrap()
                 .is_empty()
         );
-        assert!(
-            index.tables.pages_read() <= most_pages,
-            "{}",
-            index.tables.pages_read()
-        );
+        assert!(pages_read(&index) <= most_pages, "{}", pages_read(&index));
     }
 }
 
@@ -216,18 +203,21 @@ fn size_is_in_proportion_to_the_reservations_however_they_are_distributed() {
 fn any_changed_byte_is_noticed() {
     let place = Place::new();
     place.build(0, (0..300).map(|n| entry(v4(2 * n), 1)).collect());
+    let built = place.bytes().len();
     let mut index = place.open(0).unwrap();
-    index.insert(entry(v4(1), 1), version(1));
-    index.save(&place.folder, Path::new("/data/net")).unwrap();
+    index.insert(entry(v4(1), 1));
+    place.save(index, 1);
     let bytes = place.bytes();
+    assert!(bytes.len() > built, "a line follows the tables");
     let everything = |index: &mut Index| {
         let interval = Interval::new(v4(0), v4(700)).unwrap();
         let free = index.first_free(interval)?;
-        Ok::<_, Unusable>((free, index.candidates(HolderKey::of("c1"))?))
+        Ok::<_, io::Error>((free, index.candidates(HolderKey::of("c1"))?))
     };
     let right = everything(&mut place.open(1).unwrap()).unwrap();
-    for at in (0..bytes.len()).filter(|at| *at < HEADER + log::SIZE || (*at > HEAD && at % 7 == 0))
-    {
+    let header = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    let is_line = |at: usize| at <= header || at >= built;
+    for at in (0..bytes.len()).filter(|at| is_line(*at) || at % 7 == 0) {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x10;
         place.write(&damaged);
@@ -235,7 +225,7 @@ fn any_changed_byte_is_noticed() {
             && let Ok(answer) = everything(&mut index)
         {
             assert_eq!(answer, right, "byte {at}");
-            assert!(at > HEAD, "byte {at} went unnoticed");
+            assert!(!is_line(at), "byte {at} went unnoticed");
         }
     }
 }
@@ -254,38 +244,75 @@ fn pages_of_two_generations_are_not_used_together() {
     place.write(&mixed);
     let mut index = place.open(2).unwrap();
     let interval = Interval::new(v4(0), v4(700)).unwrap();
-    assert_eq!(index.first_free(interval), Err(Unusable));
-    // Neither is a log of another generation.
+    let error = index.first_free(interval).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    // Neither is a line of another generation.
     place.build(1, entries(0));
+    let built = place.bytes().len();
     let mut index = place.open(1).unwrap();
-    index.insert(entry(v4(500), 1), version(2));
-    index.save(&place.folder, Path::new("/data/net")).unwrap();
-    let log = &place.bytes()[HEADER..HEAD];
+    index.insert(entry(v4(500), 1));
+    place.save(index, 2);
+    let line = &place.bytes()[built..];
     place.build(3, entries(100));
-    let built = place.bytes();
-    let mixed = [&built[..HEADER], log, &built[HEAD..]].concat();
-    place.write(&mixed);
-    assert!(place.open(2).is_none() && place.open(3).is_some());
+    assert!(place.open(3).is_some());
+    place.write(&[&place.bytes(), line].concat());
+    assert!(place.open(2).is_none() && place.open(3).is_none());
 }
 
 #[test]
-fn a_log_that_is_cut_off_is_of_an_older_version() {
+fn a_journal_that_is_cut_off_is_of_an_older_version() {
     let place = Place::new();
     place.build(0, Vec::new());
-    let mut index = place.open(0).unwrap();
-    index.insert(entry(v4(1), 1), version(1));
-    index.insert(entry(v4(2), 1), version(2));
-    index.save(&place.folder, Path::new("/data/net")).unwrap();
-    let mut bytes = place.bytes();
-    bytes[HEADER + log::SIZE..HEADER + 2 * log::SIZE].fill(0);
-    place.write(&bytes);
-    assert!(place.open(2).is_none());
-    assert!(place.open(1).is_some());
+    for n in 1..=2 {
+        let mut index = place.open(i64::from(n) - 1).unwrap();
+        index.insert(entry(v4(n), 1));
+        place.save(index, n.into());
+    }
+    let bytes = place.bytes();
+    let last = bytes
+        .trim_ascii_end()
+        .iter()
+        .rposition(|byte| *byte == b'\n');
+    for end in last.unwrap() + 1..bytes.len() {
+        place.write(&bytes[..end]);
+        assert!(place.open(2).is_none());
+        let mut index = place.open(1).unwrap();
+        // A further line follows the whole ones.
+        index.insert(entry(v4(3), 1));
+        place.save(index, 3);
+        let index = place.open(3).unwrap();
+        assert_eq!(index.changed.len(), 2, "cut off at {end}");
+    }
     let file = place
         .folder
         .open_file(&file_name(ID), OFlags::RDONLY)
         .unwrap();
-    assert_eq!(path_in(&file).unwrap(), Path::new("/data/net"));
+    let path = Some(PathBuf::from("/data/net"));
+    assert_eq!(directory_of(&file).unwrap(), (ID, path));
     fs::remove_file(place.folder.path_of(&file_name(ID))).unwrap();
     assert!(place.open(1).is_none());
+}
+
+#[test]
+fn the_journal_is_bounded_and_the_tables_then_say_the_same() {
+    let place = Place::new();
+    place.build(0, (0..10).map(|n| entry(v4(n), 1)).collect());
+    let tables = place.bytes().len();
+    for n in 1..=200 {
+        let mut index = place.open(n - 1).unwrap();
+        let ip = v4(9 + u32::try_from(n % 2).unwrap());
+        match n % 4 {
+            0 | 1 => index.insert(entry(ip, 2)),
+            _ => index.remove(entry(ip, 2)),
+        }
+        place.save(index, n);
+        assert!(place.bytes().len() <= tables + SHORT_JOURNAL);
+        let interval = Interval::new(v4(0), v4(20)).unwrap();
+        let free = place.open(n).unwrap().first_free(interval).unwrap();
+        assert_eq!(
+            free,
+            Some(v4([10, 11, 9, 9][usize::try_from(n % 4).unwrap()])),
+            "{n}"
+        );
+    }
 }

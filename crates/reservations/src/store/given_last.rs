@@ -1,11 +1,10 @@
-//! The addresses that a store has given last: of a pool, and to a sticky key.
+//! Addresses that a store has given last: of each pool, and to each sticky key.
 
 use std::io;
 use std::net::IpAddr;
 
 use super::Store;
 use crate::last_reserved::{self, LastReserved};
-use crate::reservation_cache::Noted;
 use crate::sticky_keys::{StickyKeys, StickyPool};
 
 impl Store<'_> {
@@ -35,12 +34,9 @@ impl Store<'_> {
         if file.is_some_and(|file| file.overwrite(ip)) {
             return;
         }
-        let noted = self.cache.change(directory, || {
-            last_reserved::replace(directory, pool, ip)?;
-            Ok(((), Noted::Nothing))
-        });
+        let noted = self.change(|directory| last_reserved::replace(directory, pool, ip));
         if let Err(error) = noted {
-            let path = directory.path().join(last_reserved::file_name(pool));
+            let path = self.directory.path().join(last_reserved::file_name(pool));
             tracing::warn!(path = %path.display(), %error, "can't note the address given last");
         }
     }
@@ -51,12 +47,27 @@ impl Store<'_> {
             .and_then(|keys| keys.address_of(key, pool))
     }
 
-    /// Remembers that a sticky key was given this address, if it can be written.
+    /// Remembers that a sticky key was given this address. If it can't be written, the key gets
+    /// any address next time, and no address need be refused.
     pub fn remember_key(&mut self, key: &str, ip: IpAddr, pool: StickyPool<'_>) {
         self.sticky_keys();
-        if let Some(Some(keys)) = &mut self.sticky_keys {
-            keys.remember(&self.directory, &mut self.cache, key, ip, pool);
+        let Some(Some(mut keys)) = self.sticky_keys.take() else {
+            self.sticky_keys = Some(None);
+            return;
+        };
+        // The directory changes only if a file is made or replaced.
+        let remembered = match keys.append(&self.directory, ip, key) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.change(|directory| keys.make(directory, ip, key))
+            }
+            Ok(()) if keys.is_long(pool) => self.change(|directory| keys.shorten(directory, pool)),
+            other => other,
+        };
+        if let Err(error) = remembered {
+            let path = self.directory.path().display();
+            tracing::warn!(%path, key, %error, "can't remember the address of this key");
         }
+        self.sticky_keys = Some(Some(keys));
     }
 
     /// The sticky keys. `None` if they can't be read, which is logged: nothing is known of

@@ -25,7 +25,7 @@ pub(super) fn chosen(
         .folders
         .data_dir
         .join(pool.directory(&network.name).as_str());
-    let taken = reservations::tools::taken(&directory);
+    let taken = reservations::view::taken(&directory);
     let taken = there(&directory, taken)?.unwrap_or_default();
     let usage = Usage::of(&pool.ranges, &taken);
     let mut it = ChosenPool {
@@ -43,7 +43,7 @@ pub(super) fn chosen(
         return Ok(it);
     }
     let rotation = pool.rotation_index(&network.name, index);
-    let last = reservations::tools::last_reserved(&directory, rotation);
+    let last = reservations::view::last_reserved(&directory, rotation);
     let last = there(&directory, last)?.flatten();
     let address = match pool.requested {
         Some(ip) if taken.binary_search(&ip).is_ok() => {
@@ -73,7 +73,7 @@ fn remembered(pool: &Pool, directory: &Path, taken: &[IpAddr]) -> Result<Option<
         return Ok(None);
     };
     let ip = with_sticky_pool(pool, |of_pool| {
-        reservations::tools::address_of_key(directory, key, of_pool)
+        reservations::view::address_of_key(directory, key, of_pool)
     });
     let ip = there(directory, ip)?.flatten();
     Ok(ip.filter(|ip| taken.binary_search(ip).is_err()))

@@ -4,7 +4,7 @@ use anyhow::Result;
 use chain::tools::{AttachmentRecord, RecordState};
 use ipam::Pool;
 use reservations::State;
-use reservations::tools::ListedAddress;
+use reservations::view::ListedAddress;
 use state_files::Boot;
 
 use super::allocation::there;
@@ -97,10 +97,10 @@ fn held(network: &Network, question: &Question) -> Result<Vec<(String, ListedAdd
         return Ok(held);
     }
     let data_dir = &network.folders.data_dir;
-    let names = there(data_dir, reservations::tools::directories(data_dir))?;
+    let names = there(data_dir, reservations::view::directories(data_dir))?;
     for name in names.unwrap_or_default() {
         let path = data_dir.join(name.as_str());
-        let listed = there(&path, reservations::tools::list(&path))?;
+        let listed = there(&path, reservations::view::list(&path))?;
         let of_attachment = listed.into_iter().flatten().filter(|it| {
             let State::Reserved(holder) = &it.state else {
                 return false;

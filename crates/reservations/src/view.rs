@@ -1,4 +1,4 @@
-//! Read-only view of reservations for tools: takes no lock, makes nothing.
+//! Read-only view of directories of reservations: takes no lock, makes no file.
 
 use std::fs;
 use std::io;
@@ -8,11 +8,14 @@ use std::time::SystemTime;
 
 use cni::NetworkName;
 
-use crate::directory::{Directory, ReadFile, State, is_no_directory};
+use crate::directory::{Directory, ReadFile, is_no_directory};
 use crate::reclaim;
+use crate::state::State;
 use crate::sticky_keys::{StickyKeys, StickyPool};
 
-/// A file that stands for an address.
+pub use crate::reclaim::LastReclaim;
+
+/// An address that has a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedAddress {
     /// The address.
@@ -33,14 +36,13 @@ pub struct ListedAddress {
 ///
 /// # Errors
 ///
-/// The system's; `NotFound` if there is no such directory.
+/// An I/O error; `NotFound` if there is no such directory.
 pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
     let name = directory
         .file_name()
-        .map(|it| it.to_string_lossy().into_owned());
+        .map(|name| name.to_string_lossy().into_owned());
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    let mut ips = Vec::new();
-    opened.addresses(|ip| ips.push(ip))?;
+    let mut ips = opened.addresses()?;
     ips.sort_unstable();
     let read = |ip: &IpAddr| {
         let file = opened.read_listed(*ip)?;
@@ -60,9 +62,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<ListedAddress>> {
 /// As [`list`].
 pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    let mut ips = Vec::new();
-    opened.addresses(|ip| ips.push(ip))?;
-    Ok(ips)
+    opened.addresses()
 }
 
 /// The addresses of one directory that can't be given to another, lowest first.
@@ -74,12 +74,14 @@ pub fn with_a_file(directory: &Path) -> io::Result<Vec<IpAddr>> {
 /// As [`list`].
 pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
     let opened = Directory::open(directory)?.ok_or(io::ErrorKind::NotFound)?;
-    let mut ips = Vec::new();
-    opened.addresses(|ip| ips.push(ip))?;
+    let mut ips = opened.addresses()?;
     ips.sort_unstable();
     let is_taken = state_files::in_threads(&ips, |ip| opened.is_taken(*ip));
     let taken = ips.into_iter().zip(is_taken);
-    Ok(taken.filter(|(_, it)| *it).map(|(ip, _)| ip).collect())
+    Ok(taken
+        .filter(|(_, is_taken)| *is_taken)
+        .map(|(ip, _)| ip)
+        .collect())
 }
 
 /// Reads one address of a directory; `None` if it has no file, or there is no such
@@ -87,9 +89,9 @@ pub fn taken(directory: &Path) -> io::Result<Vec<IpAddr>> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error.
 pub fn address(directory: &Path, ip: IpAddr) -> io::Result<Option<ListedAddress>> {
-    let name = directory.file_name().map(|it| it.to_string_lossy());
+    let name = directory.file_name().map(|name| name.to_string_lossy());
     let Some(opened) = Directory::open(directory)? else {
         return Ok(None);
     };
@@ -100,14 +102,17 @@ pub fn address(directory: &Path, ip: IpAddr) -> io::Result<Option<ListedAddress>
 
 fn listed(name: Option<&str>, ip: IpAddr, file: ReadFile) -> ListedAddress {
     let network = match &file.state {
-        State::Reserved(it) => it.network.clone().or_else(|| name.map(str::to_owned)),
+        State::Reserved(reservation) => {
+            let named = reservation.network.clone();
+            named.or_else(|| name.map(str::to_owned))
+        }
         _ => None,
     };
     ListedAddress {
         ip,
         state: file.state,
         network,
-        since: file.metadata.and_then(|it| it.modified().ok()),
+        since: file.metadata.and_then(|metadata| metadata.modified().ok()),
     }
 }
 
@@ -115,7 +120,7 @@ fn listed(name: Option<&str>, ip: IpAddr, file: ReadFile) -> ListedAddress {
 ///
 /// # Errors
 ///
-/// The system's. A missing folder is empty.
+/// An I/O error. A missing folder is empty.
 pub fn directories(data_dir: &Path) -> io::Result<Vec<NetworkName>> {
     let entries = match fs::read_dir(data_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -144,18 +149,6 @@ fn is_directory(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The last time that a network looked through a directory for reservations from before a
-/// boot (`ipam.reclaim`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastReclaim {
-    /// The kernel's ID of the boot.
-    pub boot: String,
-    /// The time.
-    pub time: Option<SystemTime>,
-    /// Number of reservations that the network found there then, and kept.
-    pub kept: usize,
-}
-
 /// The last reclaim of this network in a directory; `None` if there was none.
 ///
 /// # Errors
@@ -171,7 +164,7 @@ pub fn last_reclaim(directory: &Path, network: &str) -> io::Result<Option<LastRe
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error.
 pub fn address_of_key(
     directory: &Path,
     key: &str,
@@ -210,7 +203,7 @@ mod tests {
         let found: Vec<(String, Option<String>)> = list(&path)
             .unwrap()
             .into_iter()
-            .map(|it| (it.ip.to_string(), it.network))
+            .map(|listed| (listed.ip.to_string(), listed.network))
             .collect();
         let of = |ip: &str, network: Option<&str>| (ip.to_owned(), network.map(str::to_owned));
         assert_eq!(

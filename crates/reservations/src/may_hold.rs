@@ -1,0 +1,83 @@
+//! Whether a directory may hold something that is to be released: without its lock, and
+//! without making a file.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+
+use cni::Attachment;
+use state_files::{FileId, StateFolder};
+
+use crate::change_detection::Version;
+use crate::directory::Directory;
+use crate::index::{HolderKey, Index};
+use crate::state::State;
+
+/// What a directory may hold.
+#[derive(Clone, Copy, Debug)]
+pub enum Sought<'a> {
+    /// Reservations of the network.
+    Network,
+    /// Reservations of this attachment on the network; perhaps these addresses.
+    Attachment(&'a Attachment, &'a [IpAddr]),
+}
+
+impl Sought<'_> {
+    /// True if an address in this state is sought.
+    fn is(self, state: &State, network: &str, own: bool) -> bool {
+        state.is_releasable_by(network, own)
+            && match (self, state) {
+                (Self::Network, _) => true,
+                (Self::Attachment(attachment, _), State::Reserved(reservation)) => {
+                    reservation.container_id == attachment.container_id.as_str()
+                }
+                (Self::Attachment(..), _) => false,
+            }
+    }
+}
+
+/// True if the directory at this path may hold what is sought for the network, after which it
+/// is named if it is its `own`. An index that is up to date answers at once. Without one, the
+/// files are read.
+pub(crate) fn may_hold(
+    path: &Path,
+    network: &str,
+    own: bool,
+    sought: Sought<'_>,
+    cache: Option<&StateFolder>,
+) -> io::Result<bool> {
+    let Some(directory) = Directory::find(path)? else {
+        return Ok(false);
+    };
+    let is_sought = |state: &State| sought.is(state, network, own);
+    if let Sought::Attachment(_, hints) = sought {
+        for ip in hints {
+            if directory
+                .state_of(&ip.to_string())?
+                .is_some_and(|state| is_sought(&state))
+            {
+                return Ok(true);
+            }
+        }
+    }
+    let metadata = directory.metadata()?;
+    let (id, version) = (FileId::from(&metadata), Version::of(&metadata));
+    if let Some(mut index) = cache.and_then(|folder| Index::open(folder, id, version)) {
+        if !own && !index.has_shared() {
+            return Ok(false);
+        }
+        match sought {
+            Sought::Network if !own => return Ok(true),
+            Sought::Network => {}
+            Sought::Attachment(attachment, _) => {
+                let key = HolderKey::of(attachment.container_id.as_str());
+                if let Ok(ips) = index.candidates(key) {
+                    return Ok(!ips.is_empty());
+                }
+            }
+        }
+    }
+    Ok(directory
+        .read_all()?
+        .any(|(_, file)| is_sought(&file.state)))
+}
