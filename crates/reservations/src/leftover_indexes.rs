@@ -19,7 +19,10 @@ pub(crate) fn remove(folder: &StateFolder) {
         .filter_map(|entry| entry.file_name().into_string().ok());
     for name in names {
         let is_index = name.ends_with(".index");
-        let is_left = (is_index && !is_current(folder, &name)) || name.ends_with(".index.tmp");
+        let is_left = match is_index {
+            true => !is_current(folder, &name),
+            false => name.ends_with(".index.tmp") || name.ends_with(".boot"),
+        };
         if is_left && folder.remove(&name).is_ok() {
             tracing::debug!(name, "removed the index of a directory that is gone");
         }
