@@ -10,7 +10,7 @@ use harness::{DockerDaemon, FakeDocker, Node, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
 use crate::cni_network::{CALLS, configure, configure_plugins, left};
-use crate::waiting::wait_for;
+use crate::waiting::{wait_for, wait_until_equal};
 
 /// The first endpoint of the recorded calls, and the name of its interface on the host.
 const ENDPOINT: &str = "5760cf34a9e386f9d1f989b17bb20bccbf30aab6ee9adaf58a7217d3c6ad734c";
@@ -384,7 +384,7 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
     fs::write(file("wait"), "").unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
-        wait_for(|| deletions() == 1);
+        wait_until_equal(|| deletions(), 1);
         let second = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
         thread::sleep(std::time::Duration::from_millis(100));
         assert!(!second.is_finished());

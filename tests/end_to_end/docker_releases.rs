@@ -11,7 +11,7 @@ use harness::{DockerDaemon, FakeDocker, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::waiting::{held_lock, wait_for};
+use crate::waiting::{held_lock, wait_for, wait_until_equal};
 
 const SPACE: &str = "ipam-delegated-local";
 const PLAIN: &str = "docker-10.9.0.0-24";
@@ -128,7 +128,7 @@ fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
                 let _ = daemon.try_call("/IpamDriver.RequestAddress", &request);
             });
         }
-        wait_for(|| sandbox.docker_memory("addresses").len() == 20);
+        wait_until_equal(|| sandbox.docker_memory("addresses").len(), 20);
         daemon.call("/Plugin.Activate", &json!({}));
         let other = daemon.pool("10.10.0.0/24", &json!({}));
         assert_eq!(daemon.address(&other, ""), "10.10.0.2");
@@ -178,12 +178,12 @@ fn what_the_memory_has_lost_is_released_by_its_record_if_docker_does_not_have_it
     fs::write(folder.join(&names[1]), "").unwrap();
     let asked = docker(&sandbox, &["10.9.0.4", "10.9.0.5"]);
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
-    wait_for(|| sandbox.reserved(PLAIN) == ["10.9.0.4", "10.9.0.5"]);
+    wait_until_equal(|| sandbox.reserved(PLAIN), ["10.9.0.4", "10.9.0.5"]);
     // Docker releases the address whose file is lost. The daemon doesn't know it: it asks.
     drop(asked);
     let asked = docker(&sandbox, &["10.9.0.4"]);
     daemon.release(&pool, "10.9.0.5");
-    wait_for(|| sandbox.reserved(PLAIN) == ["10.9.0.4"]);
+    wait_until_equal(|| sandbox.reserved(PLAIN), ["10.9.0.4"]);
     daemon.kill();
     // The pool can't be read.
     let pools = sandbox.docker_state().join("memory/v1/pools");
@@ -262,7 +262,7 @@ fn an_address_that_is_being_requested_is_released_by_no_start_however_long_it_ta
         let records = sandbox.docker_state().join("records/docker-10.10.0.0-24");
         wait_for(|| fs::read_dir(&records).is_ok_and(|it| it.count() == 1));
         end(&sandbox, "hang-DEL");
-        wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+        wait_until_equal(|| sandbox.docker_memory("addresses").len(), 1);
         // Whatever comes behind these releases has begun.
         thread::sleep(Duration::from_millis(500));
         drop(allocator);

@@ -15,7 +15,7 @@ use harness::{DockerDaemon, Sandbox, docker_request, needs, read_docker_answer, 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 
-use crate::waiting::{held_lock, wait_for};
+use crate::waiting::{held_lock, wait_for, wait_until_equal};
 
 const NETWORK: &str = "docker-10.9.0.0-16";
 
@@ -51,7 +51,7 @@ impl Waiting {
             .write_all(request_address(&pool, 1).as_bytes())
             .unwrap();
         then(&stream);
-        wait_for(|| sandbox.docker_memory("addresses").len() == 1);
+        wait_until_equal(|| sandbox.docker_memory("addresses").len(), 1);
         Self {
             sandbox,
             daemon,

@@ -8,7 +8,7 @@ use std::process::Command;
 use harness::{DockerDaemon, FakeDocker, Sandbox};
 use serde_json::{Value, json};
 
-use crate::waiting::wait_for;
+use crate::waiting::{wait_for, wait_until_equal};
 
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
@@ -69,7 +69,7 @@ fn what_docker_has_is_kept_and_the_rest_is_released() {
         // As it was given: with host bits.
         let _docker = docker(&sandbox, "10.9.0.9/24", "10.9.0.1", "10.9.0.3/24");
         let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
-        wait_for(|| sandbox.reserved(RESERVATIONS) == ["10.9.0.3"]);
+        wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
         // Also the gateway.
         wait_for(|| {
             let files = files(&sandbox);
@@ -88,7 +88,7 @@ fn an_address_whose_release_was_lost_is_released() {
     let sandbox = killed(ANSWERED);
     let _docker = docker(&sandbox, "10.9.0.0/24", "", "10.9.0.3/24");
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
-    wait_for(|| sandbox.reserved(RESERVATIONS) == ["10.9.0.3"]);
+    wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
     // Docker doesn't show every gateway that it has.
     wait_for(|| files(&sandbox).len() == 2);
     assert!(files(&sandbox).iter().any(|it| it.contains("10.9.0.1")));
@@ -140,7 +140,7 @@ fn gc_gives_the_subnets_back_that_docker_lacks_and_no_others() {
     assert_eq!(daemon.pool("10.9.0.0/24", &json!({})), lost);
     let kept = daemon.pool("10.8.0.0/24", &json!({}));
     daemon.address(&kept, "10.8.0.3");
-    wait_for(|| sandbox.docker_memory("pools").len() == 3);
+    wait_until_equal(|| sandbox.docker_memory("pools").len(), 3);
     let row = |outcome: &str| ("10.9.0.0/24".to_owned(), outcome.to_owned());
 
     let now = ["--older-than=0s"];

@@ -213,7 +213,8 @@ fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usi
                         .iter()
                         .filter(|point| setting.kill_at(point, situation, then))
                         .count();
-                    assert!(killed * 10 > points.len() * 9, "{killed} of {points:?}");
+                    // How often a process waits for another differs from run to run.
+                    assert!(killed * 2 > points.len(), "{killed} of {points:?}");
                     count.fetch_add(killed, Ordering::Relaxed);
                 }
             });

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use harness::{Call, Flavour, Sandbox};
 use serde_json::{Value, json};
 
-use crate::waiting::{held_lock, wait_for};
+use crate::waiting::{held_lock, wait_until_equal};
 
 const TORN: [&str; 3] = ["", "c9\r\n", "\0\0\0"];
 
@@ -132,12 +132,12 @@ fn a_lock_file_that_is_replaced_during_the_wait_is_not_the_lock() {
     let first = held_lock(&pool.sandbox, "testnet");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.call("ADD", "c1").run());
-        wait_for(|| waits() == 1);
+        wait_until_equal(|| waits(), 1);
         // Somebody removes the lock file, and another makes and locks a new one.
         fs::remove_file(pool.file("lock")).unwrap();
         let second = held_lock(&pool.sandbox, "testnet");
         drop(first);
-        wait_for(|| waits() == 2);
+        wait_until_equal(|| waits(), 2);
         assert!(pool.sandbox.reserved("testnet").is_empty());
         drop(second);
         assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2"]);

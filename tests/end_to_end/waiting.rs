@@ -1,5 +1,6 @@
 //! Waiting for what a process does, and making it wait.
 
+use std::fmt::Debug;
 use std::fs::{self, File};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -7,16 +8,42 @@ use std::time::{Duration, Instant};
 use harness::Sandbox;
 use rustix::fs::{FlockOperation, flock};
 
-/// Waits until this is so.
-pub(crate) fn wait_for(what: impl Fn() -> bool) {
+/// Longest time that [`wait_for`] waits. What a test waits for takes milliseconds, or a few
+/// seconds on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until this holds. If it never does, the panic names the caller's line.
+#[track_caller]
+pub(crate) fn wait_for(holds: impl Fn() -> bool) {
+    wait_for_value(holds, |&holds| holds);
+}
+
+/// Waits until a value is the wanted one, and returns it. If it never is, the panic names the
+/// caller's line and the last value.
+#[track_caller]
+pub(crate) fn wait_for_value<T: Debug>(
+    current: impl Fn() -> T,
+    is_wanted: impl Fn(&T) -> bool,
+) -> T {
     let started = Instant::now();
-    while !what() {
+    loop {
+        let value = current();
+        if is_wanted(&value) {
+            return value;
+        }
         assert!(
-            started.elapsed() < Duration::from_secs(30),
-            "it doesn't come"
+            started.elapsed() < PATIENCE,
+            "what this line waits for didn't come within {PATIENCE:?}; there is {value:?}"
         );
         sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a value is this one. If it never is, the panic names the caller's line and the
+/// last value.
+#[track_caller]
+pub(crate) fn wait_until_equal<T: Debug + PartialEq<U>, U>(current: impl Fn() -> T, wanted: U) {
+    wait_for_value(current, |value| *value == wanted);
 }
 
 /// The lock on the network's directory of reservations, as somebody else holds it until

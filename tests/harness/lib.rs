@@ -14,6 +14,7 @@ mod docker_daemon;
 mod dockerd;
 mod elf;
 mod etcd_member;
+mod failure_report;
 mod fake_docker;
 mod fault_walk;
 mod history;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, reference};
+use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference};
 
 /// A build of the plugins: what is logged where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +86,15 @@ pub fn repository() -> PathBuf {
 /// Folders that are removed when this is dropped.
 pub struct Sandbox {
     root: TempDir,
+}
+
+impl Drop for Sandbox {
+    /// Shows what is in the sandbox if its test has failed.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", failure_report::files(self.root()));
+        }
+    }
 }
 
 impl Default for Sandbox {

@@ -1,0 +1,55 @@
+//! Report of a failed test: the files in its sandbox.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+/// The largest number of files that are shown.
+const FILES: usize = 100;
+
+/// The number of bytes that are shown of a file.
+const BYTES: u64 = 10_000;
+
+/// The paths of the regular files in a folder, with the first bytes of each text.
+pub(crate) fn files(folder: &Path) -> String {
+    let mut report = format!("files in {}:\n", folder.display());
+    let mut count = 0;
+    add(folder, &mut report, &mut count);
+    if count > FILES {
+        let _ = writeln!(report, "… and {} more", count - FILES);
+    }
+    report
+}
+
+fn add(folder: &Path, report: &mut String, count: &mut usize) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let Ok(metadata) = path.symlink_metadata() else {
+            continue;
+        };
+        if metadata.is_dir() {
+            add(&path, report, count);
+        } else if metadata.is_file() {
+            *count += 1;
+            if *count <= FILES {
+                let size = metadata.len();
+                let _ = writeln!(report, "{} ({size} bytes)", path.display());
+                let _ = writeln!(report, "{}", start_of(&path));
+            }
+        }
+    }
+}
+
+/// The start of a text; nothing of another file.
+fn start_of(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let start = File::open(path).map(|file| file.take(BYTES));
+    let is_read = start.is_ok_and(|mut start| start.read_to_end(&mut bytes).is_ok());
+    if !is_read || bytes.contains(&0) {
+        return String::new();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
