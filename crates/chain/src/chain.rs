@@ -1,22 +1,45 @@
-//! The chain of one network, as a front end uses it.
+//! The chain of a network: its delegates, its settings, and the conditions of one call.
 
-use std::io;
+use std::cell::OnceCell;
 
-use cni::{Attachment, Cancellation, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
+use cni::{Attachment, Cancellation, DelegateName, Environment, Error, NetworkConfig};
 use serde_json::value::RawValue;
+use state_files::Boot;
 
-use crate::context::Context;
-use crate::event::Observer;
-use crate::overtime::Overtime;
-use crate::plugins::Plugins;
-use crate::record::Record;
-use crate::release::{Released, WhenBusy};
+use crate::call::call_id::CallId;
+use crate::call::event::{Event, Observer};
+use crate::call::overtime::Overtime;
+use crate::call::plugins::Plugins;
+use crate::record::file::{Found, Records};
+use crate::record::lock::{self, IfMissing, LockedRecord};
 use crate::settings::Settings;
-use crate::tools::AttachmentRecord;
-use crate::{Outcome, add, caller_line, check, del, dry_run, failure, gc, recursion, release};
 
 /// A chain: the delegates of a network configuration.
-pub struct Chain<'a>(Context<'a>);
+///
+/// Each method runs one command: [`Self::add`], [`Self::del`], [`Self::check`],
+/// [`Self::status`], [`Self::gc`]; and, for tools, [`Self::release`] and [`Self::dry_run`].
+pub struct Chain<'a> {
+    pub(crate) config: &'a NetworkConfig,
+    pub(crate) environment: &'a Environment,
+    pub(crate) settings: Settings,
+    pub(crate) plugins: Plugins<'a>,
+    pub(crate) records: Records,
+    /// The cancellation of an ADD.
+    pub(crate) cancellation: Option<&'a dyn Cancellation>,
+    /// The cancellation of a release.
+    pub(crate) deadline: Option<&'a dyn Cancellation>,
+    observer: Option<&'a dyn Observer>,
+    /// The caller's line in the record of an ADD, which must then be recorded.
+    pub(crate) caller_line: Option<Box<RawValue>>,
+    /// The ID of this call.
+    pub(crate) id: CallId,
+    /// Time that the call may take beyond its delegates' own.
+    pub(crate) overtime: Overtime,
+    /// True if every child of this process is one of this call's delegates, or a process
+    /// that one of them has left behind.
+    pub(crate) owns_process: bool,
+    boot: OnceCell<Option<Boot>>,
+}
 
 impl<'a> Chain<'a> {
     /// Reads the settings of the chain.
@@ -32,7 +55,8 @@ impl<'a> Chain<'a> {
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
         let settings = Settings::read(config, environment)?;
-        Self::with_settings(settings, config, environment, plugins)
+        plugins.refuse_recursion(&settings.delegates, environment)?;
+        Ok(Self::with_settings(settings, config, environment, plugins))
     }
 
     /// Reads the settings of the chain for a DEL: a wrong setting is logged and ignored, so
@@ -47,23 +71,37 @@ impl<'a> Chain<'a> {
         plugins: Plugins<'a>,
     ) -> Result<Self, Error> {
         let settings = Settings::read_leniently(config, environment);
-        Self::with_settings(settings, config, environment, plugins)
+        plugins.refuse_recursion(&settings.delegates, environment)?;
+        Ok(Self::with_settings(settings, config, environment, plugins))
     }
 
-    fn with_settings(
+    pub(crate) fn with_settings(
         settings: Settings,
         config: &'a NetworkConfig,
         environment: &'a Environment,
         plugins: Plugins<'a>,
-    ) -> Result<Self, Error> {
-        recursion::refuse(environment, &settings.delegates, &plugins)?;
-        Ok(Self(Context::new(settings, config, environment, plugins)))
+    ) -> Self {
+        Self {
+            records: Records::new(&settings.state_dir, config.name()),
+            overtime: Overtime::new(settings.timeout.is_some()),
+            id: CallId::new(),
+            settings,
+            plugins,
+            config,
+            environment,
+            cancellation: None,
+            deadline: None,
+            observer: None,
+            caller_line: None,
+            owns_process: false,
+            boot: OnceCell::new(),
+        }
     }
 
     /// The same chain, with a cancellation of its ADD.
     #[must_use]
     pub fn cancelled_by(mut self, cancellation: Option<&'a dyn Cancellation>) -> Self {
-        self.0.cancellation = cancellation;
+        self.cancellation = cancellation;
         self
     }
 
@@ -71,15 +109,15 @@ impl<'a> Chain<'a> {
     /// running one is terminated, and no further one is started.
     #[must_use]
     pub fn released_until(mut self, deadline: &'a dyn Cancellation) -> Self {
-        self.0.deadline = Some(deadline);
-        self.0.overtime = Overtime::new(true);
+        self.deadline = Some(deadline);
+        self.overtime = Overtime::new(true);
         self
     }
 
     /// The same chain, with an observer of its events.
     #[must_use]
     pub fn observed_by(mut self, observer: &'a dyn Observer) -> Self {
-        self.0.observer = Some(observer);
+        self.observer = Some(observer);
         self
     }
 
@@ -90,154 +128,61 @@ impl<'a> Chain<'a> {
     /// In any other process, only a delegate's process group is terminated.
     #[must_use]
     pub fn owning_its_process(mut self, owns: bool) -> Self {
-        self.0.owns_process = owns;
+        self.owns_process = owns;
         self
     }
 
     /// The same chain, whose ADD writes this line of the caller into the attachment's record,
     /// together with the intent, before the first delegate runs. The caller reads its lines
-    /// back from [`AttachmentRecord::caller_lines`], as long as the record exists: until all
-    /// delegates have released what they hold.
+    /// back from [`crate::record::AttachmentRecord::caller_lines`], as long as the record
+    /// exists: until all delegates have released what they hold.
     ///
     /// An ADD with such a line fails if it can't be recorded. Without one, it is only logged
     /// that the record can't be written.
     #[must_use]
     pub fn with_caller_line(mut self, line: Box<RawValue>) -> Self {
-        self.0.caller_line = Some(line);
+        self.caller_line = Some(line);
         self
-    }
-
-    /// Appends a line of the caller to the record of an attachment. A call that works on the
-    /// attachment is waited for, at most two seconds.
-    ///
-    /// # Errors
-    ///
-    /// Code 5 if there is no record, or it can't be written; code 11 if it is not known whether
-    /// there is one, or a call still works on the attachment.
-    pub fn append_caller_line(
-        &self,
-        attachment: &Attachment,
-        line: Box<RawValue>,
-    ) -> Result<(), Error> {
-        caller_line::append(&self.0, attachment, line)
-    }
-
-    /// ADD: runs the delegates in order. The result is the last one's, as it came, or,
-    /// with `"result": "merge"`, all of theirs.
-    ///
-    /// # Errors
-    ///
-    /// The failed delegate's, with its name, after all up to it have been undone; code
-    /// 110 if the attachment is on the network already; code 106 if it was cancelled.
-    pub fn add(&self, attachment: &Attachment) -> Result<JsonOutput, Error> {
-        self.add_and(attachment, |_| Ok(()))
-    }
-
-    /// ADD, which also delivers the result: `deliver` receives it while the attachment is
-    /// still locked. If `deliver` fails, the ADD is undone.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::add`]; code 5 if the result could not be delivered.
-    pub fn add_and(
-        &self,
-        attachment: &Attachment,
-        deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
-    ) -> Result<JsonOutput, Error> {
-        add::add(&self.0, attachment, deliver)
-    }
-
-    /// DEL: runs the delegates of the ADD, by its record, and those of today's
-    /// configuration.
-    ///
-    /// # Errors
-    ///
-    /// The first failed delegate's code and all of their messages, after all have run; code 11
-    /// if another call, or what it has left, holds the attachment's lock, or if its record
-    /// can't be read now.
-    pub fn del(&self, attachment: &Attachment) -> Result<(), Error> {
-        let environment = |record: Option<&Record>| {
-            // A runtime must give DEL what it gave ADD, and some don't.
-            let args = record.map(|it| it.intent.args.as_str());
-            match args {
-                Some(args) if self.0.environment.text("CNI_ARGS").is_empty() => {
-                    self.0.environment.clone().with("CNI_ARGS", args)
-                }
-                _ => self.0.environment.clone(),
-            }
-        };
-        let failed = match del::attachment(&self.0, attachment, self.0.config, environment) {
-            Ok(failed) => failed,
-            Err(not_begun) => vec![not_begun],
-        };
-        match failure::of_all(failed) {
-            None => Ok(()),
-            Some(error) => Err(self.0.with_record(attachment, error)),
-        }
-    }
-
-    /// DEL for a tool: undoes an attachment by its record, or by today's configuration,
-    /// unless a call for it is running, or `refuse` returns a reason. `refuse` gets the
-    /// record, and is asked while the attachment is locked.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::del`].
-    pub fn release(
-        &self,
-        attachment: &Attachment,
-        when_busy: WhenBusy,
-        refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
-    ) -> Result<Released, Error> {
-        release::release(&self.0, attachment, when_busy, refuse)
-    }
-
-    /// Runs ADD of the delegates, in order, up to the first that `runs` refuses or that
-    /// fails; returns those that ran, each with its outcome. Nothing is recorded and
-    /// nothing undone: only selectors, which find and hold nothing, may run.
-    pub fn dry_run(
-        &self,
-        attachment: &Attachment,
-        runs: impl Fn(&DelegateName) -> bool,
-    ) -> Vec<(DelegateName, Outcome)> {
-        dry_run::dry_run(&self.0, attachment, runs)
     }
 
     /// The delegates of the configuration, in order.
     pub fn delegates(&self) -> &[DelegateName] {
-        &self.0.settings.delegates
+        &self.settings.delegates
     }
 
-    /// CHECK: runs the delegates until one fails.
-    ///
-    /// # Errors
-    ///
-    /// The failed delegate's; code 7 without `prevResult`.
-    pub fn check(&self, attachment: &Attachment) -> Result<(), Error> {
-        if self.0.config.raw_prev_result().is_none() {
-            return Err(Error::config(
-                "prevResult is missing: CHECK compares with it",
-            ));
+    /// Tells the observer of an event.
+    pub(crate) fn tell(&self, event: &Event<'_>) {
+        if let Some(observer) = self.observer {
+            observer.event(event);
         }
-        check::attachment(&self.0, attachment)
     }
 
-    /// STATUS: runs the delegates until one fails.
-    ///
-    /// # Errors
-    ///
-    /// The failed delegate's.
-    pub fn status(&self) -> Result<(), Error> {
-        check::status(&self.0)
+    /// Opens an attachment's record and locks it, as [`lock::acquire`] does. A call that holds
+    /// the lock is waited for.
+    pub(crate) fn lock_record(
+        &self,
+        attachment: &Attachment,
+        if_missing: IfMissing,
+    ) -> Result<Found<LockedRecord>, Error> {
+        lock::acquire(&self.records, attachment, if_missing, Some(&self.overtime))
     }
 
-    /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
-    /// and runs the delegates.
-    ///
-    /// # Errors
-    ///
-    /// Code 7 without that list; else as DEL.
-    pub fn gc(&self) -> Result<(), Error> {
-        gc::gc(&self.0)
+    /// The error, with the path of the attachment's record unless it is known to be missing.
+    pub(crate) fn with_record(&self, attachment: &Attachment, mut error: Error) -> Error {
+        if let Some(file) = self.records.existing(attachment) {
+            let line = format!("recorded, for the next DEL or GC: {}", file.display());
+            error.details = match error.details.as_str() {
+                "" => line,
+                details => format!("{details}\n{line}"),
+            };
+        }
+        error
+    }
+
+    /// The machine's last boot, if its ID can be read.
+    pub(crate) fn boot(&self) -> Option<&Boot> {
+        self.boot
+            .get_or_init(|| Boot::current(self.environment).ok())
+            .as_ref()
     }
 }

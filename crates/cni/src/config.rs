@@ -1,6 +1,8 @@
 //! The network configuration on a plugin's stdin: a typed view, and the original
 //! bytes.
 
+use std::sync::OnceLock;
+
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
@@ -13,7 +15,8 @@ const VALID_ATTACHMENTS: &str = "cni.dev/valid-attachments";
 /// A plugin's configuration object. Specification, sections 1 and 3.
 #[derive(Clone, Debug)]
 pub struct NetworkConfig {
-    text: String,
+    /// The text as it came; that of a derived configuration is written when it is needed.
+    text: OnceLock<String>,
     object: Object,
     version: SpecVersion,
     name: NetworkName,
@@ -43,42 +46,55 @@ impl NetworkConfig {
         let name = name(&object)?;
         let version = version(&object)?;
         Ok(Self {
-            text,
+            text: text.into(),
             object,
             version,
             name,
         })
     }
 
-    /// The configuration as it came.
+    /// The configuration as it came, or, of a derived one, with nothing else changed.
     pub fn as_bytes(&self) -> &[u8] {
-        self.text.as_bytes()
+        self.text().as_bytes()
     }
 
-    /// The configuration with `prevResult` set to this, and nothing else changed.
-    pub fn with_prev_result(&self, result: &RawValue) -> Vec<u8> {
+    fn text(&self) -> &str {
+        let write = || serde_json::to_string(&self.object).expect("an object is JSON");
+        self.text.get_or_init(write)
+    }
+
+    /// The same configuration with another object.
+    fn derived(&self, object: Object) -> Self {
+        Self {
+            text: OnceLock::new(),
+            object,
+            version: self.version,
+            name: self.name.clone(),
+        }
+    }
+
+    /// The configuration with this `prevResult`.
+    #[must_use]
+    pub fn with_prev_result(&self, prev_result: &RawValue) -> Self {
         let mut object = self.object.clone();
-        object.set("prevResult", result);
-        serde_json::to_vec(&object).expect("an object is JSON")
+        object.set_raw("prevResult", prev_result.to_owned());
+        self.derived(object)
     }
 
     /// The configuration in an older version, for a delegate that supports no newer one:
-    /// `cniVersion` set to it, and `prevResult` (this one, or its own) in its shape.
-    pub fn in_version(&self, version: SpecVersion, prev_result: Option<&RawValue>) -> Vec<u8> {
+    /// with this `cniVersion`, and with `prevResult` in its shape.
+    #[must_use]
+    pub fn in_version(&self, version: SpecVersion) -> Self {
         let mut object = self.object.clone();
         object.set("cniVersion", version.as_str());
-        let raw = prev_result.or_else(|| self.raw_prev_result());
-        if let Some(raw) = raw {
-            object.set("prevResult", raw);
-        }
         // A `prevResult` that we can't read is passed on: the delegate may be able to.
-        if let Some(Ok(result)) = raw.map(|raw| IpamResult::read("prevResult", raw)) {
-            let json = String::from_utf8(result.to_json(version)).unwrap_or_default();
-            if let Ok(raw) = RawValue::from_string(json) {
-                object.set_raw("prevResult", raw);
-            }
+        if let Ok(Some(prev_result)) = self.prev_result() {
+            object.set_raw("prevResult", prev_result.to_raw(version));
         }
-        serde_json::to_vec(&object).expect("an object is JSON")
+        Self {
+            version,
+            ..self.derived(object)
+        }
     }
 
     /// The configuration without the keys that a runtime adds for one call: `prevResult`
@@ -92,16 +108,12 @@ impl NetworkConfig {
                 object.remove(&key);
             }
         }
-        Self {
-            text: serde_json::to_string(&object).expect("an object is JSON"),
-            object,
-            ..self.clone()
-        }
+        self.derived(object)
     }
 
     /// The configuration as a JSON value.
     pub fn to_raw(&self) -> Box<RawValue> {
-        RawValue::from_string(self.text.clone()).expect("it has been read as JSON")
+        RawValue::from_string(self.text().to_owned()).expect("it has been read as JSON")
     }
 
     /// `cniVersion`.
@@ -208,7 +220,7 @@ mod tests {
         assert_eq!(config.as_bytes(), json.as_bytes());
         let result = RawValue::from_string(r#"{"ips":[ ]}"#.to_owned()).unwrap();
         assert_eq!(
-            String::from_utf8(config.with_prev_result(&result)).unwrap(),
+            config.with_prev_result(&result).text(),
             format!(
                 r#"{},"prevResult":{{"ips":[ ]}}}}"#,
                 &json[..json.len() - 1]
@@ -262,9 +274,10 @@ mod tests {
     #[test]
     fn another_version_has_another_shape() {
         let json = r#"{"cniVersion":"1.1.0","name":"n","prevResult":{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}],"x":1}}"#;
-        let older = parse(json).unwrap().in_version(SpecVersion::V0_4_0, None);
+        let older = parse(json).unwrap().in_version(SpecVersion::V0_4_0);
+        assert_eq!(older.version(), SpecVersion::V0_4_0);
         assert_eq!(
-            String::from_utf8(older).unwrap(),
+            older.text(),
             concat!(
                 r#"{"cniVersion":"0.4.0","name":"n","prevResult":{"cniVersion":"0.4.0","#,
                 r#""ips":[{"address":"10.0.0.2/24","version":"4"}],"x":1,"routes":[],"dns":{}}}"#

@@ -2,6 +2,8 @@
 
 use serde_json::value::RawValue;
 
+use crate::{IpamResult, SpecVersion};
+
 /// A JSON object on a plugin's stdout.
 #[derive(Clone, Debug)]
 pub struct JsonOutput {
@@ -10,6 +12,15 @@ pub struct JsonOutput {
 }
 
 impl JsonOutput {
+    /// A result in the shape of `version`, as a plugin prints it.
+    pub fn of_result(result: &IpamResult, version: SpecVersion) -> Self {
+        let json = result.to_raw(version);
+        Self {
+            bytes: format!("{}\n", json.get()).into_bytes(),
+            json,
+        }
+    }
+
     /// The object.
     pub fn json(&self) -> &RawValue {
         &self.json

@@ -157,8 +157,8 @@ pub enum Reply {
     Delivered,
 }
 
-/// A plugin that is linked into this process, so that a chain calls it without
-/// executing a file.
+/// A plugin that is linked into this process, so that a chain calls it without executing a
+/// file.
 pub trait LinkedPlugin: Sync {
     /// The name of the plugin.
     fn name(&self) -> &str;
@@ -167,18 +167,16 @@ pub trait LinkedPlugin: Sync {
     fn call(
         &self,
         environment: &Environment,
-        stdin: &[u8],
+        config: NetworkConfig,
         cancellation: Option<&dyn Cancellation>,
     ) -> LinkedOutput;
 }
 
 /// The output of a [`LinkedPlugin`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LinkedOutput {
-    /// True if its exit status would be 0.
-    pub success: bool,
-    /// Its stdout.
-    pub stdout: Vec<u8>,
+    /// Its stdout: an object, or nothing; or its error.
+    pub answer: Result<Option<JsonOutput>, Error>,
     /// Its stderr.
     pub stderr: Vec<u8>,
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::object::{self, Object};
 use crate::{Error, SpecVersion};
@@ -109,13 +109,18 @@ impl IpamResult {
 
     /// The result in the shape of `version`, in one line.
     pub fn to_json(&self, version: SpecVersion) -> Vec<u8> {
+        self.to_raw(version).get().as_bytes().to_vec()
+    }
+
+    /// The result in the shape of `version`, as a JSON value in one line.
+    pub fn to_raw(&self, version: SpecVersion) -> Box<RawValue> {
         let mut object = self.object.clone();
         object.set("cniVersion", version.as_str());
         let ips: Vec<Object> = self.ips.iter().map(|ip| ip.in_shape(version)).collect();
         object.set("ips", &ips);
         object.set("routes", &self.routes);
         object.set("dns", &self.dns.to_object());
-        serde_json::to_vec(&object).expect("an object is JSON")
+        to_raw_value(&object).expect("an object is JSON")
     }
 }
 

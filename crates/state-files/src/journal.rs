@@ -3,6 +3,7 @@
 //! A line is written if its line feed is. So a last line without one, which a killed process or
 //! a full disk leaves, was not written: no reader sees it, and the next append removes it.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -16,7 +17,7 @@ pub struct Journal {
     /// Offset of the first line: other content of the file may precede the lines.
     start: u64,
     /// End of the last whole line, and the end of the file; `None` until it has been read.
-    ends: Option<Ends>,
+    ends: Cell<Option<Ends>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,14 +57,14 @@ impl Journal {
         Self {
             file,
             start,
-            ends: None,
+            ends: Cell::new(None),
         }
     }
 
     /// As [`Self::behind`], for a caller that has read the file already: `content` is all that
     /// the file holds from `start` on.
     pub fn already_read(file: File, start: u64, content: &[u8]) -> Self {
-        let ends = Some(Ends::of(start, content));
+        let ends = Cell::new(Some(Ends::of(start, content)));
         Self { file, start, ends }
     }
 
@@ -78,7 +79,7 @@ impl Journal {
     /// # Errors
     ///
     /// An I/O error of `read`: the content is not known.
-    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+    pub fn read(&self) -> io::Result<Vec<u8>> {
         let length = self.file.metadata()?.len().saturating_sub(self.start);
         // Lines that are appended meanwhile are not read.
         let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
@@ -93,7 +94,7 @@ impl Journal {
             }
         }
         content.truncate(filled);
-        self.ends = Some(Ends::of(self.start, &content));
+        self.ends.set(Some(Ends::of(self.start, &content)));
         content.truncate(whole_lines(&content).len());
         Ok(content)
     }
@@ -106,9 +107,9 @@ impl Journal {
     /// An I/O error of `read`, `ftruncate` or `write`. None of the lines was written, unless
     /// what was written of them could not be removed, either; then the first of them may have
     /// been.
-    pub fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+    pub fn append(&self, lines: &[u8]) -> io::Result<()> {
         debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
-        let ends = match self.ends {
+        let ends = match self.ends.get() {
             Some(ends) => ends,
             None => {
                 self.read()?;
@@ -120,11 +121,12 @@ impl Journal {
         }
         if let Err(error) = self.file.write_all_at(lines, ends.lines) {
             // If they can't be removed now, they are read again before the next append.
-            self.ends = None;
+            self.ends.set(None);
             let _ = self.cut(ends.lines);
             return Err(error);
         }
-        self.ends = Some(Ends::at(ends.lines + lines.len() as u64));
+        self.ends
+            .set(Some(Ends::at(ends.lines + lines.len() as u64)));
         Ok(())
     }
 
@@ -133,13 +135,13 @@ impl Journal {
     /// # Errors
     ///
     /// An I/O error of `ftruncate`: the lines are still there.
-    pub fn clear(&mut self) -> io::Result<()> {
+    pub fn clear(&self) -> io::Result<()> {
         self.cut(self.start)
     }
 
-    fn cut(&mut self, end: u64) -> io::Result<()> {
+    fn cut(&self, end: u64) -> io::Result<()> {
         self.file.set_len(end)?;
-        self.ends = Some(Ends::at(end));
+        self.ends.set(Some(Ends::at(end)));
         Ok(())
     }
 }
@@ -172,7 +174,7 @@ mod tests {
     #[test]
     fn lines_are_read_back_by_the_next_process() {
         let folder = tempfile::tempdir().unwrap();
-        let mut journal = open(folder.path());
+        let journal = open(folder.path());
         assert_eq!(journal.read().unwrap(), b"");
         journal.append(b"one\n").unwrap();
         journal.append(b"two\nthree\n").unwrap();
@@ -192,7 +194,7 @@ mod tests {
             let expected = [whole_lines(&whole[..end]), b"new\n"].concat();
             for reads_first in [true, false] {
                 fs::write(&path, &whole[..end]).unwrap();
-                let mut journal = open(folder.path());
+                let journal = open(folder.path());
                 if reads_first {
                     assert_eq!(journal.read().unwrap(), whole_lines(&whole[..end]));
                 }
@@ -209,14 +211,14 @@ mod tests {
         let path = folder.path().join("journal");
         fs::write(&path, "head\nerone\ntw").unwrap();
         let file = || open(folder.path()).file().try_clone().unwrap();
-        let mut journal = Journal::behind(file(), 7);
+        let journal = Journal::behind(file(), 7);
         assert_eq!(journal.read().unwrap(), b"one\n");
         journal.append(b"two\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
         journal.clear().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head\ner");
         fs::write(&path, "head\nerone\ntw").unwrap();
-        let mut journal = Journal::already_read(file(), 7, b"one\ntw");
+        let journal = Journal::already_read(file(), 7, b"one\ntw");
         journal.append(b"two\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
         // A file that ends before its lines would start has none.
@@ -227,11 +229,11 @@ mod tests {
     fn an_append_that_fails_leaves_the_lines_as_they_were() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
-        let mut journal = open(folder.path());
+        let journal = open(folder.path());
         journal.append(b"one\n").unwrap();
         // Neither a write nor a truncation is possible.
         let read_only = OpenOptions::new().read(true).open(&path).unwrap();
-        let mut unwritable = Journal::new(read_only);
+        let unwritable = Journal::new(read_only);
         unwritable.append(b"two\n").unwrap_err();
         unwritable.append(b"two\n").unwrap_err();
         unwritable.clear().unwrap_err();
@@ -260,7 +262,7 @@ mod tests {
             assert_eq!(content, b"first\nsecond\n");
             return;
         };
-        let mut journal = open(Path::new(&path));
+        let journal = open(Path::new(&path));
         journal.append(b"first\n").unwrap();
         let limit = getrlimit(Resource::Fsize);
         let small = Rlimit {

@@ -2,16 +2,12 @@
 //! own, as a plugin's process does.
 
 use anyhow::{Result, anyhow, ensure};
-use cni::{Environment, LinkedPlugin};
+use cni::Environment;
 use harness::answer_of;
 use ipam_da_etcd::IpamDaEtcd;
-use plugin::Linked;
 use serde_json::{Value, json};
 
 use super::target::Target;
-
-/// The plugin.
-static PLUGIN: Linked<'static> = Linked(&IpamDaEtcd);
 
 /// The plugin with a cluster's configuration.
 pub(crate) struct Allocator<'a> {
@@ -58,7 +54,8 @@ impl<'a> Allocator<'a> {
             .with("CNI_IFNAME", "eth0")
             .with("CNI_PATH", "/nowhere");
         let stdin = serde_json::to_vec(&self.config(pool))?;
-        let output = PLUGIN.call(&environment, &stdin, None);
+        let mut stdin = || Ok(stdin.clone());
+        let output = plugin::respond(&IpamDaEtcd, &environment, &mut stdin, None);
         let said = String::from_utf8_lossy(&output.stdout);
         ensure!(output.success, "{command} of {container}: {said}");
         Ok(output.stdout)

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 
-use chain::tools::{self, ListedRecord};
+use chain::record::{self as records, ListedRecord};
 use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig};
 use tokio::runtime::Handle;
@@ -107,9 +107,9 @@ impl Chains {
         container_id: &ContainerId,
     ) -> Result<Option<ListedRecord>, Error> {
         let config = pool.pool.release_config()?;
-        let folder = tools::state_dir(&config, &self.environment)?;
+        let folder = records::state_dir(&config, &self.environment)?;
         let attachment = attachment(container_id)?;
-        tools::record_of(&folder, config.name(), &attachment)
+        records::record_of(&folder, config.name(), &attachment)
             .map_err(|error| Error::io(folder.display(), error))
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 
-use chain::tools::{self, ListedRecord};
+use chain::record::{self as records, ListedRecord};
 use cni::{Attachment, ContainerId, IpamResult, NetworkConfig, NetworkName};
 
 use crate::docker::engine::Engine;
@@ -51,9 +51,9 @@ impl IpamDriver {
         let known = self.state.container_ids().into_iter();
         let known: HashSet<_> = known.chain(self.releases.container_ids()).collect();
         let mut all = Vec::new();
-        let networks = tools::networks(records);
+        let networks = records::networks(records);
         for network in networks.unwrap_or_else(|error| kept(records, &error)) {
-            let attachments = tools::attachments(records, &network);
+            let attachments = records::attachments(records, &network);
             for it in attachments.unwrap_or_else(|error| kept(records, &error)) {
                 if !known.contains(&it.container_id)
                     && let Some(file) = file_of(it.container_id.as_str())
@@ -138,7 +138,7 @@ fn read(
     file: &str,
 ) -> Option<Forgotten> {
     let id = &attachment.container_id;
-    let record = match tools::record_of(records, network, attachment) {
+    let record = match records::record_of(records, network, attachment) {
         // Removed meanwhile.
         Ok(None) => return None,
         Ok(Some(ListedRecord {

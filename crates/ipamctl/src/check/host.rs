@@ -115,7 +115,7 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
         Err(error) => Plugin::Missing(error.msg),
         Ok(Err(failure @ Failure::NotFound { .. })) => Plugin::Missing(failure.to_error().msg),
         Ok(_) if !executes => Plugin::Present,
-        Ok(_) => match chain::tools::versions(&name, version, environment) {
+        Ok(_) => match chain::versions(&name, version, environment) {
             Ok(versions) => Plugin::Versions(versions),
             Err(reason) => Plugin::Failing(format!("{name}: {reason}")),
         },

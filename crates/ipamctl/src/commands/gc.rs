@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 use anyhow::Result;
-use chain::tools::AttachmentRecord;
+use chain::record::AttachmentRecord;
 use chain::{Released, WhenBusy};
 use docker_ipam_delegated::docker::plugin_calls::release_pool;
 use indicatif::{ProgressBar, ProgressStyle};

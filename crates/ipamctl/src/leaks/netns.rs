@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use chain::tools::AttachmentRecord;
+use chain::record::AttachmentRecord;
 use cni::Environment;
 use state_files::is_namespace;
 

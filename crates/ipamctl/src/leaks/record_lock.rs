@@ -24,7 +24,7 @@ impl Lock {
             return Self::Free;
         };
         let file = &record.listed.file;
-        match chain::tools::is_locked(file) {
+        match chain::record::is_locked(file) {
             Ok(false) => Self::Free,
             Ok(true) => Self::Held(holders(file)),
             Err(error) => Self::Unknown(format!("{}: {error}", file.display())),

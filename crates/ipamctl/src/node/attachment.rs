@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use chain::tools::AttachmentRecord;
+use chain::record::AttachmentRecord;
 use cni::Attachment;
 
 use crate::arguments::target::{Exact, Target};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use chain::tools::{AttachmentRecord, ListedRecord, RecordState};
+use chain::record::{AttachmentRecord, ListedRecord, RecordState};
 use cni::IpamResult;
 use reservations::State;
 use reservations::view::ListedAddress;

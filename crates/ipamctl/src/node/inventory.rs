@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use chain::tools::ListedRecord;
+use chain::record::ListedRecord;
 use cni::NetworkName;
 use conflist::{Problem, readable};
 use reservations::State;
@@ -109,7 +109,7 @@ impl Inventory {
                 || network.ipam().get("poolsDir").is_some()
         };
         for state_dir in node.state_dirs() {
-            let networks = match chain::tools::networks(&state_dir) {
+            let networks = match chain::record::networks(&state_dir) {
                 Ok(networks) => networks,
                 Err(error) => {
                     it.problem(&state_dir, &error);
@@ -213,7 +213,7 @@ impl Inventory {
     }
 
     fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {
-        match chain::tools::records(state_dir, network) {
+        match chain::record::records(state_dir, network) {
             Ok(records) => self
                 .records
                 .extend(records.into_iter().map(|listed| NetworkRecord {

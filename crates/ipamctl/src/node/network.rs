@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use chain::tools;
+use chain::record as records;
 use cluster::Cluster;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
@@ -90,7 +90,7 @@ impl Network {
             cluster,
             is_host_local,
             folders: Folders::read(&ipam).map_err(|e| e.msg)?,
-            state_dir: tools::state_dir(&config, environment).map_err(|e| e.msg)?,
+            state_dir: records::state_dir(&config, environment).map_err(|e| e.msg)?,
             config,
         }))
     }

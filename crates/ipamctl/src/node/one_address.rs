@@ -82,7 +82,7 @@ fn record(node: &Node, listed: &ListedAddress) -> Option<NetworkRecord> {
     let state_dirs = node.state_dirs();
     let mut found = state_dirs
         .iter()
-        .filter_map(|state_dir| chain::tools::record_of(state_dir, &network, &attachment).ok()?);
+        .filter_map(|state_dir| chain::record::record_of(state_dir, &network, &attachment).ok()?);
     let listed = found.next()?;
     Some(NetworkRecord { network, listed })
 }

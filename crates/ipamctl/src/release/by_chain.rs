@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use chain::tools::AttachmentRecord;
+use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Cancellation, Environment, NetworkConfig, Object};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;

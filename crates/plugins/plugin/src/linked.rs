@@ -1,9 +1,9 @@
 //! A plugin that a chain in this process calls, with its log and its stderr.
 
-use cni::{Cancellation, Environment, LinkedOutput, LinkedPlugin, Plugin};
+use cni::{Cancellation, Environment, LinkedOutput, LinkedPlugin, NetworkConfig, Plugin};
 
 use crate::log;
-use crate::respond::respond;
+use crate::respond::answer_chain;
 
 /// A plugin that is linked into this process.
 #[derive(Clone, Copy)]
@@ -17,17 +17,11 @@ impl LinkedPlugin for Linked<'_> {
     fn call(
         &self,
         environment: &Environment,
-        stdin: &[u8],
+        config: NetworkConfig,
         cancellation: Option<&dyn Cancellation>,
     ) -> LinkedOutput {
-        let (output, stderr) = log::of_linked_plugin(self.name(), || {
-            let mut stdin = || Ok(stdin.to_vec());
-            respond(self.0, environment, &mut stdin, cancellation)
-        });
-        LinkedOutput {
-            success: output.success,
-            stdout: output.stdout,
-            stderr,
-        }
+        let call = || answer_chain(self.0, environment, config, cancellation);
+        let (answer, stderr) = log::of_linked_plugin(self.name(), call);
+        LinkedOutput { answer, stderr }
     }
 }

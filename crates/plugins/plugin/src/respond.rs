@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
 use cni::{
-    About, AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error,
+    AttachmentCommand, CHAIN_CALL, Call, Cancellation, Deliver, Environment, Error, JsonOutput,
     NetworkConfig, OneLine, Plugin, Reply, Request, SpecVersion, TraceContext, code,
 };
 use serde::Deserialize;
@@ -40,7 +40,7 @@ pub fn respond(
     respond_to(plugin, environment, stdin, &caller)
 }
 
-/// The abilities of whoever makes a call.
+/// The abilities of a call's caller.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Caller<'a> {
     /// [`Call::cancellation`].
@@ -58,88 +58,45 @@ pub(crate) fn respond_to(
     stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
     caller: &Caller<'_>,
 ) -> Output {
-    let trace = TraceContext::of_call(environment);
-    // The chain reports a delegate's failure, with the delegate's name.
-    let is_delegate = environment.get(CHAIN_CALL).is_some();
-    let about = plugin.about();
-    Context::of_process(about.name, &trace).during(|| {
-        starting(about);
-        match caught(|| read(environment, stdin)) {
-            Err(error) => failed(&error, SpecVersion::LATEST, is_delegate),
-            Ok(Input::Version(stdin)) => succeeded(supported_versions(&stdin), is_delegate),
-            Ok(Input::Call(request, config)) => {
-                Context::of_call(&request, config.name()).during(|| {
-                    called(environment, &config, is_delegate);
-                    let version = config.version();
-                    let mut call = Call::new(config, environment);
-                    call.trace = trace.clone();
-                    call.cancellation = caller.cancellation;
-                    call.owns_process = caller.owns_process;
-                    let deliver_and_log = caller.deliver.map(|deliver| {
-                        move |bytes: &[u8]| {
-                            tracing::debug!(output = %OneLine(bytes), "delivering the answer");
-                            deliver(bytes)
-                        }
-                    });
-                    call.deliver = deliver_and_log.as_ref().map(|it| it as Deliver<'_>);
-                    match caught(|| answer(plugin, &request, &call)) {
-                        Ok(None) => succeeded(Vec::new(), true),
-                        Ok(Some(stdout)) => succeeded(stdout, is_delegate),
-                        Err(error) => failed(&error, version, is_delegate),
-                    }
-                })
-            }
+    let answering = Answering::new(plugin, environment, *caller);
+    let mut version = SpecVersion::LATEST;
+    let printed = answering.in_context(|| match answering.logged(|| read(environment, stdin))? {
+        Input::Version(stdin) => Ok(supported_versions(&stdin)),
+        Input::Call(request, config) => {
+            version = config.version();
+            let output = answering.run(&request, config)?;
+            Ok(output.map(JsonOutput::into_bytes).unwrap_or_default())
         }
+    });
+    let success = printed.is_ok();
+    let stdout = printed.unwrap_or_else(|error: Error| error.to_json(version));
+    Output { success, stdout }
+}
+
+/// Answers one call of a chain in this process; returns the object that the plugin's own
+/// process would print.
+///
+/// # Errors
+///
+/// The error that the plugin's own process would print.
+pub(crate) fn answer_chain(
+    plugin: &dyn Plugin,
+    environment: &Environment,
+    config: NetworkConfig,
+    cancellation: Option<&dyn Cancellation>,
+) -> Result<Option<JsonOutput>, Error> {
+    let caller = Caller {
+        cancellation,
+        ..Caller::default()
+    };
+    let answering = Answering::new(plugin, environment, caller);
+    answering.in_context(|| {
+        let request = answering.logged(|| {
+            let request = Request::from_environment(environment)?;
+            refuse_older(&request, &config).map(|()| request)
+        })?;
+        answering.run(&request, config)
     })
-}
-
-fn starting(about: About) {
-    let commit = COMMIT.unwrap_or("unknown");
-    tracing::debug!(
-        version = about.version,
-        flavour = FLAVOUR,
-        commit,
-        "starting"
-    );
-}
-
-/// Logs the call. Of a delegate's input, the chain's own log has all but `prevResult`.
-fn called(environment: &Environment, config: &NetworkConfig, is_delegate: bool) {
-    let text = |variable| environment.text(variable);
-    if is_delegate {
-        tracing::debug!("called by a chain");
-    } else {
-        tracing::debug!(
-            args = ?text("CNI_ARGS"),
-            netns = ?text("CNI_NETNS"),
-            input = %OneLine(config.as_bytes()),
-            "called"
-        );
-    }
-}
-
-fn succeeded(stdout: Vec<u8>, is_delegate: bool) -> Output {
-    if is_delegate {
-        tracing::debug!("succeeded");
-    } else {
-        tracing::debug!(output = %OneLine(&stdout), "succeeded");
-    }
-    Output {
-        success: true,
-        stdout,
-    }
-}
-
-fn failed(error: &Error, version: SpecVersion, is_delegate: bool) -> Output {
-    if is_delegate {
-        tracing::debug!(%error, "failed");
-    } else {
-        tracing::error!(%error, "failed");
-    }
-    Output {
-        success: false,
-        stdout: error.to_json(version),
-    }
 }
 
 /// The input of a call.
@@ -163,47 +120,124 @@ fn read(
         return Ok(Input::Version(bytes));
     }
     let config = NetworkConfig::parse(bytes)?;
-    let (version, since) = (config.version(), request.command().since());
-    if version < since {
-        return Err(Error::new(
-            code::INCOMPATIBLE_VERSION,
-            format!(
-                "cniVersion: {version} does not know {}, which is of {since}",
-                request.command()
-            ),
-        ));
-    }
+    refuse_older(&request, &config)?;
     Ok(Input::Call(request, config))
 }
 
-/// The bytes to print; `None` if they have been delivered.
-fn answer(
-    plugin: &dyn Plugin,
-    request: &Request,
-    call: &Call<'_>,
-) -> Result<Option<Vec<u8>>, Error> {
-    let reply = match request {
-        Request::Attachment(AttachmentCommand::Add, it) => plugin.add(it, call),
-        Request::Attachment(AttachmentCommand::Del, it) => plugin.del(it, call),
-        Request::Attachment(AttachmentCommand::Check, it) => plugin.check(it, call),
+/// Refuses a command that the configuration's version doesn't have.
+fn refuse_older(request: &Request, config: &NetworkConfig) -> Result<(), Error> {
+    let (command, version) = (request.command(), config.version());
+    if version >= command.since() {
+        return Ok(());
+    }
+    let since = command.since();
+    let refusal = format!("cniVersion: {version} does not know {command}, which is of {since}");
+    Err(Error::new(code::INCOMPATIBLE_VERSION, refusal))
+}
+
+/// A call that is being answered.
+struct Answering<'a> {
+    plugin: &'a dyn Plugin,
+    environment: &'a Environment,
+    caller: Caller<'a>,
+    trace: TraceContext,
+    /// True if the caller is a chain.
+    is_delegate: bool,
+}
+
+impl<'a> Answering<'a> {
+    fn new(plugin: &'a dyn Plugin, environment: &'a Environment, caller: Caller<'a>) -> Self {
+        Self {
+            plugin,
+            environment,
+            caller,
+            trace: TraceContext::of_call(environment),
+            is_delegate: environment.get(CHAIN_CALL).is_some(),
+        }
+    }
+
+    /// Runs `f`, whose lines in the log carry the plugin and the trace.
+    fn in_context<T>(&self, f: impl FnOnce() -> T) -> T {
+        let about = self.plugin.about();
+        Context::of_process(about.name, &self.trace).during(|| {
+            tracing::debug!(
+                version = about.version,
+                flavour = FLAVOUR,
+                commit = COMMIT.unwrap_or("unknown"),
+                "starting"
+            );
+            f()
+        })
+    }
+
+    /// Runs `f`, and logs its error. A panic is an error, too.
+    fn logged<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        caught(f).inspect_err(|error| match self.is_delegate {
+            // The chain reports a delegate's failure, with the delegate's name.
+            true => tracing::debug!(%error, "failed"),
+            false => tracing::error!(%error, "failed"),
+        })
+    }
+
+    /// Runs the plugin; returns the object to print, unless it has been delivered.
+    fn run(&self, request: &Request, config: NetworkConfig) -> Result<Option<JsonOutput>, Error> {
+        Context::of_call(request, config.name()).during(|| {
+            self.log_call(&config);
+            let deliver = self.caller.deliver.map(|deliver| {
+                move |bytes: &[u8]| {
+                    tracing::debug!(output = %OneLine(bytes), "delivering the answer");
+                    deliver(bytes)
+                }
+            });
+            let version = config.version();
+            let call = Call {
+                config,
+                trace: self.trace.clone(),
+                cancellation: self.caller.cancellation,
+                deliver: deliver.as_ref().map(|deliver| deliver as Deliver<'_>),
+                owns_process: self.caller.owns_process,
+                environment: self.environment,
+            };
+            let output = self.logged(|| {
+                Ok(match reply(self.plugin, request, &call)? {
+                    Reply::Nothing | Reply::Delivered => None,
+                    Reply::Result(result) => Some(JsonOutput::of_result(&result, version)),
+                    Reply::Verbatim(output) => Some(output),
+                })
+            })?;
+            match &output {
+                Some(output) if !self.is_delegate => {
+                    tracing::debug!(output = %OneLine(output.as_bytes()), "succeeded");
+                }
+                _ => tracing::debug!("succeeded"),
+            }
+            Ok(output)
+        })
+    }
+
+    /// Logs the call. Of a delegate's input, the chain's own log has all but `prevResult`.
+    fn log_call(&self, config: &NetworkConfig) {
+        if self.is_delegate {
+            tracing::debug!("called by a chain");
+            return;
+        }
+        tracing::debug!(
+            args = ?self.environment.text("CNI_ARGS"),
+            netns = ?self.environment.text("CNI_NETNS"),
+            input = %OneLine(config.as_bytes()),
+            "called"
+        );
+    }
+}
+
+fn reply(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Reply, Error> {
+    match request {
+        Request::Attachment(AttachmentCommand::Add, attachment) => plugin.add(attachment, call),
+        Request::Attachment(AttachmentCommand::Del, attachment) => plugin.del(attachment, call),
+        Request::Attachment(AttachmentCommand::Check, attachment) => plugin.check(attachment, call),
         Request::Gc => plugin.gc(call),
         Request::Status => plugin.status(call),
         Request::Version => Ok(Reply::Nothing),
-    }?;
-    Ok(printed(reply, call.config.version()))
-}
-
-/// The bytes to print; `None` if they have been delivered.
-fn printed(reply: Reply, version: SpecVersion) -> Option<Vec<u8>> {
-    match reply {
-        Reply::Delivered => None,
-        Reply::Nothing => Some(Vec::new()),
-        Reply::Result(result) => {
-            let mut json = result.to_json(version);
-            json.push(b'\n');
-            Some(json)
-        }
-        Reply::Verbatim(output) => Some(output.into_bytes()),
     }
 }
 

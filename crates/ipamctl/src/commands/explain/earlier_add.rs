@@ -1,7 +1,7 @@
 //! An earlier ADD of the same attachment, by its record or its reservations.
 
 use anyhow::Result;
-use chain::tools::{AttachmentRecord, RecordState};
+use chain::record::{AttachmentRecord, RecordState};
 use ipam::Pool;
 use reservations::State;
 use reservations::view::ListedAddress;
@@ -32,7 +32,7 @@ pub(super) fn of(
     let record = if network.is_host_local {
         None
     } else {
-        let record = chain::tools::record_of(&network.state_dir, name, attachment);
+        let record = chain::record::record_of(&network.state_dir, name, attachment);
         there(&network.state_dir.join(name.as_str()), record)?.flatten()
     };
     let held = held(network, question)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use chain::tools::{AttachmentRecord, ListedRecord, RecordState};
+use chain::record::{AttachmentRecord, ListedRecord, RecordState};
 use cluster::Cluster;
 use cni::{Attachment, IpamResult, NetworkName};
 use std::io;
@@ -34,7 +34,7 @@ pub(super) fn by_records(
 ) -> Vec<Living> {
     let mut living = Vec::new();
     for state_dir in node.state_dirs() {
-        let networks = match chain::tools::networks(&state_dir) {
+        let networks = match chain::record::networks(&state_dir) {
             Ok(networks) => networks,
             Err(error) => {
                 problems.push(format!("{}: {error}", state_dir.display()));
@@ -44,7 +44,7 @@ pub(super) fn by_records(
         for network in networks {
             // The locks first: what a call that ends meanwhile has written is read after.
             let listed = running(&state_dir, &network)
-                .and_then(|it| Ok((it, chain::tools::records(&state_dir, &network)?)));
+                .and_then(|it| Ok((it, chain::record::records(&state_dir, &network)?)));
             let (running, records) = match listed {
                 Ok(listed) => listed,
                 Err(error) => {
@@ -70,8 +70,8 @@ pub(super) fn by_records(
 /// The attachments that a call works on.
 fn running(state_dir: &Path, network: &NetworkName) -> io::Result<BTreeSet<Attachment>> {
     let mut running = BTreeSet::new();
-    for record in chain::tools::records(state_dir, network)? {
-        if chain::tools::is_locked(&record.file)? {
+    for record in chain::record::records(state_dir, network)? {
+        if chain::record::is_locked(&record.file)? {
             running.insert(record.attachment);
         }
     }

@@ -1,0 +1,53 @@
+//! Events of a chain: start, stderr and end of each delegate.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Command, DelegateName, NetworkConfig};
+use serde_json::value::RawValue;
+
+use crate::call::outcome::Outcome;
+
+/// Receives the events of a chain, for a log, a demo or a tool.
+pub trait Observer {
+    /// Takes note of an event.
+    fn event(&self, event: &Event<'_>);
+}
+
+/// An event of a chain.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A delegate is about to run.
+    Started {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// Its command.
+        command: Command,
+        /// Its executable; `None` for a plugin that is only linked into this process.
+        executable: Option<&'a Path>,
+        /// True if a process is started for it.
+        is_executed: bool,
+        /// Its `prevResult`, if the chain gives it one.
+        prev_result: Option<&'a RawValue>,
+        /// Its configuration, `prevResult` included: its stdin, except for VERSION.
+        config: &'a NetworkConfig,
+    },
+    /// A delegate has written to stderr.
+    Stderr {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// The bytes, as they came.
+        bytes: &'a [u8],
+    },
+    /// A delegate has ended.
+    Ended {
+        /// Its name.
+        delegate: &'a DelegateName,
+        /// Its command.
+        command: Command,
+        /// Its result, or its failure.
+        outcome: &'a Outcome,
+        /// Its running time.
+        took: Duration,
+    },
+}

@@ -1,0 +1,228 @@
+//! Executes programs that are no delegates of a chain: the plugins of a network
+//! configuration list, and tools such as `ip`.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
+
+use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::event::Observer;
+use crate::call::installed_delegates::InstalledDelegates;
+use crate::call::outcome::{Failure, Outcome};
+use crate::call::output::Output;
+use crate::call::overtime::Overtime;
+use crate::call::plugins::Plugins;
+use crate::call::process::Run;
+use crate::chain::Chain;
+use crate::settings::Settings;
+
+/// Environment, time and lock of executed programs. A program leads a process group of its own, which is
+/// terminated if it takes too long or prints too much; a process that it leaves behind
+/// isn't waited for.
+#[derive(Clone, Copy)]
+pub struct Execution<'a> {
+    /// All of the environment, except `CNI_COMMAND`; the plugins are found in its
+    /// `CNI_PATH`, and tools in its `PATH`.
+    pub environment: &'a Environment,
+    /// The longest that a program may take.
+    pub timeout: Duration,
+    /// A lock that programs inherit, so that it is held as long as one of them is there,
+    /// even if this process is killed.
+    pub lock: Option<BorrowedFd<'a>>,
+}
+
+impl Execution<'_> {
+    /// Calls a plugin; returns its result if it prints one. Output that is no result
+    /// counts as none, except on ADD.
+    ///
+    /// # Errors
+    ///
+    /// The plugin's, with its name; code 4 if `CNI_PATH` is missing or empty.
+    pub fn plugin(
+        &self,
+        command: Command,
+        plugin: &DelegateName,
+        config: &NetworkConfig,
+        observer: &dyn Observer,
+    ) -> Result<Option<JsonOutput>, Error> {
+        let mut settings = Settings::of_one(plugin.clone());
+        settings.timeout = Some(self.timeout);
+        let plugins = Plugins::in_cni_path(self.environment)?;
+        let chain = Chain::with_settings(settings, config, self.environment, plugins);
+        let chain = chain.observed_by(observer);
+        let environment = self.environment.clone();
+        let mut delegates =
+            InstalledDelegates::unmarked(&chain, environment).holding_lock(self.lock);
+        let outcome = delegates.run(&DelegateCall::new(plugin, command, config, None));
+        match outcome {
+            Outcome::Result(output) => Ok(Some(output)),
+            Outcome::Nothing => Ok(None),
+            Outcome::Failed(Failure::Garbled { .. }) if command != Command::Add => Ok(None),
+            Outcome::Failed(failure) => {
+                let Error { code, msg, details } = failure.to_error();
+                Err(Error::new(code, format!("{plugin}: {msg}")).with_details(details))
+            }
+        }
+    }
+
+    /// Runs a tool with these arguments and this stdin.
+    ///
+    /// # Errors
+    ///
+    /// It can't be run, it has failed, or it takes too long. The message has its name and
+    /// the end of its stderr.
+    pub fn tool(&self, tool: &str, arguments: &[&str], stdin: &str) -> Result<(), Error> {
+        let run = Run {
+            executable: Path::new(tool),
+            arguments,
+            environment: self.environment,
+            stdin: stdin.as_bytes(),
+            timeout: Some(self.timeout),
+            cancellation: None,
+            overtime: &Overtime::new(true),
+            inherited: [self.lock, None],
+        };
+        let output = run.to_its_end(&mut |_| {}).map_err(|error| {
+            Failure::NotStarted {
+                executable: tool.into(),
+                error,
+            }
+            .to_error()
+        })?;
+        if output.terminated.is_none() && output.status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        let said = output.stderr.trim().to_owned();
+        let quiet = Output {
+            stdout: Vec::new(),
+            ..output
+        };
+        match Outcome::from(quiet) {
+            Outcome::Failed(failure) if said.is_empty() => Err(failure.to_error()),
+            Outcome::Failed(failure) => Err(Error::new(failure.to_error().code, said)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File, Permissions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Instant;
+
+    use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock};
+
+    use super::*;
+    use crate::call::event::Event;
+    use crate::record::lock_holders::lock_holders;
+    use crate::record::lock_wait;
+    use crate::tests::{config, names};
+
+    struct Quiet;
+
+    impl Observer for Quiet {
+        fn event(&self, _: &Event<'_>) {}
+    }
+
+    /// A folder with the plugin `p`, a script.
+    fn folder(script: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p");
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+        folder
+    }
+
+    fn environment(folder: &tempfile::TempDir) -> Environment {
+        let environment = Environment::default().with("CNI_PATH", folder.path());
+        environment.with("PATH", std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    fn call(script: &str, command: Command, timeout: Duration) -> Result<Option<String>, Error> {
+        let folder = folder(script);
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout,
+            lock: None,
+        };
+        let output = execution.plugin(command, &names(&["p"])[0], &config(""), &Quiet);
+        output.map(|output| output.map(|output| output.json().get().to_owned()))
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_plugin_that_leaves_a_child_on_its_pipes_is_not_waited_for() {
+        let started = Instant::now();
+        let script = "sleep 20 & echo '{\"ips\": []}'";
+        let printed = call(script, Command::Add, LONG).unwrap();
+        assert_eq!(printed.as_deref(), Some("{\"ips\": []}"));
+        assert!(started.elapsed() < Duration::from_secs(15));
+    }
+
+    #[test]
+    fn a_plugin_that_takes_too_long_or_prints_too_much_is_terminated() {
+        let error = call("sleep 100", Command::Add, Duration::from_millis(50)).unwrap_err();
+        assert!(
+            error.msg.starts_with("p: did not end within 50ms"),
+            "{error}"
+        );
+        let error = call("cat /dev/zero", Command::Add, LONG).unwrap_err();
+        assert!(error.msg.starts_with("p: printed more than"), "{error}");
+    }
+
+    #[test]
+    fn output_that_is_no_result_counts_only_on_add() {
+        assert!(call("echo done", Command::Add, LONG).is_err());
+        assert_eq!(call("echo done", Command::Del, LONG).unwrap(), None);
+        let refused = "echo '{\"code\": 11, \"msg\": \"not now\"}'; exit 1";
+        let error = call(refused, Command::Del, LONG).unwrap_err();
+        assert_eq!((error.code, error.msg.as_str()), (11, "p: not now"));
+    }
+
+    #[test]
+    fn a_tools_words_are_the_error() {
+        let folder = folder("");
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout: LONG,
+            lock: None,
+        };
+        execution
+            .tool("sh", &["-c", "read a; [ $a = b ]"], "b\n")
+            .unwrap();
+        let error = execution.tool("sh", &["-c", "echo no >&2; exit 3"], "");
+        assert_eq!(error.unwrap_err().msg, "no");
+        let error = execution.tool("no-such-tool", &[], "").unwrap_err();
+        assert!(error.msg.contains("no-such-tool"), "{error}");
+    }
+
+    #[test]
+    fn what_a_killed_caller_has_left_holds_its_lock_until_it_ends() {
+        let folder = folder("");
+        let path = folder.path().join("lock");
+        let lock = File::create(&path).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let execution = Execution {
+            environment: &environment(&folder),
+            timeout: LONG,
+            lock: Some(lock.as_fd()),
+        };
+        // The first process ends, as a caller that is killed does.
+        let fifo = folder.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let waits = format!("read gone < '{}' & exit 0", fifo.display());
+        execution.tool("sh", &["-c", &waits], "").unwrap();
+        drop(lock);
+        let other = File::open(&path).unwrap();
+        assert!(!lock_wait::lock(&other, Duration::ZERO).unwrap());
+        let holders = lock_holders(&other).unwrap();
+        assert_eq!(holders[0].command, "sh", "{holders:?}");
+        fs::write(fifo, "gone\n").unwrap();
+        assert!(lock_wait::lock(&other, LONG).unwrap());
+    }
+}

@@ -1,0 +1,255 @@
+//! Runs one delegate: finds it, gives it its input, and takes its output.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use cni::{Cancellation, DelegateName, Environment, LinkedPlugin};
+use state_files::Deadline;
+
+use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::descendants::{self, Left};
+use crate::call::event::Event;
+use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::call::output::StderrTail;
+use crate::call::plugins::Found;
+use crate::call::process::Run;
+use crate::call::spawn::Lifeline;
+use crate::chain::Chain;
+use crate::record::file::RecordFile;
+
+/// The time in which a process that was killed ends.
+const MOST_FOR_KILLED: Duration = Duration::from_millis(200);
+
+/// The longest that a delegate's DEL within an ADD may take without `delegateTimeout`: it can't
+/// be cancelled, and may wait for a lock. If it fails, the attachment stays recorded.
+const MOST_FOR_UNDOING: Duration = Duration::from_secs(10);
+
+/// The delegates of a chain, as they are installed on the node.
+pub(crate) struct InstalledDelegates<'a, 'b> {
+    chain: &'a Chain<'b>,
+    /// The environment of the delegates, without `CNI_COMMAND`.
+    environment: Environment,
+    cancellation: Option<&'b dyn Cancellation>,
+    /// The longest that a delegate may take.
+    timeout: Option<Duration>,
+    /// The attachment's record, whose lock they inherit.
+    record: Option<&'a RecordFile>,
+    /// Another lock that they inherit.
+    other_lock: Option<BorrowedFd<'a>>,
+    lifeline: Option<Lifeline>,
+    /// True if a file was executed whose processes have not been looked for.
+    has_executed: bool,
+}
+
+impl<'a, 'b> InstalledDelegates<'a, 'b> {
+    pub(crate) fn new(chain: &'a Chain<'b>, environment: Environment) -> Self {
+        Self::unmarked(chain, chain.id.mark(environment))
+    }
+
+    /// Delegates that may be chains themselves: without the mark of this call, by which a
+    /// chain refuses to be its own delegate.
+    pub(crate) fn unmarked(chain: &'a Chain<'b>, environment: Environment) -> Self {
+        Self {
+            chain,
+            environment,
+            cancellation: None,
+            timeout: chain.settings.timeout,
+            record: None,
+            other_lock: None,
+            lifeline: None,
+            has_executed: false,
+        }
+    }
+
+    /// The same delegates, which inherit the lock of this record.
+    pub(crate) fn holding(mut self, record: Option<&'a RecordFile>) -> Self {
+        self.record = record;
+        self
+    }
+
+    /// The same delegates, which inherit this lock.
+    pub(crate) fn holding_lock(mut self, lock: Option<BorrowedFd<'a>>) -> Self {
+        self.other_lock = lock;
+        self
+    }
+
+    /// The same delegates, with this cancellation.
+    pub(crate) fn cancelled_by(mut self, cancellation: Option<&'b dyn Cancellation>) -> Self {
+        self.cancellation = cancellation;
+        self
+    }
+
+    /// The same delegates, each with a bound of its time, for the DEL within an ADD: it undoes
+    /// this ADD, or an earlier one.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+        self
+    }
+
+    /// Calls a linked plugin. Its time is bounded if it can't be cancelled.
+    fn call(
+        &self,
+        plugin: &dyn LinkedPlugin,
+        call: &DelegateCall<'_>,
+        environment: &Environment,
+    ) -> Outcome {
+        let bound = self.timeout.filter(|_| self.cancellation.is_none());
+        let deadline = bound.and_then(|limit| Some((limit, Deadline::after(limit).ok()?)));
+        let cancellation = match &deadline {
+            Some((_, deadline)) => Some(deadline as &dyn Cancellation),
+            None => self.cancellation,
+        };
+        let config = call.config.clone().into_owned();
+        let output = plugin.call(environment, config, cancellation);
+        let mut stderr = StderrTail::default();
+        if !output.stderr.is_empty() {
+            self.tell_of_stderr(call.name, &output.stderr);
+            stderr.add(&output.stderr);
+        }
+        let failure = match output.answer {
+            Ok(Some(output)) => return Outcome::Result(output),
+            Ok(None) => return Outcome::Nothing,
+            Err(error) => Failure::Error {
+                error,
+                stderr: stderr.into_text(),
+            },
+        };
+        Outcome::Failed(match deadline {
+            Some((limit, deadline)) if deadline.is_cancelled() && !failure.is_refusal() => {
+                Failure::terminated(Reason::TimedOut(limit), Left::Nothing)
+            }
+            _ => failure,
+        })
+    }
+
+    /// Executes a file.
+    fn execute(
+        &mut self,
+        executable: &Path,
+        call: &DelegateCall<'_>,
+        environment: &Environment,
+    ) -> Outcome {
+        if self.lifeline.is_none() && !self.chain.owns_process {
+            self.lifeline = Lifeline::new().ok();
+        }
+        self.has_executed = true;
+        let lock = self.record.and_then(RecordFile::lock_fd);
+        let run = Run {
+            executable,
+            arguments: &[],
+            environment,
+            stdin: &call.stdin(),
+            timeout: self.timeout,
+            cancellation: self.cancellation,
+            overtime: &self.chain.overtime,
+            inherited: [
+                lock.or(self.other_lock),
+                self.lifeline.as_ref().map(AsFd::as_fd),
+            ],
+        };
+        let output = run.to_its_end(&mut |bytes| self.tell_of_stderr(call.name, bytes));
+        match output {
+            Err(error) => Outcome::Failed(Failure::NotStarted {
+                executable: executable.to_owned(),
+                error,
+            }),
+            Ok(mut output) => {
+                if let Some(terminated) = &mut output.terminated {
+                    let left = std::mem::take(&mut terminated.left);
+                    terminated.left = left.and(self.terminate_leftovers());
+                }
+                Outcome::from(output)
+            }
+        }
+    }
+
+    /// Terminates processes that delegates of this call have left behind, except daemons. In
+    /// a process that others share, they are only noticed.
+    fn terminate_leftovers(&mut self) -> Left {
+        let left = if !std::mem::take(&mut self.has_executed) {
+            Left::Nothing
+        } else if self.chain.owns_process {
+            self.chain.overtime.spend(descendants::terminate)
+        } else {
+            // Without a lifeline, it is not known. A process that is killed takes a moment.
+            let lifeline = self.lifeline.take();
+            let has_holder = |lifeline: Lifeline| lifeline.has_holder(MOST_FOR_KILLED);
+            match lifeline.is_none_or(has_holder) {
+                true => Left::Running(Vec::new()),
+                false => Left::Nothing,
+            }
+        };
+        if let Some(record) = self.record {
+            record.note_left(left.clone());
+        }
+        left
+    }
+
+    fn tell_of_stderr(&self, delegate: &DelegateName, bytes: &[u8]) {
+        self.chain.tell(&Event::Stderr { delegate, bytes });
+    }
+}
+
+impl Delegates for InstalledDelegates<'_, '_> {
+    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+        if self.is_cancelled() {
+            return Outcome::Failed(Failure::cancelled(Left::Nothing));
+        }
+        let found = match self.chain.plugins.find(call.name) {
+            Ok(found) if self.chain.settings.calls_linked_plugins => found,
+            Ok(found) => found.executed(),
+            Err(failure) => return Outcome::Failed(failure),
+        };
+        let started = Instant::now();
+        let environment = self.environment.clone();
+        let environment = environment.with("CNI_COMMAND", call.command.as_str());
+        self.chain.tell(&Event::Started {
+            delegate: call.name,
+            command: call.command,
+            executable: found.executable(),
+            is_executed: !matches!(found, Found::Linked(..)),
+            prev_result: call.prev_result,
+            config: &call.config,
+        });
+        let outcome = match &found {
+            Found::Linked(plugin, _) => self.call(*plugin, call, &environment),
+            Found::File(path) | Found::Chain(path) => self.execute(path, call, &environment),
+        };
+        let outcome = match outcome {
+            // A delegate of a cancelled call counts as cancelled, whatever it printed.
+            Outcome::Failed(failure)
+                if self.is_cancelled() && !failure.is_refusal() && !failure.is_cancellation() =>
+            {
+                Outcome::Failed(Failure::cancelled(self.terminate_leftovers()))
+            }
+            other => other,
+        };
+        self.chain.tell(&Event::Ended {
+            delegate: call.name,
+            command: call.command,
+            outcome: &outcome,
+            took: started.elapsed(),
+        });
+        outcome
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancellation.is_some_and(Cancellation::is_cancelled)
+    }
+
+    fn begin_rollback(&mut self) -> Left {
+        self.cancellation = None;
+        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+        let environment = std::mem::take(&mut self.environment);
+        self.environment = self.chain.id.mark_rollback(environment);
+        self.terminate_leftovers()
+    }
+}
+
+impl Drop for InstalledDelegates<'_, '_> {
+    /// At the end of the call, nothing that it has started is left but daemons.
+    fn drop(&mut self) {
+        self.terminate_leftovers();
+    }
+}

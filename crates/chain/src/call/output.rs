@@ -1,0 +1,204 @@
+//! Output of a delegate that has ended, and its conversion to an outcome.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use cni::{Error, Excerpt, JsonOutput, code};
+use serde::Deserialize;
+
+use crate::call::descendants::Left;
+use crate::call::outcome::{Failure, Outcome, Reason};
+
+/// The part of a delegate's stderr that is kept: its end, in bytes.
+const MOST_STDERR: usize = 4 << 10;
+
+/// Output of a delegate: exit status, stdout, stderr.
+pub(crate) struct Output {
+    /// The termination, if the chain has terminated it.
+    pub(crate) terminated: Option<Terminated>,
+    /// `None` if it was terminated and has not ended.
+    pub(crate) status: Option<ExitStatus>,
+    pub(crate) stdout: Vec<u8>,
+    /// The end of its stderr.
+    pub(crate) stderr: String,
+}
+
+/// The reason why a delegate was terminated, and the processes that could not be.
+#[derive(Debug)]
+pub(crate) struct Terminated {
+    pub(crate) reason: Reason,
+    pub(crate) left: Left,
+}
+
+/// Keeps the end of a delegate's stderr.
+#[derive(Default)]
+pub(crate) struct StderrTail(Vec<u8>);
+
+impl StderrTail {
+    /// Adds to it.
+    pub(crate) fn add(&mut self, stderr: &[u8]) {
+        self.0.extend_from_slice(stderr);
+        let excess = self.0.len().saturating_sub(MOST_STDERR);
+        self.0.drain(..excess);
+    }
+
+    /// As text.
+    pub(crate) fn into_text(self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Self {
+        let Output {
+            terminated,
+            status,
+            stdout,
+            stderr,
+        } = output;
+        if let Some(Terminated { reason, left }) = terminated {
+            // A refusal with 110 still counts: the address is an earlier ADD's.
+            let refused = as_error(&stdout).filter(|error| error.code == code::ALREADY_ALLOCATED);
+            if let Some(error) = refused.filter(|_| !left.is_at_work()) {
+                return Self::Failed(Failure::Error { error, stderr });
+            }
+            return Self::Failed(Failure::Terminated {
+                reason,
+                stderr,
+                left,
+            });
+        }
+        let status = status.unwrap_or_default();
+        if let Some(error) = as_error(&stdout)
+            && status.signal().is_none()
+        {
+            // With a status of 0 too: a script that prints an error and forgets the
+            // status has not succeeded.
+            return Self::Failed(Failure::Error { error, stderr });
+        }
+        if !status.success() {
+            return Self::Failed(Failure::Died {
+                status,
+                stdout: excerpt(&stdout),
+                stderr,
+            });
+        }
+        if stdout.trim_ascii().is_empty() {
+            return Self::Nothing;
+        }
+        let start = excerpt(&stdout[..stdout.len().min(1024)]);
+        match JsonOutput::try_from(stdout) {
+            Ok(output) => Self::Result(output),
+            Err(reason) => Self::Failed(Failure::Garbled {
+                reason,
+                stdout: start,
+                stderr,
+            }),
+        }
+    }
+}
+
+fn excerpt(bytes: &[u8]) -> String {
+    Excerpt(&String::from_utf8_lossy(bytes)).to_string()
+}
+
+/// The CNI error on stdout, if it is one: an object with a `code` and a `msg`.
+fn as_error(stdout: &[u8]) -> Option<Error> {
+    // All keys are optional, so that an ordinary result is no parser error: to make one,
+    // the parser counts lines.
+    #[derive(Deserialize)]
+    struct Printed {
+        code: Option<u64>,
+        msg: Option<String>,
+        details: Option<String>,
+    }
+    if stdout.is_empty() {
+        return None;
+    }
+    let printed: Printed = serde_json::from_slice(stdout).ok()?;
+    let error = Error::new(printed.code?, printed.msg?);
+    Some(error.with_details(printed.details.unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(raw_status: i32, stdout: &str) -> Outcome {
+        Outcome::from(Output {
+            terminated: None,
+            status: Some(ExitStatus::from_raw(raw_status)),
+            stdout: stdout.as_bytes().to_vec(),
+            stderr: "why\n".to_owned(),
+        })
+    }
+
+    const FAILURE: i32 = 1 << 8;
+    const KILLED: i32 = 9;
+    const ERROR: &str = r#"{"cniVersion":"1.0.0","code":11,"msg":"full"}"#;
+
+    fn error(raw_status: i32, stdout: &str) -> Error {
+        match outcome(raw_status, stdout) {
+            Outcome::Failed(failure) => failure.to_error(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_result_is_kept_to_the_byte() {
+        let text = " {\"ips\": [] }\n";
+        match outcome(0, text) {
+            Outcome::Result(printed) => {
+                assert_eq!(printed.json().get(), "{\"ips\": [] }");
+                assert_eq!(printed.into_bytes(), text.as_bytes());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn white_space_is_nothing() {
+        assert!(matches!(outcome(0, " \n"), Outcome::Nothing));
+        assert!(matches!(outcome(0, ""), Outcome::Nothing));
+    }
+
+    #[test]
+    fn the_kinds_of_failure_are_told_apart() {
+        for (status, stdout, code) in [
+            (FAILURE, ERROR, 11),
+            (0, ERROR, 11),
+            (KILLED, ERROR, code::DELEGATE_KILLED),
+            (KILLED, "", code::DELEGATE_KILLED),
+            (FAILURE, "", code::DELEGATE_FAILED),
+            (FAILURE, "no space left", code::DELEGATE_FAILED),
+            (FAILURE, r#"{"ips":[]}"#, code::DELEGATE_FAILED),
+            (0, "done", code::DELEGATE_GARBLED),
+            (0, "[]", code::DELEGATE_GARBLED),
+            (0, "null", code::DELEGATE_GARBLED),
+            (0, "{}{}", code::DELEGATE_GARBLED),
+        ] {
+            let error = error(status, stdout);
+            assert_eq!(error.code, code, "{status} {stdout:?}: {error}");
+            assert!(error.details.contains("stderr: why"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_delegates_own_details_come_first() {
+        let stdout = r#"{"code":5,"msg":"m","details":"d"}"#;
+        assert_eq!(error(FAILURE, stdout).details, "d\nstderr: why");
+        let null = r#"{"code":5,"msg":"m","details":null}"#;
+        assert_eq!(error(FAILURE, null).details, "stderr: why");
+    }
+
+    #[test]
+    fn stderr_that_repeats_the_error_is_left_out() {
+        let stdout = r#"{"code":5,"msg":"why"}"#;
+        assert_eq!(error(FAILURE, stdout).details, "");
+    }
+
+    #[test]
+    fn a_result_that_has_a_code_but_no_message_is_a_result() {
+        assert!(matches!(outcome(0, r#"{"code":5}"#), Outcome::Result(_)));
+    }
+}

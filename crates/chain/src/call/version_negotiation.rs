@@ -1,0 +1,267 @@
+//! Calls a delegate that doesn't support the network's version with the highest version
+//! that both support.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
+use serde::Deserialize;
+
+use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::outcome::{Failure, Outcome};
+
+/// The version of each delegate that is called with another than the network's. No delegate
+/// is asked twice within a call of the chain.
+#[derive(Default)]
+pub(crate) struct VersionNegotiation(HashMap<DelegateName, SpecVersion>);
+
+impl VersionNegotiation {
+    /// Runs a delegate. If it may be too old for the network's version, it is asked for its
+    /// versions, and run again.
+    pub(crate) fn run(
+        &mut self,
+        delegates: &mut impl Delegates,
+        call: &DelegateCall<'_>,
+    ) -> Outcome {
+        let network = call.config.version();
+        if let Some(version) = self.0.get(call.name).filter(|version| **version < network) {
+            return run_in(*version, delegates, call);
+        }
+        let outcome = delegates.run(call);
+        match &outcome {
+            Outcome::Failed(failure) if may_be_too_old(failure, call.command) => {}
+            _ => return outcome,
+        }
+        match highest_common_version(delegates, call) {
+            Some(version) if version < network => {
+                self.0.insert(call.name.clone(), version);
+                run_in(version, delegates, call)
+            }
+            // The delegate supports the version, or no common one: its failure counts.
+            _ => outcome,
+        }
+    }
+}
+
+/// Runs a delegate in an older version. A command that the version doesn't have is skipped.
+fn run_in(
+    version: SpecVersion,
+    delegates: &mut impl Delegates,
+    call: &DelegateCall<'_>,
+) -> Outcome {
+    if call.command.since() > version {
+        tracing::debug!(delegate = %call.name, command = %call.command, %version, "skipped: its version has no such command");
+        return Outcome::Nothing;
+    }
+    let config = Cow::Owned(call.config.in_version(version));
+    let outcome = delegates.run(&DelegateCall {
+        config,
+        ..call.clone()
+    });
+    let Outcome::Result(output) = outcome else {
+        return outcome;
+    };
+    match IpamResult::read("result", output.json()) {
+        Ok(result) => Outcome::Result(JsonOutput::of_result(&result, call.config.version())),
+        Err(error) => Outcome::Failed(Failure::no_result(&output, error.msg)),
+    }
+}
+
+/// Asks for the highest version that the delegate supports and the network allows.
+fn highest_common_version(
+    delegates: &mut impl Delegates,
+    call: &DelegateCall<'_>,
+) -> Option<SpecVersion> {
+    let Outcome::Result(output) = delegates.run(&DelegateCall {
+        command: Command::Version,
+        prev_result: None,
+        ..call.clone()
+    }) else {
+        return None;
+    };
+    let versions = supported_versions(&output).ok()?;
+    let versions = versions.iter().filter_map(|text| text.parse().ok());
+    versions
+        .filter(|version| *version <= call.config.version())
+        .max()
+}
+
+/// The versions in an answer to VERSION.
+pub(crate) fn supported_versions(output: &JsonOutput) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Versions {
+        supported_versions: Vec<String>,
+    }
+    let versions: Versions =
+        serde_json::from_str(output.json().get()).map_err(|error| error.to_string())?;
+    Ok(versions.supported_versions)
+}
+
+/// True if a delegate may have failed because it is too old: its error says so, or the
+/// command is one of the newest. Old delegates answer those with various errors, such as
+/// an unknown command or a missing container ID. A delegate that answers with code 11,
+/// 50 or 51 knows the command.
+fn may_be_too_old(failure: &Failure, command: Command) -> bool {
+    const UNDERSTOOD: [u64; 3] = [
+        code::TRY_AGAIN_LATER,
+        code::UNAVAILABLE,
+        code::LIMITED_CONNECTIVITY,
+    ];
+    let is_new = matches!(command, Command::Gc | Command::Status);
+    match failure {
+        Failure::Error { error, .. } => {
+            error.code == code::INCOMPATIBLE_VERSION || is_new && !UNDERSTOOD.contains(&error.code)
+        }
+        Failure::Died { .. } => is_new,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::descendants::Left;
+    use cni::{Error, NetworkConfig};
+    use serde_json::json;
+
+    /// A delegate that supports versions up to one. It answers as Debian's plugins do:
+    /// code 1 for other versions, code 4 for commands that it doesn't know.
+    struct Old {
+        supported: Vec<&'static str>,
+        log: Vec<String>,
+    }
+
+    impl Old {
+        fn up_to(newest: SpecVersion) -> Self {
+            let supported = SpecVersion::ALL
+                .into_iter()
+                .filter(|version| *version <= newest);
+            Self {
+                supported: supported.map(SpecVersion::as_str).collect(),
+                log: Vec::new(),
+            }
+        }
+    }
+
+    fn failed(code: u64) -> Outcome {
+        Outcome::Failed(Failure::Error {
+            error: Error::new(code, "no"),
+            stderr: String::new(),
+        })
+    }
+
+    fn printed(json: &str) -> Outcome {
+        Outcome::Result(JsonOutput::try_from(json.as_bytes().to_vec()).unwrap())
+    }
+
+    impl Delegates for Old {
+        fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+            let stdin = String::from_utf8(call.stdin().into_owned()).unwrap();
+            self.log.push(format!("{} {stdin}", call.command));
+            if call.command == Command::Version {
+                let answer = json!({"cniVersion": "1.0.0", "supportedVersions": self.supported});
+                return printed(&answer.to_string());
+            }
+            let config = NetworkConfig::parse(stdin.into_bytes()).unwrap();
+            let newest = self
+                .supported
+                .last()
+                .and_then(|version| version.parse().ok());
+            if newest.is_none_or(|newest| config.version() > newest) {
+                failed(code::INCOMPATIBLE_VERSION)
+            } else if newest.is_some_and(|newest| call.command.since() > newest) {
+                failed(code::INVALID_ENVIRONMENT)
+            } else if call.command == Command::Add {
+                printed(
+                    r#"{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.0.0.2/24"}],"x":1}"#,
+                )
+            } else {
+                failed(code::INVALID_ENVIRONMENT)
+            }
+        }
+
+        fn is_cancelled(&self) -> bool {
+            false
+        }
+
+        fn begin_rollback(&mut self) -> Left {
+            Left::Nothing
+        }
+    }
+
+    fn run(old: &mut Old, commands: &[Command], prev_result: Option<&str>) -> Vec<Outcome> {
+        let stdin = br#"{"cniVersion":"1.1.0","name":"n"}"#;
+        let config = NetworkConfig::parse(stdin.to_vec()).unwrap();
+        let raw: Option<&serde_json::value::RawValue> =
+            prev_result.map(|json| serde_json::from_str(json).unwrap());
+        let name: DelegateName = "old".parse().unwrap();
+        let mut negotiation = VersionNegotiation::default();
+        commands
+            .iter()
+            .map(|command| {
+                let call = DelegateCall::new(&name, *command, &config, raw);
+                negotiation.run(old, &call)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_highest_common_version_is_used_and_asked_for_once() {
+        let mut old = Old::up_to(SpecVersion::V0_4_0);
+        let prev_result = r#"{"ips":[{"address":"fd00::2/64"}]}"#;
+        let outcomes = run(&mut old, &[Command::Add, Command::Add], Some(prev_result));
+        for outcome in outcomes {
+            let Outcome::Result(result) = outcome else {
+                panic!("{outcome:?}")
+            };
+            assert_eq!(
+                result.json().get(),
+                r#"{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.2/24"}],"x":1,"routes":[],"dns":{}}"#
+            );
+        }
+        let calls: Vec<&str> = old
+            .log
+            .iter()
+            .map(|line| line.split(' ').next().unwrap())
+            .collect();
+        assert_eq!(calls, ["ADD", "VERSION", "ADD", "ADD"]);
+        assert_eq!(old.log[1], r#"VERSION {"cniVersion":"1.1.0"}"#);
+        for call in &old.log[2..] {
+            assert!(call.contains(r#""cniVersion":"0.4.0","name""#), "{call}");
+            let prev_result = r#""address":"fd00::2/64","version":"6""#;
+            assert!(call.contains(prev_result), "{call}");
+        }
+    }
+
+    #[test]
+    fn commands_that_are_too_new_are_skipped() {
+        let mut old = Old::up_to(SpecVersion::V1_0_0);
+        let outcomes = run(&mut old, &[Command::Gc, Command::Status], None);
+        let skipped = |outcome: &Outcome| matches!(outcome, Outcome::Nothing);
+        assert!(outcomes.iter().all(skipped), "{outcomes:?}");
+        assert_eq!(old.log.len(), 2);
+    }
+
+    #[test]
+    fn a_failure_with_a_supported_version_is_a_failure() {
+        for command in [Command::Gc, Command::Del] {
+            let mut new = Old::up_to(SpecVersion::V1_1_0);
+            let outcomes = run(&mut new, &[command], None);
+            assert!(matches!(outcomes[0], Outcome::Failed(_)), "{command}");
+        }
+    }
+
+    #[test]
+    fn without_a_common_version_the_refusal_is_returned() {
+        let mut ancient = Old {
+            supported: vec!["0.1.0", "0.2.0"],
+            log: Vec::new(),
+        };
+        let outcome = run(&mut ancient, &[Command::Add], None).remove(0);
+        let Outcome::Failed(failure) = outcome else {
+            panic!("{outcome:?}")
+        };
+        assert_eq!(failure.to_error().code, code::INCOMPATIBLE_VERSION);
+    }
+}

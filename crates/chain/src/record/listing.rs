@@ -1,0 +1,241 @@
+//! Lists records for tools, read-only: waits for no lock, makes no file.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use cni::{Attachment, Environment, Error, NetworkConfig, NetworkName};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use state_files::{StateFolder, whole_lines};
+
+use crate::record::attachment_record::AttachmentRecord;
+use crate::record::file::{self, attachments_in};
+use crate::settings;
+
+/// A file of the records' folder that is named like a record.
+#[derive(Clone, Debug)]
+pub struct ListedRecord {
+    /// The attachment, by the file's name.
+    pub attachment: Attachment,
+    /// The file.
+    pub file: PathBuf,
+    /// Time of the last change.
+    pub changed: Option<SystemTime>,
+    /// The content; `Err` is the reason why it can't be used.
+    pub content: Result<AttachmentRecord, String>,
+}
+
+/// The folder of the records of this configuration: `ipam.stateDir` or its default.
+///
+/// # Errors
+///
+/// Code 7 for a relative path, code 4 for one in the environment.
+pub fn state_dir(config: &NetworkConfig, environment: &Environment) -> Result<PathBuf, Error> {
+    settings::state_dir(environment, &config.ipam()?)
+}
+
+/// The networks that have a folder of records, in order.
+///
+/// # Errors
+///
+/// An I/O error. A missing folder is empty.
+pub fn networks(state_dir: &Path) -> io::Result<Vec<NetworkName>> {
+    let entries = match fs::read_dir(state_dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other?,
+    };
+    let mut networks: Vec<NetworkName> = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        networks.extend(name.to_str().and_then(|name| name.parse().ok()));
+    }
+    networks.sort_unstable();
+    Ok(networks)
+}
+
+/// The attachments that have a record, in order. No record is read.
+///
+/// # Errors
+///
+/// An I/O error. A missing folder is empty.
+pub fn attachments(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<Attachment>> {
+    attachments_in(&state_dir.join(network.as_str()))
+}
+
+/// Lists the records of a network, in the order of their attachments.
+///
+/// Other processes may change them meanwhile. A record that is removed meanwhile is not
+/// listed. The files are read by several threads where there are many.
+///
+/// # Errors
+///
+/// An I/O error. A missing folder is empty.
+pub fn records(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<ListedRecord>> {
+    let attachments = attachments(state_dir, network)?;
+    if attachments.is_empty() {
+        return Ok(Vec::new());
+    }
+    let folder = StateFolder::open(&state_dir.join(network.as_str()))?;
+    let read = |attachment: &Attachment| record(&folder, network, attachment);
+    let listed = state_files::in_threads(&attachments, read);
+    listed.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Reads the record of one attachment; `None` if there is none.
+///
+/// # Errors
+///
+/// An I/O error.
+pub fn record_of(
+    state_dir: &Path,
+    network: &NetworkName,
+    attachment: &Attachment,
+) -> io::Result<Option<ListedRecord>> {
+    match StateFolder::open(&state_dir.join(network.as_str())) {
+        Ok(folder) => record(&folder, network, attachment),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn record(
+    folder: &StateFolder,
+    network: &NetworkName,
+    attachment: &Attachment,
+) -> io::Result<Option<ListedRecord>> {
+    let name = file::name(attachment);
+    let file = folder.path_of(&name);
+    let (content, changed) = match folder.read_with_time(&name) {
+        // A call has made the file, and is about to write its first line.
+        Ok((content, _)) if whole_lines(&content).is_empty() => return Ok(None),
+        Ok((content, changed)) => (
+            AttachmentRecord::parse(&content, network, attachment),
+            changed,
+        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => (Err(error.to_string()), None),
+    };
+    Ok(Some(ListedRecord {
+        attachment: attachment.clone(),
+        file,
+        changed,
+        content,
+    }))
+}
+
+/// True if a call works on the attachment of this record now: it holds the record's lock.
+///
+/// The lock is asked for without a wait and given back at once. A call that asks for it in
+/// the same instant tries again two milliseconds later.
+///
+/// # Errors
+///
+/// An I/O error. A missing file is not locked.
+pub fn is_locked(record: &Path) -> io::Result<bool> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = match rustix::fs::open(record, flags, rustix::fs::Mode::empty()) {
+        Ok(file) => file,
+        Err(Errno::NOENT) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(false),
+        Err(Errno::WOULDBLOCK) => Ok(true),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::call_id::CallId;
+    use crate::record::attachment_record::RecordState;
+    use crate::record::line::{Intent, Line, RecordedCall};
+    use crate::tests::{attachment, config};
+    use serde_json::value::RawValue;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn lines(states: &[&str]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for state in states {
+            let line = match *state {
+                "adding" => {
+                    let config = config("");
+                    let delegates = ["s", "a"].map(|name| name.parse().unwrap());
+                    let mut intent = Intent::new(&config, &attachment(), &delegates, CallId::new());
+                    intent.args = "K8S_POD_NAME=web".into();
+                    Line::Adding(Box::new(intent))
+                }
+                "result" => Line::Result(RawValue::from_string(r#"{"ips":[]}"#.into()).unwrap()),
+                "added" => Line::Added {},
+                _ => Line::Deleting(RecordedCall { id: CallId::new() }),
+            };
+            bytes.extend(line.to_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_record_is_listed_with_its_state_its_start_and_its_answers() {
+        let root = tempfile::tempdir().unwrap();
+        let network = config("").name().clone();
+        let folder = root.path().join(network.as_str());
+        let private = fs::Permissions::from_mode(0o700);
+        assert_eq!(networks(&root.path().join("none")).unwrap(), []);
+        assert!(records(root.path(), &network).unwrap().is_empty());
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, private).unwrap();
+        fs::write(folder.join("foreign"), "x").unwrap();
+        let file = folder.join(file::name(&attachment()));
+        let before = SystemTime::now();
+        for (written, state, answers) in [
+            (&["adding"][..], RecordState::Adding, 0),
+            (&["adding", "result"], RecordState::Adding, 1),
+            (
+                &["adding", "result", "result", "added"],
+                RecordState::Added,
+                2,
+            ),
+            (
+                &["adding", "result", "result", "added", "deleting"],
+                RecordState::Deleting,
+                2,
+            ),
+        ] {
+            fs::write(&file, lines(written)).unwrap();
+            let listed = records(root.path(), &network).unwrap();
+            let record = listed[0].content.as_ref().unwrap();
+            assert_eq!((record.state, listed.len()), (state, 1));
+            let results = record
+                .delegates
+                .iter()
+                .filter_map(|delegate| delegate.result.as_ref());
+            assert_eq!((results.count(), record.delegates.len()), (answers, 2));
+            assert_eq!(record.args, "K8S_POD_NAME=web");
+            assert!(record.since() >= before && record.since() <= SystemTime::now());
+        }
+        assert_eq!(networks(root.path()).unwrap(), vec![network.clone()]);
+        // Being written.
+        for begun in ["", "{"] {
+            fs::write(&file, begun).unwrap();
+            assert!(records(root.path(), &network).unwrap().is_empty());
+        }
+        fs::write(&file, "{\n").unwrap();
+        let listed = records(root.path(), &network).unwrap();
+        assert!(listed[0].content.is_err());
+    }
+
+    #[test]
+    fn a_lock_is_seen_and_not_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("record");
+        assert!(!is_locked(&path).unwrap());
+        fs::write(&path, "").unwrap();
+        assert!(!is_locked(&path).unwrap());
+        let file = fs::File::open(&path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(is_locked(&path).unwrap());
+    }
+}

@@ -1,0 +1,104 @@
+//! Acquires an attachment's lock: that of its record's file. Every delegate inherits it, so
+//! it is held until all that an earlier call has started has ended.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Attachment, Error, code};
+
+use crate::call::overtime::Overtime;
+use crate::record::attachment_record::AttachmentRecord;
+use crate::record::file::{Found, RecordFile, Records};
+use crate::record::lock_holders::lock_holders;
+
+/// Longest wait for the lock. The delegates of a killed call end within milliseconds.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A locked record.
+pub(crate) struct LockedRecord {
+    pub(crate) file: RecordFile,
+    /// `None` if nothing has been written yet; else the content, or the reason why it is
+    /// damaged.
+    pub(crate) content: Option<Result<AttachmentRecord, String>>,
+}
+
+/// What to do if there is no record.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// An empty one is made, for its lock.
+    Make,
+    /// None is made.
+    Leave,
+}
+
+/// Opens an attachment's record and locks it. A call that holds the lock is waited for, at
+/// most two seconds of `wait`; without it, not at all.
+///
+/// # Errors
+///
+/// Code 11 if the lock is held, or if it is not known whether there is a record or what is in
+/// it. Then nothing may be released, and nothing forgotten.
+pub(crate) fn acquire(
+    records: &Records,
+    attachment: &Attachment,
+    if_missing: IfMissing,
+    wait: Option<&Overtime>,
+) -> Result<Found<LockedRecord>, Error> {
+    let unknown = |error: io::Error| unknown(&records.file(attachment), &error);
+    loop {
+        let found = match if_missing {
+            IfMissing::Make => records.create(attachment),
+            IfMissing::Leave => records.open(attachment),
+        };
+        let mut file = match found.map_err(unknown)? {
+            Found::Record(file) => file,
+            Found::Missing => return Ok(Found::Missing),
+            Found::Unusable(error) => return Ok(Found::Unusable(error)),
+        };
+        match lock(&mut file, wait) {
+            Ok(true) => {
+                let content = records.read(&file, attachment).map_err(unknown)?;
+                return Ok(Found::Record(LockedRecord { file, content }));
+            }
+            Ok(false) => return Err(held(attachment, &file)),
+            // The holder of the lock has removed the file: opened again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unknown(error)),
+        }
+    }
+}
+
+fn lock(file: &mut RecordFile, wait: Option<&Overtime>) -> io::Result<bool> {
+    if file.lock(Duration::ZERO)? {
+        return Ok(true);
+    }
+    let Some(overtime) = wait else {
+        return Ok(false);
+    };
+    tracing::debug!("waiting for the attachment's lock");
+    overtime.spend(|most| file.lock(most.min(PATIENCE)))
+}
+
+/// The error of records that can't be read now.
+pub(crate) fn unknown(path: &Path, error: &io::Error) -> Error {
+    let path = path.display();
+    Error::new(code::TRY_AGAIN_LATER, format!("record {path}: {error}"))
+}
+
+/// The error of a lock that is held.
+fn held(attachment: &Attachment, file: &RecordFile) -> Error {
+    let holders = lock_holders(file.file()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "/proc doesn't say who holds the attachment's lock");
+        Vec::new()
+    });
+    let who: Vec<String> = holders.iter().map(ToString::to_string).collect();
+    let who = match who.as_slice() {
+        [] => "it, or a process that it has started, is not in this /proc".to_owned(),
+        who => format!("process {}", who.join(", ")),
+    };
+    Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("an earlier call for {attachment} is still running ({who})"),
+    )
+}

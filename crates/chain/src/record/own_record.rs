@@ -1,0 +1,254 @@
+//! The record of an attachment whose plugins the caller runs itself, such as those of a network
+//! configuration list: the same file, format and lock as a chain's.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, code};
+use serde_json::value::RawValue;
+
+use crate::call::call_id::CallId;
+use crate::call::descendants::Left;
+use crate::call::overtime::Overtime;
+use crate::record::file::{Found, RecordFile, Records};
+use crate::record::line::{Intent, Line, MOST, RecordedCall};
+use crate::record::lock::{self, IfMissing, LockedRecord};
+
+/// The record, locked until this is dropped. A program that inherits the lock holds it on if
+/// this process is killed.
+pub struct OwnRecord {
+    file: RecordFile,
+    path: PathBuf,
+}
+
+impl OwnRecord {
+    /// Makes the record of an attachment that is about to be made by these plugins, with
+    /// `CNI_NETNS` and `CNI_ARGS` of this environment and a line of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if it can't be written, or the configuration is too large for it; code 110 if
+    /// there is one; code 11 as for a chain's ADD. Then there is no new record.
+    pub fn begin(
+        state_dir: &Path,
+        config: &NetworkConfig,
+        attachment: &Attachment,
+        plugins: &[DelegateName],
+        environment: &Environment,
+        line: Box<RawValue>,
+    ) -> Result<Self, Error> {
+        let mut intent = Intent::new(config, attachment, plugins, CallId::new());
+        if intent.config.is_none() {
+            return Err(too_large("the network configuration"));
+        }
+        intent.netns = environment.text("CNI_NETNS");
+        intent.args = environment.text("CNI_ARGS");
+        let records = Records::new(state_dir, config.name());
+        let path = records.file(attachment);
+        match acquire(&records, attachment, IfMissing::Make)? {
+            Found::Missing => unreachable!("a missing record is made"),
+            Found::Unusable(error) => Err(unusable(&path, &error)),
+            Found::Record(LockedRecord { file, content }) => {
+                if content.is_some() {
+                    let why = format!("{attachment} is recorded already in {}", path.display());
+                    return Err(Error::new(code::ALREADY_ALLOCATED, why));
+                }
+                let record = Self::new(file, path);
+                let lines = [Line::Adding(Box::new(intent)), Line::Caller(line)];
+                match record.append(&lines) {
+                    Ok(()) => Ok(record),
+                    Err(error) => {
+                        record.remove();
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens and locks the record of an attachment; `None` if there is none. Its lock is waited
+    /// for, at most two seconds.
+    ///
+    /// # Errors
+    ///
+    /// Code 11 if a process holds the lock, or it is not known whether there is a record; code 5
+    /// if the file may not be used.
+    pub fn open(
+        state_dir: &Path,
+        network: &NetworkName,
+        attachment: &Attachment,
+    ) -> Result<Option<Self>, Error> {
+        let records = Records::new(state_dir, network);
+        let path = records.file(attachment);
+        match acquire(&records, attachment, IfMissing::Leave)? {
+            Found::Missing => Ok(None),
+            Found::Unusable(error) => Err(unusable(&path, &error)),
+            Found::Record(locked) => Ok(Some(Self::new(locked.file, path))),
+        }
+    }
+
+    fn new(file: RecordFile, path: PathBuf) -> Self {
+        // The caller waits for each program. What one leaves behind, such as a daemon, doesn't
+        // keep the attachment locked.
+        file.note_left(Left::Daemons);
+        Self { file, path }
+    }
+
+    /// The lock, for programs that inherit it.
+    pub fn lock(&self) -> Option<BorrowedFd<'_>> {
+        self.file.lock_fd()
+    }
+
+    /// Notes that all plugins have succeeded, with the result of each.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if this can't be written, or a result is too large for a record.
+    pub fn added(&self, results: &[Box<RawValue>]) -> Result<(), Error> {
+        if results.iter().any(|result| result.get().len() > MOST) {
+            return Err(too_large("a plugin's result"));
+        }
+        let mut lines: Vec<Line> = results.iter().map(|raw| Line::result(raw)).collect();
+        lines.push(Line::Added {});
+        self.append(&lines)
+    }
+
+    /// Appends a line of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if it can't be written.
+    pub fn append_caller_line(&self, line: Box<RawValue>) -> Result<(), Error> {
+        self.append(&[Line::Caller(line)])
+    }
+
+    /// Notes that the attachment is about to be undone. If this can't be written, it is logged.
+    pub fn deleting(&self) {
+        let call = RecordedCall { id: CallId::new() };
+        self.file.append(&[Line::Deleting(call)]);
+    }
+
+    fn append(&self, lines: &[Line]) -> Result<(), Error> {
+        self.file.append(lines);
+        match self.file.is_whole() {
+            true => Ok(()),
+            false => {
+                let why = format!("record {}: it can't be written", self.path.display());
+                Err(Error::new(code::IO, why))
+            }
+        }
+    }
+
+    /// Removes the record: nothing is left of the attachment.
+    pub fn remove(self) {
+        self.file.remove();
+    }
+}
+
+fn acquire(
+    records: &Records,
+    attachment: &Attachment,
+    if_missing: IfMissing,
+) -> Result<Found<LockedRecord>, Error> {
+    lock::acquire(records, attachment, if_missing, Some(&Overtime::new(false)))
+}
+
+fn unusable(path: &Path, error: &io::Error) -> Error {
+    Error::new(code::IO, format!("record {}: {error}", path.display()))
+}
+
+fn too_large(what: &str) -> Error {
+    let most = MOST >> 10;
+    Error::new(
+        code::IO,
+        format!("{what} is larger than {most} KiB, and can't be recorded"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{AttachmentRecord, RecordState, is_locked, record_of};
+    use crate::tests::{attachment, config, names};
+
+    fn raw(json: &str) -> Box<RawValue> {
+        RawValue::from_string(json.to_owned()).unwrap()
+    }
+
+    fn begin(folder: &Path) -> Result<OwnRecord, Error> {
+        let environment = Environment::default().with("CNI_NETNS", "/run/netns/c");
+        let plugins = names(&["bridge", "tuning"]);
+        let (config, attachment) = (config(""), attachment());
+        OwnRecord::begin(
+            folder,
+            &config,
+            &attachment,
+            &plugins,
+            &environment,
+            raw("1"),
+        )
+    }
+
+    fn open(folder: &Path) -> OwnRecord {
+        let opened = OwnRecord::open(folder, config("").name(), &attachment());
+        opened.unwrap().unwrap()
+    }
+
+    fn read(folder: &Path) -> Option<AttachmentRecord> {
+        let record = record_of(folder, config("").name(), &attachment()).unwrap();
+        record.map(|record| record.content.unwrap())
+    }
+
+    #[test]
+    fn each_step_is_read_back_as_from_a_chains_record() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let record = begin(folder).unwrap();
+        assert_eq!(read(folder).unwrap().state, RecordState::Adding);
+        record.added(&[raw("{}"), raw(r#"{"ips":[]}"#)]).unwrap();
+        drop(record);
+        let added = read(folder).unwrap();
+        assert_eq!(added.state, RecordState::Added);
+        assert_eq!(
+            (added.netns.as_str(), added.answer().unwrap().get()),
+            ("/run/netns/c", r#"{"ips":[]}"#)
+        );
+        let record = open(folder);
+        record.append_caller_line(raw("2")).unwrap();
+        record.deleting();
+        let deleting = read(folder).unwrap();
+        assert_eq!(deleting.state, RecordState::Deleting);
+        assert_eq!(deleting.caller_line().unwrap().get(), "2");
+        record.remove();
+        assert!(read(folder).is_none());
+        assert!(
+            OwnRecord::open(folder, config("").name(), &attachment())
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_record_is_locked_as_long_as_it_is_open_and_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = begin(folder.path()).unwrap();
+        let path = record.path.clone();
+        assert!(is_locked(&path).unwrap());
+        drop(record);
+        assert!(!is_locked(&path).unwrap());
+        let error = begin(folder.path()).err().unwrap();
+        assert_eq!(error.code, code::ALREADY_ALLOCATED);
+        assert!(read(folder.path()).is_some());
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = begin(folder.path()).unwrap();
+        let large = raw(&format!("\"{}\"", "x".repeat(MOST)));
+        let error = record.added(&[large]).unwrap_err();
+        assert!(error.msg.contains("larger than 256 KiB"), "{error}");
+        assert_eq!(read(folder.path()).unwrap().state, RecordState::Adding);
+    }
+}

@@ -1,0 +1,180 @@
+//! Error of a chain: the failed delegates with command and message, and the list of the
+//! delegates that were undone.
+
+use cni::{Attachment, Command, DelegateName, Error, NetworkName};
+
+/// A failed delegate: name, call and error.
+#[derive(Debug)]
+pub(crate) struct FailedDelegate {
+    pub(crate) delegate: DelegateName,
+    pub(crate) operation: Operation,
+    pub(crate) error: Error,
+}
+
+/// A command, its attachment and its network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Operation {
+    pub(crate) command: Command,
+    pub(crate) attachment: Option<Attachment>,
+    pub(crate) network: NetworkName,
+}
+
+impl Operation {
+    fn describe(&self) -> String {
+        let Self {
+            command,
+            attachment,
+            network,
+        } = self;
+        match attachment {
+            Some(attachment) => format!("{command} of {attachment} on network {network}"),
+            None => format!("{command} on network {network}"),
+        }
+    }
+}
+
+impl FailedDelegate {
+    /// The delegate's error, with its name in front and its call.
+    pub(crate) fn into_error(self) -> Error {
+        let mut details = format!("asked {}: {}", self.delegate, self.operation.describe());
+        add_line(&mut details, &self.error.details);
+        Error {
+            code: self.error.code,
+            msg: format!("{}: {}", self.delegate, self.error.msg),
+            details,
+        }
+    }
+
+    fn in_one_line(&self) -> String {
+        format!("{}: {}", self.delegate, self.error.msg)
+    }
+}
+
+/// An ADD that has failed and has been undone.
+#[derive(Debug)]
+pub(crate) struct FailedAdd {
+    /// The failed delegate.
+    pub(crate) failed: FailedDelegate,
+    /// True if the failed delegate may still hold an address.
+    pub(crate) may_hold: bool,
+    /// True if one of its processes could not be terminated.
+    pub(crate) has_unterminated: bool,
+    /// The delegates whose DEL has succeeded.
+    pub(crate) undone: Vec<DelegateName>,
+    /// The delegates whose DEL has failed.
+    pub(crate) not_undone: Vec<FailedDelegate>,
+}
+
+impl FailedAdd {
+    /// The delegate's error, with the list of the delegates that were undone.
+    pub(crate) fn into_error(self) -> Error {
+        let mut error = self.failed.into_error();
+        if !self.undone.is_empty() {
+            let names: Vec<&str> = self.undone.iter().map(DelegateName::as_str).collect();
+            add_line(
+                &mut error.details,
+                &format!("undone by DEL: {}", names.join(", ")),
+            );
+        }
+        for failed in self.not_undone {
+            let mut lines = failed.error.details.lines();
+            let mut line = format!("not undone, DEL failed: {}", failed.in_one_line());
+            if let Some(last) = lines.next_back() {
+                line = format!("{line} ({last})");
+            }
+            add_line(&mut error.details, &line);
+        }
+        error
+    }
+}
+
+/// The error of a command that goes on past failures: the code of the first, the messages
+/// of all.
+pub(crate) fn all_as_one(errors: Vec<Error>) -> Result<(), Error> {
+    let mut errors = errors.into_iter();
+    let Some(mut all) = errors.next() else {
+        return Ok(());
+    };
+    for error in errors {
+        all.msg = format!("{}; {}", all.msg, error.msg);
+        add_line(&mut all.details, &error.details);
+    }
+    Err(all)
+}
+
+/// The error of a command that stops at the first failure.
+pub(crate) fn first_error(failed: Vec<FailedDelegate>) -> Result<(), Error> {
+    let first = failed.into_iter().next();
+    first.map_or(Ok(()), |failed| Err(failed.into_error()))
+}
+
+/// The error of an ADD that has undone an earlier one first.
+pub(crate) fn after_undoing(mut error: Error, attachment: &Attachment) -> Error {
+    let line = format!("an earlier ADD of {attachment}, which was not complete, was undone first");
+    add_line(&mut error.details, &line);
+    error
+}
+
+fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !line.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::attachment;
+
+    fn failed(
+        delegate: &str,
+        command: Command,
+        code: u64,
+        msg: &str,
+        details: &str,
+    ) -> FailedDelegate {
+        FailedDelegate {
+            delegate: delegate.parse().unwrap(),
+            operation: Operation {
+                command,
+                attachment: (command != Command::Gc).then(attachment),
+                network: "net".parse().unwrap(),
+            },
+            error: Error::new(code, msg).with_details(details),
+        }
+    }
+
+    #[test]
+    fn an_add_fails_with_the_delegates_error_and_tells_what_was_undone() {
+        let error = FailedAdd {
+            failed: failed("b", Command::Add, 11, "full", "10.0.0.0/24"),
+            may_hold: true,
+            has_unterminated: false,
+            undone: vec!["a".parse().unwrap()],
+            not_undone: vec![failed("b", Command::Del, 102, "died", "stderr: x\ny")],
+        };
+        assert_eq!(
+            error.into_error(),
+            Error::new(11, "b: full").with_details(
+                "asked b: ADD of c1 eth0 on network net\n10.0.0.0/24\nundone by DEL: a\n\
+                 not undone, DEL failed: b: died (y)"
+            )
+        );
+    }
+
+    #[test]
+    fn several_failures_are_one_error_with_the_first_ones_code() {
+        let error = all_as_one(vec![
+            failed("a", Command::Del, 5, "x", "").into_error(),
+            failed("b", Command::Gc, 7, "y", "why").into_error(),
+        ]);
+        assert_eq!(
+            error,
+            Err(Error::new(5, "a: x; b: y").with_details(
+                "asked a: DEL of c1 eth0 on network net\nasked b: GC on network net\nwhy"
+            ))
+        );
+        assert_eq!(all_as_one(vec![]), Ok(()));
+    }
+}
