@@ -128,7 +128,7 @@ impl Index {
             let lines = state_files::whole_lines(content).to_vec();
             (lines, Journal::already_read(file, end as u64, content))
         } else {
-            let mut journal = Journal::behind(file, end as u64);
+            let journal = Journal::behind(file, end as u64);
             (journal.read().ok()?, journal)
         };
         let mut index = Self {

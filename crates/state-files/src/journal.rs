@@ -99,6 +99,11 @@ impl Journal {
         Ok(content)
     }
 
+    /// True if the last [`Self::read`] found a line that was cut off.
+    pub fn is_torn(&self) -> bool {
+        self.ends.get().is_some_and(|ends| ends.file != ends.lines)
+    }
+
     /// Appends lines, each with its line feed, in one write. A last line that was cut off is
     /// removed before it.
     ///

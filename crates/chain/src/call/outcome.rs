@@ -210,7 +210,14 @@ impl Failure {
                 reason,
                 stderr,
                 left,
-            } => reason.to_error(left).with_details(stderr_line(stderr)),
+            } => {
+                let error = reason.to_error(left);
+                match reason {
+                    // The delegate hasn't failed: its stderr explains nothing.
+                    Reason::Cancelled => error,
+                    _ => error.with_details(stderr_line(stderr)),
+                }
+            }
             Self::NotDelivered(error) => Error::new(
                 code::IO,
                 format!("the chain's result could not be delivered: {error}"),

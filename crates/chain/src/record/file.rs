@@ -125,7 +125,7 @@ impl Records {
     ) -> io::Result<Option<Result<AttachmentRecord, String>>> {
         let lines = file.journal.read()?;
         let parse = || AttachmentRecord::parse(&lines, &self.network, attachment);
-        Ok((!lines.is_empty()).then(parse))
+        Ok((!lines.is_empty() || file.journal.is_torn()).then(parse))
     }
 
     /// The attachments that have a record, in order.
