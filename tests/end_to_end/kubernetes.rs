@@ -31,7 +31,7 @@ pub(crate) fn cluster(test: &str, runtime: ContainerRuntime) -> Option<Kubernete
     ];
     let needed = always.iter().chain(runtime.needs());
     if let Some(reason) = needed.filter_map(|it| missing(it)).next() {
-        skip_for(test, reason);
+        skip_for(test, &reason);
         return None;
     }
     let images = [Flavour::Normal, Flavour::Verbose].map(|flavour| Image::of(flavour).file);

@@ -56,7 +56,7 @@ impl Containerd {
         };
         let sandbox = Sandbox::default();
         if let Err(reason) = make_rootfs(&sandbox.root().join("rootfs")) {
-            skip_for(test, reason);
+            skip_for(test, &reason);
             return None;
         }
         configure(&node, &sandbox, rules);

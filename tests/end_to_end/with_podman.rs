@@ -35,7 +35,7 @@ impl Podman {
         node.sh("mount -t tmpfs none /dev/shm");
         let sandbox = Sandbox::default();
         if let Err(reason) = make_rootfs(&sandbox.root().join("rootfs")) {
-            skip_for(test, reason);
+            skip_for(test, &reason);
             return None;
         }
         let name = sandbox.root().file_name().unwrap().to_str().unwrap();

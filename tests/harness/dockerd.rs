@@ -66,7 +66,7 @@ impl Dockerd {
         let sandbox = Sandbox::default();
         let root = sandbox.root();
         if let Err(reason) = make_rootfs(&root.join("rootfs")) {
-            skip_for(test, reason);
+            skip_for(test, &reason);
             return None;
         }
         fs::create_dir_all(sandbox.conf_dir()).unwrap();

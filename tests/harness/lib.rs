@@ -63,5 +63,5 @@ pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};
 pub use run::{Call, Output, Running, answer_of};
 pub use sandbox::{Flavour, Form, Sandbox, example, repository};
-pub use skip::{LEFT_OUT_FILE, LeftOut, Reason, missing, skip, skip_for};
+pub use skip::{LEFT_OUT_FILE, PACKAGE, Reason, missing, report_left_out, skip, skip_for};
 pub use verbose_log::log;

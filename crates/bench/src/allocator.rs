@@ -11,7 +11,7 @@ use super::folders::folder_in;
 use super::samples::Samples;
 use super::side::{Side, Storage};
 use super::table::{Table, figure};
-use xtask::build::Flavour;
+use xtask::build::target_dir;
 
 /// Number of calls of each of our contenders; the peer, which is slower, gets fewer.
 const ROUNDS: usize = 101;
@@ -68,7 +68,7 @@ impl Measured {
 
 pub(crate) fn run(peer: &Path, storage: &Storage) -> Result<()> {
     println!("Building …");
-    let installed = folder_in(&Flavour::Normal.target_dir())?;
+    let installed = folder_in(&target_dir())?;
     let [ours, theirs] = contender::allocators(peer, installed.path())?;
     println!("Making reservations …");
     let level = |fill: &Fill| -> Result<Level> {

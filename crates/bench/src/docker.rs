@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::samples::Samples;
 use super::table::{Table, figure};
-use xtask::build::{BUILT_PLUGINS, Flavour};
+use xtask::build::{BUILT_PLUGINS, Flavour, build_tools};
 use xtask::cargo;
 
 /// Addresses that Docker has while it asks for another.
@@ -44,7 +44,7 @@ pub(crate) fn run(data: &Path) -> Result<()> {
     if env::var_os(BUILT_PLUGINS).is_none() {
         println!("Building …");
         let built = Flavour::Normal.build("release")?;
-        Flavour::Normal.build_tools("release")?;
+        build_tools("release")?;
         let mut again = Command::new(env::current_exe()?);
         again
             .args(env::args_os().skip(1))

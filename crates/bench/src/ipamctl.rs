@@ -19,7 +19,7 @@ use super::folders::folder_in;
 use super::samples::Samples;
 use super::side::{Side, Storage};
 use super::table::{Table, figure};
-use xtask::build::Flavour;
+use xtask::build::{Flavour, target_dir};
 
 /// Number of calls of each command.
 const ROUNDS: usize = 15;
@@ -51,7 +51,7 @@ struct Tool {
 
 pub(super) fn run(peer: &Path, storage: &Storage) -> Result<()> {
     println!("Building …");
-    let installed = folder_in(&Flavour::Normal.target_dir())?;
+    let installed = folder_in(&target_dir())?;
     let chain = contender::chains(peer, installed.path())?.swap_remove(0);
     let built = Flavour::Normal.build_static(&[TOOL])?.separate.join(TOOL);
     let tool = Tool {

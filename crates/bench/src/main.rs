@@ -31,7 +31,7 @@ use contender::{Contender, Kind};
 use figures::Figures;
 use fill::Fill;
 use side::{Side, Storage};
-use xtask::build::Flavour;
+use xtask::build::target_dir;
 
 /// Measure how long calls take, beside the reference plugin in the same run.
 #[derive(Parser)]
@@ -81,7 +81,7 @@ fn default_peer() -> PathBuf {
 }
 
 fn default_folder() -> PathBuf {
-    Flavour::Normal.target_dir().join("bench")
+    target_dir().join("bench")
 }
 
 fn main() -> Result<()> {
@@ -110,7 +110,7 @@ fn main() -> Result<()> {
 
 fn chains(bench: &Bench, storage: &Storage) -> Result<()> {
     println!("Building …");
-    let installed = folders::folder_in(&Flavour::Normal.target_dir())?;
+    let installed = folders::folder_in(&target_dir())?;
     let contenders = contender::chains(&bench.peer, installed.path())?;
     let started = Instant::now();
     println!(

@@ -16,7 +16,7 @@ use super::folders::{folder_in, in_memory};
 use super::process::{Plugin, timed};
 use super::samples::Samples;
 use super::table::{Table, figure};
-use xtask::build::Flavour;
+use xtask::build::target_dir;
 
 const ROUNDS: usize = 301;
 
@@ -82,7 +82,7 @@ impl Case {
 
 pub(crate) fn run() -> Result<()> {
     println!("Building …");
-    let installed = folder_in(&Flavour::Normal.target_dir())?;
+    let installed = folder_in(&target_dir())?;
     let folder = contender::one_file(installed.path())?;
     let executable = folder.join(ORCHESTRATOR);
     let mut cases = cases(&executable)?;

@@ -1,8 +1,9 @@
-//! Builds of the plugins: flavours, forms, and the folders of the executables.
+//! Builds the plugins and the tools: two flavours, each plugin by itself and all in one
+//! executable.
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -19,13 +20,18 @@ pub fn both_forms() -> Vec<&'static str> {
     PLUGINS.into_iter().chain([MULTI_CALL]).collect()
 }
 
-/// The administrator's command, the daemon for Docker and the image's entry point.
-const TOOLS: [&str; 3] = [DOCKER_DAEMON, TOOL, INSTALLER];
+/// The administrator's command, the daemon for Docker and the image's entry point. They are
+/// built together, since they share most of what they link.
+pub(crate) const TOOLS: [&str; 3] = [DOCKER_DAEMON, TOOL, INSTALLER];
 
 /// The environment variable that hands the commit to the build, for `--version`.
 const COMMIT: &str = "IPAM_DELEGATED_COMMIT";
 
-/// A build of the plugins: what is logged where.
+/// The environment variable with the folder of plugins that are built already, for tests
+/// and for what tests run.
+pub const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
+
+/// A build of the plugins.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Flavour {
     /// Warnings and errors go to stderr.
@@ -34,98 +40,82 @@ pub enum Flavour {
     Verbose,
 }
 
-/// Both flavours.
-pub const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
+/// Both flavours. The normal one is built last, so that its executables stay in cargo's
+/// folder.
+pub(crate) const FLAVOURS: [Flavour; 2] = [Flavour::Verbose, Flavour::Normal];
 
-/// Folders of a finished build, each with an executable for every plugin.
+/// Folders with an executable for every plugin that is built.
 pub struct Built {
-    /// Each plugin is an executable of its own.
+    /// Each plugin is a separate executable.
     pub separate: PathBuf,
-    /// Each plugin is a hard link to the multi-call executable; beside it are those with a
-    /// network client, if they are built.
+    /// Each plugin is a hard link to the multi-call executable, or, with a network client, to
+    /// its own.
     pub one_file: PathBuf,
 }
 
-/// The environment variable with the folder of plugins that are built already, for tests
-/// and for what tests run.
-pub const BUILT_PLUGINS: &str = "IPAM_DELEGATED_PLUGINS";
+/// The folder of builds.
+pub fn target_dir() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from)
+}
 
 impl Flavour {
-    /// The folder of this flavour's build; one each, so that both stay built.
-    pub fn target_dir(self) -> PathBuf {
-        let target = env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| repository().join("target"), PathBuf::from);
-        match self {
-            Self::Normal => target,
-            Self::Verbose => target.join("verbose"),
-        }
-    }
-
     /// Builds both forms for the tests, linked dynamically.
-    pub fn build(self, profile: &str) -> Result<Built> {
-        run(&mut self.command(profile, &both_forms()))?;
-        // By themselves: none of what they link may change the others.
-        run(&mut self.command(profile, &NETWORK_PLUGINS))?;
-        Built::in_folder(self.profile_dir(profile))
-    }
-
-    /// Builds the multi-call executable; returns a folder with all plugins as links to it.
     ///
     /// # Errors
     ///
-    /// The build fails, or the links cannot be made.
-    pub fn build_one_file(self, profile: &str) -> Result<PathBuf> {
-        run(&mut self.command(profile, &[MULTI_CALL]))?;
-        Ok(Built::in_folder(self.profile_dir(profile))?.one_file)
-    }
-
-    fn profile_dir(self, profile: &str) -> PathBuf {
-        let folder = if profile == "dev" { "debug" } else { profile };
-        self.target_dir().join(folder)
-    }
-
-    /// Builds the tools beside the plugins, and by themselves: none of what they link may
-    /// change theirs.
-    pub fn build_tools(self, profile: &str) -> Result<()> {
-        let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        for package in TOOLS {
-            command.args(["--package", package]);
+    /// A build fails, or a link cannot be made.
+    pub fn build(self, profile: &str) -> Result<Built> {
+        // The network client must not change what the other plugins link.
+        for packages in [&both_forms()[..], &NETWORK_PLUGINS] {
+            run(&mut build(packages, self, profile))?;
         }
-        run(command.arg("--target-dir").arg(self.target_dir()))
+        let folder = profile_folder(profile);
+        match self {
+            Self::Normal => Built::link(&folder, folder.clone()),
+            Self::Verbose => Built::link(&folder, folder.join("verbose")),
+        }
     }
 
     /// Builds these packages as they are installed: statically linked.
+    ///
+    /// # Errors
+    ///
+    /// The C library is missing, or the build fails.
     pub fn build_static(self, packages: &[&str]) -> Result<Built> {
+        let folder = self.build_static_in(&repository(), &target_dir(), packages)?;
+        Built::link(&folder, folder.clone())
+    }
+
+    /// [`Self::build_static`] of another checkout; returns the folder of the executables.
+    pub(crate) fn build_static_in(
+        self,
+        checkout: &Path,
+        target_dir: &Path,
+        packages: &[&str],
+    ) -> Result<PathBuf> {
         let target = Target::of_releases()?;
         if let Some(reason) = target.missing() {
             bail!("{reason}");
         }
-        let mut command = self.command("release", packages);
-        let flags = link_flags(&target, &self.target_dir())?;
+        let mut command = build(packages, self, "release");
+        let flags = link_flags(&target, checkout, target_dir)?;
         command
+            .current_dir(checkout)
             // The dependencies of Cargo.lock.
             .args(["--locked", "--target", &target.triple])
+            .arg("--target-dir")
+            .arg(target_dir)
             // Takes precedence over RUSTFLAGS.
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
         if let Some(commit) = commit() {
             command.env(COMMIT, commit);
         }
         run(&mut command)?;
-        Built::in_folder(self.target_dir().join(target.triple).join("release"))
-    }
-
-    fn command(self, profile: &str, packages: &[&str]) -> Command {
-        let mut command = cargo(&["build", "--quiet", "--profile", profile]);
-        for package in packages {
-            command.args(["--package", package]);
-        }
-        command.args(self.features());
-        command.arg("--target-dir").arg(self.target_dir());
-        command
+        Ok(target_dir.join(target.triple).join("release"))
     }
 
     /// The arguments for cargo that select this flavour.
-    pub fn features(self) -> &'static [&'static str] {
+    pub(crate) fn features(self) -> &'static [&'static str] {
         match self {
             Self::Normal => &[],
             Self::Verbose => &["--features", "verbose"],
@@ -133,41 +123,78 @@ impl Flavour {
     }
 }
 
+/// Builds the multi-call executable for the demo; returns a folder with all plugins as links
+/// to it.
+pub(crate) fn build_one_file() -> Result<PathBuf> {
+    run(&mut build(&[MULTI_CALL], Flavour::Normal, "dev"))?;
+    let folder = profile_folder("dev");
+    Ok(Built::link(&folder, folder.clone())?.one_file)
+}
+
+/// Builds the tools for the tests, linked dynamically.
+///
+/// # Errors
+///
+/// The build fails.
+pub fn build_tools(profile: &str) -> Result<()> {
+    run(&mut build(&TOOLS, Flavour::Normal, profile))
+}
+
+/// cargo's command to build these packages.
+fn build(packages: &[&str], flavour: Flavour, profile: &str) -> Command {
+    let mut command = cargo(&["build", "--quiet", "--profile", profile]);
+    for package in packages {
+        command.args(["--package", package]);
+    }
+    command.args(flavour.features());
+    command
+}
+
+/// The folder of the executables of a profile.
+fn profile_folder(profile: &str) -> PathBuf {
+    target_dir().join(if profile == "dev" { "debug" } else { profile })
+}
+
 impl Built {
-    fn in_folder(separate: PathBuf) -> Result<Self> {
+    /// Links the executables that are in cargo's folder `from`.
+    fn link(from: &Path, separate: PathBuf) -> Result<Self> {
         let one_file = separate.join("one-file");
         fs::create_dir_all(&one_file)?;
-        let executable = separate.join(MULTI_CALL);
-        if !executable.exists() {
-            return Ok(Self { separate, one_file });
+        for plugin in PLUGINS {
+            link(&from.join(MULTI_CALL), &one_file.join(plugin))?;
         }
-        let all = PLUGINS.map(|plugin| (plugin, executable.clone()));
-        // Beside it, as they are installed, if they are built.
-        let network = NETWORK_PLUGINS.map(|plugin| (plugin, separate.join(plugin)));
-        let network = network.into_iter().filter(|(_, built)| built.exists());
-        for (plugin, built) in all.into_iter().chain(network) {
-            // Replaced atomically: tests of an earlier build may be running.
-            let (new, link) = (one_file.join("new"), one_file.join(plugin));
-            let _ = fs::remove_file(&new);
-            fs::hard_link(&built, &new)
-                .and_then(|()| fs::rename(&new, &link))
-                .with_context(|| format!("{}", link.display()))?;
+        for plugin in NETWORK_PLUGINS {
+            link(&from.join(plugin), &one_file.join(plugin))?;
         }
-        // If both are links to one file already, `rename` leaves both.
-        let _ = fs::remove_file(one_file.join("new"));
+        if from != separate {
+            for package in both_forms().into_iter().chain(NETWORK_PLUGINS) {
+                link(&from.join(package), &separate.join(package))?;
+            }
+        }
         Ok(Self { separate, one_file })
     }
 }
 
-/// Builds the tools as they are installed: together, since they share most of what they link.
-pub fn static_tools() -> Result<Built> {
-    Flavour::Normal.build_static(&TOOLS)
+/// Links to an executable, if it is built. A link that is there is replaced in one step: tests
+/// of an earlier build may be running.
+fn link(executable: &Path, link: &Path) -> Result<()> {
+    if !executable.exists() {
+        return Ok(());
+    }
+    let new = link.with_extension("new");
+    let _ = fs::remove_file(&new);
+    fs::hard_link(executable, &new)
+        .and_then(|()| fs::rename(&new, link))
+        .with_context(|| link.display().to_string())?;
+    // If both were links to one file already, `rename` has left both.
+    let _ = fs::remove_file(new);
+    Ok(())
 }
 
 /// The commit that is checked out, with `-dirty` behind it if there are changes; `None`
 /// without a repository.
-pub fn commit() -> Option<String> {
-    // The same for all that one run builds, even if a file is changed meanwhile.
+pub(crate) fn commit() -> Option<String> {
+    // The same for everything that one run builds, even if a file is changed meanwhile.
     static COMMIT: OnceLock<Option<String>> = OnceLock::new();
     let describe = || {
         let mut git = Command::new("git");

@@ -13,7 +13,7 @@ use harness::{Call, Node, ORCHESTRATOR, REFERENCE_PLUGINS, answer_of, is_root, r
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::build::{BUILT_PLUGINS, Flavour};
+use crate::build::{BUILT_PLUGINS, build_one_file};
 
 /// Programs that make a network namespace.
 const NAMESPACE_TOOLS: [&str; 5] = ["bash", "ip", "mount", "nsenter", "unshare"];
@@ -28,7 +28,7 @@ pub fn run() -> Result<()> {
         Some(folder) => PathBuf::from(folder),
         None => {
             println!("Building the plugins, as debug builds …");
-            Flavour::Normal.build_one_file("dev")?
+            build_one_file()?
         }
     };
     Demo::new("testdata/mynet.conflist", &plugins)?.two_containers()?;

@@ -1,14 +1,14 @@
 //! `cargo xtask dist`: release archives and images of both flavours for the host's
 //! architecture, and their checksums. The same commit gives the same bytes.
 
-pub(crate) mod again;
 mod archive;
-mod command;
 mod image;
 mod licences;
 mod readme;
+pub(crate) mod reproduction;
 mod system_library;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,30 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
+use harness::{DOCKER_DAEMON, MULTI_CALL, NETWORK_PLUGINS, TOOL, repository};
 use sha2::{Digest, Sha256};
 
-use crate::build::{self, FLAVOURS, Flavour, static_tools};
-use crate::cargo::output;
+use crate::build::{self, FLAVOURS, Flavour, TOOLS};
+use crate::cargo::{cargo, output, run as run_command};
 use crate::target::Target;
 use archive::Archive;
+use reproduction::Original;
 
 /// The file of checksums, in the format of `sha256sum --check`.
 const SUMS: &str = "SHA256SUMS";
+
+/// The folder of `ipamctl`'s timers in the repository.
+const TIMERS: &str = "docs/systemd";
+
+/// Packages that are built together, so that nothing of one group is linked into another, and
+/// their flavour: the tools have only one.
+fn groups(flavour: Flavour) -> [(Flavour, &'static [&'static str]); 3] {
+    [
+        (flavour, &[MULTI_CALL]),
+        (flavour, &NETWORK_PLUGINS),
+        (Flavour::Normal, &TOOLS),
+    ]
+}
 
 /// Arguments of `cargo xtask dist`.
 #[derive(Args)]
@@ -36,7 +50,7 @@ pub struct Dist {
     /// Only this flavour's archive.
     #[arg(long)]
     flavour: Option<Flavour>,
-    /// Build once more, from a fresh clone in another folder, and compare the bytes.
+    /// Build the executables once more, in a fresh clone in another folder, and compare them.
     #[arg(long)]
     check: bool,
 }
@@ -51,7 +65,10 @@ struct Release {
     target: Target,
 }
 
-/// Makes the archives and images, and makes them again with `--check`.
+/// Contents of a release's executables, by package.
+type Executables = BTreeMap<&'static str, Vec<u8>>;
+
+/// Makes the archives and images, and builds the executables again with `--check`.
 ///
 /// # Errors
 ///
@@ -59,7 +76,7 @@ struct Release {
 pub fn run(arguments: &Dist) -> Result<()> {
     let out = match &arguments.out {
         Some(out) => out.clone(),
-        None => Flavour::Normal.target_dir().join("dist"),
+        None => build::target_dir().join("dist"),
     };
     let flavours = match arguments.flavour {
         Some(flavour) => vec![flavour],
@@ -67,34 +84,57 @@ pub fn run(arguments: &Dist) -> Result<()> {
     };
     make(&flavours, &out)?;
     if arguments.check {
-        again::check(&flavours, &out)?;
+        let groups = flavours.iter().flat_map(|flavour| groups(*flavour));
+        let originals = groups.map(|(flavour, packages)| Original::build(flavour, packages));
+        reproduction::check(&originals.collect::<Result<Vec<_>>>()?)?;
     }
     Ok(())
 }
 
 /// Makes the archives of these flavours in the folder `out`.
 pub(crate) fn make(flavours: &[Flavour], out: &Path) -> Result<()> {
-    fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
+    fs::create_dir_all(out).with_context(|| out.display().to_string())?;
     let release = Release::of_this_checkout()?;
-    let mut sums = String::new();
+    let mut sums = BTreeMap::new();
     for &flavour in flavours {
         let name = release.name(flavour);
-        let bytes = release.archive(flavour)?.to_bytes(&name, release.time)?;
-        let image = release.image(flavour)?;
+        let executables = executables(flavour)?;
+        let archive = release.archive(flavour, &executables)?;
         for (file, bytes) in [
-            (format!("{name}.tar.gz"), bytes),
-            (format!("{name}-image.tar"), image),
+            (
+                format!("{name}.tar.gz"),
+                archive.to_bytes(&name, release.time)?,
+            ),
+            (
+                format!("{name}-image.tar"),
+                release.image(flavour, &executables)?,
+            ),
         ] {
             let path = out.join(&file);
-            fs::write(&path, &bytes).with_context(|| format!("{}", path.display()))?;
-            sums += &format!("{}  {file}\n", hex(&Sha256::digest(&bytes)));
+            fs::write(&path, &bytes).with_context(|| path.display().to_string())?;
             println!("{}", path.display());
+            sums.insert(file, hex(&Sha256::digest(&bytes)));
         }
     }
+    let lines = sums.iter().map(|(file, sum)| format!("{sum}  {file}\n"));
     let path = out.join(SUMS);
-    fs::write(&path, sums).with_context(|| format!("{}", path.display()))?;
+    fs::write(&path, lines.collect::<String>()).with_context(|| path.display().to_string())?;
     println!("{}", path.display());
     Ok(())
+}
+
+/// Builds and reads all executables of a flavour.
+fn executables(flavour: Flavour) -> Result<Executables> {
+    let mut executables = Executables::new();
+    for (flavour, packages) in groups(flavour) {
+        let folder = flavour.build_static(packages)?.separate;
+        for package in packages {
+            let path = folder.join(package);
+            let content = fs::read(&path).with_context(|| path.display().to_string())?;
+            executables.insert(package, content);
+        }
+    }
+    Ok(executables)
 }
 
 /// A sum as text.
@@ -126,21 +166,17 @@ impl Release {
         format!("{package}-{}-{architecture}-linux", self.version)
     }
 
-    fn archive(&self, flavour: Flavour) -> Result<Archive> {
-        let built = flavour.build_static(&[MULTI_CALL])?;
+    fn archive(&self, flavour: Flavour, executables: &Executables) -> Result<Archive> {
         let mut archive = Archive::default();
-        let file = built.one_file.join(PLUGINS[0]);
-        let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
-        archive.executable(&PLUGINS.map(|plugin| format!("bin/{plugin}")), content);
-        // Built by themselves, so that nothing of them is linked into the others.
-        let built = flavour.build_static(&NETWORK_PLUGINS)?;
-        for plugin in NETWORK_PLUGINS {
-            let file = built.separate.join(plugin);
-            let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
-            archive.executable(&[format!("bin/{plugin}")], content);
+        archive.plugins(["bin", "bin"], executables);
+        for tool in [TOOL, DOCKER_DAEMON] {
+            archive.executable(&[format!("sbin/{tool}")], &executables[tool]);
         }
-        command::add(&mut archive)?;
-        docker_daemon(&mut archive)?;
+        archive.text_files("share", share()?.path())?;
+        let daemon = repository().join("crates").join(DOCKER_DAEMON);
+        for units in [repository().join(TIMERS), daemon.join("systemd")] {
+            archive.text_files("lib/systemd/system", &units)?;
+        }
         archive.text("LICENSE", fs::read(repository().join("LICENSE"))?);
         archive.text("README.md", readme::text(self, flavour)?);
         licences::gather(&mut archive, flavour, &self.target, &[TOOL, DOCKER_DAEMON])?;
@@ -148,24 +184,16 @@ impl Release {
     }
 }
 
-/// Adds the daemon for Docker and its units.
-fn docker_daemon(archive: &mut Archive) -> Result<()> {
-    let built = static_tools()?;
-    let file = built.separate.join(DOCKER_DAEMON);
-    let content = fs::read(&file).with_context(|| format!("{}", file.display()))?;
-    archive.executable(&[format!("sbin/{DOCKER_DAEMON}")], content);
-    for unit in ["service", "socket"] {
-        let name = format!("{DOCKER_DAEMON}.{unit}");
-        let units = repository()
-            .join("crates")
-            .join(DOCKER_DAEMON)
-            .join("systemd");
-        archive.text(
-            &format!("lib/systemd/system/{name}"),
-            fs::read(units.join(name))?,
-        );
-    }
-    Ok(())
+/// The man pages and completions, which an example of `ipamctl` writes.
+fn share() -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    let mut example = cargo(&["run", "--quiet", "--locked", "--package", TOOL]);
+    run_command(
+        example
+            .args(["--example", "share", "--"])
+            .arg(folder.path()),
+    )?;
+    Ok(folder)
 }
 
 /// `SOURCE_DATE_EPOCH` if it is set, otherwise the commit's time.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL};
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::build::{Flavour, static_tools};
+use crate::build::{Flavour, TOOLS};
 
 /// Installs the plugins in `dir`, and `ipamctl` in `sbin`.
 ///
@@ -29,7 +29,7 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
     }
     match sbin {
         Some(sbin) => {
-            let built = static_tools()?;
+            let built = Flavour::Normal.build_static(&TOOLS)?;
             put(sbin, &[TOOL], &built.separate.join(TOOL))
         }
         None => Ok(()),

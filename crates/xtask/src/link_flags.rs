@@ -3,14 +3,16 @@
 
 use std::path::Path;
 
-use anyhow::Result;
-use harness::repository;
-
 use crate::packages;
 use crate::target::{Target, rustc, sysroot};
+use anyhow::Result;
 
-/// The flags for this target, with build output in `target_dir`.
-pub(crate) fn link_flags(target: &Target, target_dir: &Path) -> Result<Vec<String>> {
+/// The flags to build a checkout for this target, with build output in `target_dir`.
+pub(crate) fn link_flags(
+    target: &Target,
+    checkout: &Path,
+    target_dir: &Path,
+) -> Result<Vec<String>> {
     let mut flags = vec![
         "-Ctarget-feature=+crt-static".to_owned(),
         // A fixed load address: nothing has to be relocated at the start.
@@ -24,7 +26,7 @@ pub(crate) fn link_flags(target: &Target, target_dir: &Path) -> Result<Vec<Strin
     };
     // Panic messages name source files, whose folders differ between machines. If
     // several prefixes fit, the last one is used.
-    rename(&repository(), "/ipam-delegated");
+    rename(checkout, "/ipam-delegated");
     rename(target_dir, "/target");
     for package in packages::all(target)? {
         rename(&package.folder, &format!("/crates/{package}"));

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check that the project has.
+//! `cargo xtask test`: runs every check that the project has.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,18 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use harness::{BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, Reason, is_root};
+use harness::{
+    BUSYBOX, DNSMASQ, DOCKERD, ETCD, ETCDCTL, KUBECTL, LEFT_OUT_FILE, MULTI_CALL, Reason, is_root,
+    report_left_out,
+};
 use rustix::process::nice;
 
-use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour};
+use crate::build::{BUILT_PLUGINS, FLAVOURS, Flavour, build_tools, target_dir};
 use crate::cargo::{self, cargo, shown};
-use crate::dist;
-use crate::left_out::{Collector, in_ci};
+use crate::dist::reproduction::{self, Original};
 use crate::service_policy::NoServices;
 use crate::target::Target;
+use crate::{dist, left_out};
 
 /// Programs and files that the end-to-end tests need, and their Debian packages.
 const NEEDED: &[(&str, &str)] = &[
@@ -40,8 +43,11 @@ const NEEDED: &[(&str, &str)] = &[
     ("/usr/bin/strace", "strace"),
 ];
 
-/// Parts of the names of tests that have nothing of the one file, or the one file in any case,
-/// as in an image.
+/// The tests with Kubernetes clusters. They mostly wait.
+const KUBERNETES: &str = "kubernetes::";
+
+/// Parts of the names of tests that use no plugin of the one file, or always use it, as in an
+/// image.
 const OF_ONE_FORM: [&str; 8] = [
     "cluster::files",
     "cluster::killed",
@@ -61,29 +67,23 @@ const OF_ONE_FORM: [&str; 8] = [
 pub fn run() -> Result<()> {
     let started = Instant::now();
     step(&mut cargo(&["fmt", "--all", "--check"]))?;
-    for features in [&[][..], &["--features", "verbose"]] {
-        let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
+    let lints = ["clippy", "--quiet", "--workspace", "--all-targets"];
+    for flavour in FLAVOURS {
         let deny = ["--", "--deny", "warnings"];
-        step(&mut cargo(&[&lints, features, &deny].concat()))?;
+        step(cargo(&lints).args(flavour.features()).args(deny))?;
     }
-    let mut docs = cargo(&[
-        "doc",
-        "--quiet",
-        "--workspace",
-        "--no-deps",
-        "--document-private-items",
-    ]);
-    step(docs.env("RUSTDOCFLAGS", "--deny warnings"))?;
+    let doc = ["doc", "--quiet", "--workspace", "--no-deps"];
+    let mut doc = cargo(&doc);
+    doc.arg("--document-private-items");
+    step(doc.env("RUSTDOCFLAGS", "--deny warnings"))?;
     install_what_is_needed()?;
-    let mut left_out = Collector::new(Flavour::Normal.target_dir().join("left-out"));
-    let tested = tests(&mut left_out);
-    let report = left_out.report()?;
-    println!("\n{report}");
-    tested.and(report.verdict(in_ci()))?;
-    println!(
-        "All checks passed in {} seconds.",
-        started.elapsed().as_secs()
-    );
+    let left_out = target_dir().join("left-out");
+    let _ = std::fs::remove_file(&left_out);
+    let tested = tests(&left_out);
+    let reported = left_out::report(&left_out);
+    tested.and(reported)?;
+    let seconds = started.elapsed().as_secs();
+    println!("All checks passed in {seconds} seconds.");
     Ok(())
 }
 
@@ -92,7 +92,7 @@ fn step(command: &mut Command) -> Result<()> {
     timed(|| cargo::run(command))
 }
 
-/// Says how long a step takes.
+/// Prints the duration of a step.
 fn timed<T>(step: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     let done = step();
@@ -101,118 +101,115 @@ fn timed<T>(step: impl FnOnce() -> T) -> T {
 }
 
 /// Runs unit, property and end-to-end tests, and the examples of the documentation.
-fn tests(left_out: &mut Collector) -> Result<()> {
+fn tests(left_out: &Path) -> Result<()> {
     println!("\n== building the plugins in both flavours");
-    let [normal, verbose] = timed(|| {
-        let normal = Flavour::Normal.build("dev")?.separate;
-        let verbose = Flavour::Verbose.build("dev")?.separate;
-        Flavour::Normal.build_tools("dev")?;
-        anyhow::Ok([normal, verbose])
+    let [verbose, normal] = timed(|| {
+        let [verbose, normal] = FLAVOURS.map(|flavour| flavour.build("dev"));
+        build_tools("dev")?;
+        anyhow::Ok([verbose?.separate, normal?.separate])
     })?;
     let dist = archives(left_out)?;
     let examples = ["build", "--quiet", "--workspace", "--examples"];
     cargo::run(&mut cargo(&examples))?;
-    let file = left_out.file().clone();
-    let on_these = |mut tests: Command| {
+    let run = |form: &str, packages: Packages, words: &[&str]| {
+        let mut tests = run_of_tests(packages);
         tests
+            .arg("--")
+            .args(words)
+            .env("IPAM_DELEGATED_FORM", form)
             .env(BUILT_PLUGINS, &normal)
             .env("IPAM_DELEGATED_VERBOSE_PLUGINS", &verbose)
-            .env(LEFT_OUT_FILE, &file);
+            .env(LEFT_OUT_FILE, left_out);
         if let Some(dist) = &dist {
             tests.env("IPAM_DELEGATED_DIST", dist);
         }
         step(&mut tests)
     };
-    let again = dist.as_deref().filter(|_| can_be_made_again(left_out));
+    // Whatever is built for the tests is built once, before several runs need it.
+    step(run_of_tests(Packages::All).arg("--no-run"))?;
+    let original = match dist {
+        Some(_) => original(left_out)?,
+        None => None,
+    };
+    let of_one_form = OF_ONE_FORM.map(|part| ["--skip", part]);
     thread::scope(|scope| {
-        let again = again.map(|dist| scope.spawn(|| the_same_again(dist)));
-        let separate = on_these(run_of_all());
-        println!("\nOnce more with all plugins in one file:");
-        let mut one_file = run_end_to_end();
-        one_file.arg("--");
-        for part in OF_ONE_FORM {
-            one_file.args(["--skip", part]);
-        }
-        one_file.env("IPAM_DELEGATED_FORM", "one-file");
-        let one_file = on_these(one_file);
-        let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
-        let again = again.map_or(Ok(()), |it| {
-            println!("\n== making an archive once more, in another folder");
-            timed(|| it.join().expect("it doesn't panic"))
+        let kubernetes = scope.spawn(|| run("separate", Packages::EndToEnd, &[KUBERNETES]));
+        let again = scope.spawn(|| {
+            // Of this thread, and of the build that it starts.
+            let _ = nice(19);
+            original.map_or(Ok(()), |original| reproduction::check(&[original]))
         });
-        separate.and(one_file).and(examples).and(again)
+        let separate = run("separate", Packages::All, &["--skip", KUBERNETES]);
+        println!("\nOnce more with all plugins in one file:");
+        let one_file = run("one-file", Packages::EndToEnd, of_one_form.as_flattened());
+        let examples = step(&mut cargo(&["test", "--quiet", "--workspace", "--doc"]));
+        let kubernetes = kubernetes.join().expect("the thread doesn't panic");
+        let again = again.join().expect("the thread doesn't panic");
+        separate
+            .and(one_file)
+            .and(examples)
+            .and(kubernetes)
+            .and(again)
     })
 }
 
 /// Makes the archives of a release, if this machine can; returns their folder.
-fn archives(left_out: &mut Collector) -> Result<Option<PathBuf>> {
+fn archives(left_out: &Path) -> Result<Option<PathBuf>> {
     println!("\n== making the archives of a release");
     if let Some(reason) = Target::of_releases()?.missing() {
-        left_out.add("archives of a release", Reason::Package(reason.to_owned()));
+        let reason = Reason::Package(reason.to_owned());
+        report_left_out(Some(left_out), "archives of a release", &reason);
         return Ok(None);
     }
-    let folder = Flavour::Normal.target_dir().join("dist-for-tests");
+    let folder = target_dir().join("dist-for-tests");
     // From an earlier run, perhaps of another version.
     let _ = std::fs::remove_dir_all(&folder);
     timed(|| dist::make(&FLAVOURS, &folder))?;
     Ok(Some(folder))
 }
 
-/// True if this checkout can be cloned to make its archives once more.
-fn can_be_made_again(left_out: &mut Collector) -> bool {
-    let Some(reason) = dist::again::why_not() else {
-        return true;
-    };
-    let reason = Reason::Machine(reason.to_owned());
-    left_out.add("the same archive again", reason);
-    false
-}
-
-/// Makes one archive once more, in the time that the tests wait for something. The other
-/// flavour's is made in the same way, and takes as long.
-fn the_same_again(dist: &Path) -> Result<()> {
-    // Of this thread, and of what it starts.
-    let _ = nice(19);
-    dist::again::check(&[Flavour::Normal], dist)
-}
-
-/// A run of all tests.
-fn run_of_all() -> Command {
-    if has_nextest() {
-        nextest(&["--workspace"])
-    } else {
-        cargo_test(&["--workspace"])
+/// The plugins' executable, if this checkout can be cloned to build it once more. The other
+/// executables are built in the same way; `cargo xtask dist --check` compares all of them.
+fn original(left_out: &Path) -> Result<Option<Original>> {
+    if let Some(reason) = reproduction::why_not() {
+        let reason = Reason::Machine(reason.to_owned());
+        report_left_out(Some(left_out), "the same executable again", &reason);
+        return Ok(None);
     }
+    Original::build(Flavour::Normal, &[MULTI_CALL]).map(Some)
 }
 
-/// A run of the end-to-end tests.
-fn run_end_to_end() -> Command {
-    if has_nextest() {
-        // By itself, the package would be compiled once more, with other features.
-        nextest(&["--workspace", "-E", "package(end-to-end)"])
-    } else {
-        cargo_test(&["--package", "end-to-end"])
+/// Packages whose tests are run.
+#[derive(Clone, Copy, PartialEq)]
+enum Packages {
+    All,
+    EndToEnd,
+}
+
+/// A run of tests. Parts of their names, and `--skip`, come behind `--`.
+fn run_of_tests(packages: Packages) -> Command {
+    let has_nextest = cargo(&["nextest", "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_nextest {
+        let mut command = cargo(&["test", "--quiet", "--all-targets", "--no-fail-fast"]);
+        command.args(match packages {
+            Packages::All => ["--workspace"].as_slice(),
+            Packages::EndToEnd => &["--package", "end-to-end"],
+        });
+        return command;
     }
-}
-
-fn nextest(arguments: &[&str]) -> Command {
-    let run = ["nextest", "run", "--no-fail-fast", "--status-level", "fail"];
-    let mut command = cargo(&[&run, arguments].concat());
-    // One more than processors: the test with a Kubernetes cluster mostly waits.
+    let mut command = cargo(&["nextest", "run", "--no-fail-fast", "--status-level", "slow"]);
+    // By itself, a package would be compiled once more, with other features.
+    command.arg("--workspace");
+    if packages == Packages::EndToEnd {
+        command.args(["-E", "package(end-to-end)"]);
+    }
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    command.args(["--test-threads", &(processors + 1).to_string()]);
+    command.args(["--test-threads", &processors.to_string()]);
     command
-}
-
-fn cargo_test(arguments: &[&str]) -> Command {
-    let run = ["test", "--quiet", "--all-targets", "--no-fail-fast"];
-    cargo(&[&run, arguments].concat())
-}
-
-fn has_nextest() -> bool {
-    let mut version = cargo(&["nextest", "--version"]);
-    let status = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    status.is_ok_and(|status| status.success())
 }
 
 fn install_what_is_needed() -> Result<()> {

@@ -48,7 +48,7 @@ fn without_ping_the_demo_names_it_and_tells_the_rest_of_the_story() {
     assert_it_ends_well(&story);
     for what in ["root", "bridge", "/sbin/ip"] {
         if let Some(reason) = missing(what) {
-            skip_for("the demo's containers", reason);
+            skip_for("the demo's containers", &reason);
             return;
         }
     }

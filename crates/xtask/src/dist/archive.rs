@@ -1,5 +1,5 @@
-//! Reproducible tar archive: its bytes depend on its content alone, not on the clock,
-//! the user, or the order of a folder.
+//! Reproducible tar archive: its bytes depend only on its content, and not on the clock, the
+//! user, or the order of a folder.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
+use harness::{MULTI_CALL, NETWORK_PLUGINS, PLUGINS};
 use tar::{Builder, EntryType, Header};
+
+use super::Executables;
 
 /// Files, sorted by their paths.
 #[derive(Default)]
@@ -54,7 +57,7 @@ impl Archive {
     }
 
     /// Adds an executable under several names.
-    pub(crate) fn executable(&mut self, paths: &[String], content: Vec<u8>) {
+    pub(crate) fn executable(&mut self, paths: &[String], content: &[u8]) {
         let Some(first) = paths.iter().min() else {
             return;
         };
@@ -62,9 +65,20 @@ impl Archive {
             self.entries
                 .insert(path.clone(), Entry::Link(first.clone()));
         }
-        let mode = 0o755;
+        let (mode, content) = (0o755, content.to_vec());
         self.entries
             .insert(first.clone(), Entry::File { mode, content });
+    }
+
+    /// Adds all plugins to the first folder, those with a network client to the second.
+    pub(crate) fn plugins(&mut self, folders: [&str; 2], executables: &Executables) {
+        let [plugins, network_plugins] = folders;
+        let paths = PLUGINS.map(|plugin| format!("{plugins}/{plugin}"));
+        self.executable(&paths, &executables[MULTI_CALL]);
+        for plugin in NETWORK_PLUGINS {
+            let path = format!("{network_plugins}/{plugin}");
+            self.executable(&[path], &executables[plugin]);
+        }
     }
 
     /// Adds a symbolic link.
@@ -73,8 +87,8 @@ impl Archive {
         self.entries.insert(path.to_owned(), link);
     }
 
-    /// Adds the folders that entries are in. Docker would make them with a mode that shuts out
-    /// root without capabilities.
+    /// Adds the parent folders of all entries. Docker would make them with a mode that shuts
+    /// out root without capabilities.
     pub(crate) fn parents(&mut self) {
         let paths: Vec<String> = self.entries.keys().cloned().collect();
         for path in paths {
@@ -147,11 +161,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_stand_before_what_is_in_them_and_the_same_content_gives_the_same_bytes() {
+    fn folders_come_before_their_files_and_the_same_content_gives_the_same_bytes() {
         let make = || {
             let mut archive = Archive::default();
             let names = ["plugins/b", "plugins/a"].map(str::to_owned);
-            archive.executable(&names, b"x".to_vec());
+            archive.executable(&names, b"x");
             archive.symbolic_link("var/run", "../run");
             archive.parents();
             archive.to_tar("", 1).unwrap()

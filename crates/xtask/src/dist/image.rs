@@ -6,14 +6,14 @@
 use std::fs;
 use std::time::{Duration, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
-use harness::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, PLUGINS, TOOL, repository};
+use anyhow::Result;
+use harness::{INSTALLER, TOOL, repository};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::archive::{Archive, compressed};
-use super::{Release, hex, licences};
-use crate::build::{Flavour, static_tools};
+use super::{Executables, Release, hex, licences};
+use crate::build::Flavour;
 
 /// Name of the image without its tag. It names no registry: whoever has one gives it another.
 const NAME: &str = "localhost/ipam-delegated";
@@ -45,8 +45,8 @@ impl Release {
     }
 
     /// The image's archive.
-    pub(super) fn image(&self, flavour: Flavour) -> Result<Vec<u8>> {
-        let layer = self.layer(flavour)?.to_tar("", self.time)?;
+    pub(super) fn image(&self, flavour: Flavour, executables: &Executables) -> Result<Vec<u8>> {
+        let layer = self.layer(flavour, executables)?.to_tar("", self.time)?;
         let diff_id = format!("sha256:{}", hex(&Sha256::digest(&layer)));
         let mut image = Archive::default();
         let (layer, layer_path) = blob(&mut image, LAYER, compressed(&layer)?);
@@ -77,31 +77,16 @@ impl Release {
     }
 
     /// Files of the image.
-    fn layer(&self, flavour: Flavour) -> Result<Archive> {
+    fn layer(&self, flavour: Flavour, executables: &Executables) -> Result<Archive> {
         let mut layer = Archive::default();
-        let read =
-            |path: &std::path::Path| fs::read(path).with_context(|| path.display().to_string());
-        let built = flavour.build_static(&[MULTI_CALL])?;
-        let names = PLUGINS.map(|plugin| format!("plugins/{plugin}"));
-        layer.executable(&names, read(&built.one_file.join(PLUGINS[0]))?);
-        let built = flavour.build_static(&NETWORK_PLUGINS)?;
-        for plugin in NETWORK_PLUGINS {
-            let content = read(&built.separate.join(plugin))?;
-            layer.executable(&[format!("network-plugins/{plugin}")], content);
-        }
-        let built = static_tools()?;
-        for (name, path) in [
-            (INSTALLER, INSTALLER.to_owned()),
-            (TOOL, format!("sbin/{TOOL}")),
-        ] {
-            layer.executable(&[path], read(&built.separate.join(name))?);
-        }
+        layer.plugins(["plugins", "network-plugins"], executables);
+        layer.executable(&[INSTALLER.to_owned()], &executables[INSTALLER]);
+        layer.executable(&[format!("sbin/{TOOL}")], &executables[TOOL]);
         // For a mount of /run/netns at the path that is recorded.
         layer.folder("run", 0o755);
         layer.symbolic_link("var/run", "../run");
         layer.text("LICENSE", fs::read(repository().join("LICENSE"))?);
-        let executables = [TOOL, INSTALLER];
-        licences::gather(&mut layer, flavour, &self.target, &executables)?;
+        licences::gather(&mut layer, flavour, &self.target, &[TOOL, INSTALLER])?;
         layer.parents();
         Ok(layer)
     }
