@@ -1,16 +1,54 @@
-//! The name of this node in the cluster.
+//! This node: its name in the cluster, and the folders of its files.
+
+pub(crate) mod boot_file;
+pub(crate) mod identity;
+pub(crate) mod machine;
+pub(crate) mod state_file;
+pub(crate) mod token_file;
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use cni::{Error, NetworkName, Object};
 use rustix::system::uname;
+
+/// This node, as the configuration of a call describes it.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// `ipam.node`, or the host's name.
+    pub name: String,
+    /// Folder of the files that must survive a boot.
+    pub state_dir: PathBuf,
+    /// Folder of the files that a boot removes.
+    pub cache_dir: PathBuf,
+    /// Name of the pools' place in the engine. Files of several places may share a folder.
+    pub prefix: String,
+    /// The engine's addresses.
+    pub endpoints: Vec<String>,
+    /// Time limit of a call.
+    pub timeout: Duration,
+}
+
+impl Node {
+    /// The prefix as a part of a file's name.
+    pub(crate) fn prefix_in_names(&self) -> String {
+        self.prefix.replace('/', "_")
+    }
+
+    /// Name of this node's file of a kind.
+    pub(crate) fn file_name(&self, kind: &str) -> String {
+        format!("{kind}{}_{}.json", self.prefix_in_names(), self.name)
+    }
+}
 
 /// `ipam.node`; without it, the host's name.
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value: a name that could not be a part of a key.
+/// Code 7, naming the key and the value: the name can't be a part of a key.
 pub fn node_name(ipam: &Object) -> Result<String, Error> {
     let configured: Option<String> = ipam.read("ipam", "node")?;
-    let (name, from) = match configured.filter(|it| !it.is_empty()) {
+    let (name, from) = match configured.filter(|name| !name.is_empty()) {
         Some(name) => (name, "ipam.node"),
         None => (
             uname().nodename().to_string_lossy().into_owned(),
@@ -35,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hosts_name_stands_in_for_a_missing_one() {
+    fn the_hosts_name_is_the_default() {
         assert_eq!(
             name(r#"{"node":"worker-7.example.org"}"#).unwrap(),
             "worker-7.example.org"

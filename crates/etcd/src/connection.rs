@@ -1,12 +1,12 @@
-//! One request to one endpoint: connects if needed, sends, and says what became of it.
+//! One request to one endpoint: connects, sends, and tells what was executed.
 
 use std::error::Error as _;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
+use cluster::{EngineError, Kind};
 use cni::Cancellation;
-use etcd_settings::{Endpoint, Settings};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::time::{error::Elapsed, timeout};
@@ -16,8 +16,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
-use crate::error::{Error, Kind};
-use crate::files;
+use crate::failover::cancelled;
+use crate::{Endpoint, Settings, settings_file};
 
 /// Largest answer. A page of keys with their values stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;
@@ -39,7 +39,7 @@ pub(crate) enum Attempt<A> {
     /// The token is missing or has expired; the request has not been executed.
     Token(String),
     /// Every endpoint would say the same.
-    Final(Error),
+    Final(EngineError),
 }
 
 /// The TLS of all endpoints.
@@ -47,7 +47,7 @@ pub(crate) enum Attempt<A> {
 /// # Errors
 ///
 /// A file can't be read.
-pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, Error> {
+pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, EngineError> {
     let Some(ca) = &settings.ca else {
         return Ok(None);
     };
@@ -59,13 +59,33 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, Error>
 }
 
 /// A file with at least one PEM section.
-fn pem(key: &str, path: &Path) -> Result<Vec<u8>, Error> {
-    let content = files::read(key, path)?;
+fn pem(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
+    let content = settings_file::read(key, path)?;
     // rustls takes a file without a section for an empty list of authorities.
-    if !content.windows(11).any(|it| it == b"-----BEGIN ") {
-        return Err(files::refused(key, path, &"it is no PEM file"));
+    if !content.windows(11).any(|part| part == b"-----BEGIN ") {
+        return Err(settings_file::refused(key, path, &"it is no PEM file"));
     }
     Ok(content)
+}
+
+/// The reason why there is no connection.
+pub(crate) enum NotConnected {
+    /// The endpoint can't be used now.
+    Unreachable(String),
+    /// No certificate is trusted, here or there.
+    Distrusted(String),
+    /// A certificate or a key is invalid.
+    Invalid(EngineError),
+}
+
+impl<A> From<NotConnected> for Attempt<A> {
+    fn from(failed: NotConnected) -> Self {
+        match failed {
+            NotConnected::Unreachable(reason) => Self::NotSent(reason),
+            NotConnected::Distrusted(reason) => Self::Distrusted(reason),
+            NotConnected::Invalid(error) => Self::Final(error),
+        }
+    }
 }
 
 /// Connects.
@@ -73,31 +93,27 @@ pub(crate) async fn connect(
     endpoint: &Endpoint,
     tls: Option<&ClientTlsConfig>,
     within: Duration,
-) -> Result<Channel, Attempt<Channel>> {
-    let invalid = |error: &tonic::transport::Error| {
-        Attempt::Final(Error::new(
-            Kind::Settings,
-            format!("{endpoint}: {}", reason(error)),
-        ))
-    };
+) -> Result<Channel, NotConnected> {
     let mut built = Channel::from_shared(endpoint.url().to_owned())
-        .map_err(|error| Attempt::NotSent(error.to_string()))?
+        .map_err(|error| NotConnected::Unreachable(error.to_string()))?
         .connect_timeout(within);
     if let Some(tls) = tls.filter(|_| endpoint.is_tls()) {
         let tls = tls.clone().domain_name(endpoint.host());
-        built = built.tls_config(tls).map_err(|error| invalid(&error))?;
+        built = built.tls_config(tls).map_err(|error| {
+            let msg = format!("{endpoint}: {}", reason(&error));
+            NotConnected::Invalid(EngineError::new(Kind::Settings, msg))
+        })?;
     }
     match timeout(within, built.connect()).await {
         Ok(Ok(channel)) => Ok(channel),
         Ok(Err(error)) => {
             let reason = reason(&error);
-            Err(if is_distrust(&reason) {
-                Attempt::Distrusted(reason)
-            } else {
-                Attempt::NotSent(reason)
+            Err(match is_distrust(&reason) {
+                true => NotConnected::Distrusted(reason),
+                false => NotConnected::Unreachable(reason),
             })
         }
-        Err(Elapsed { .. }) => Err(Attempt::NotSent(format!(
+        Err(Elapsed { .. }) => Err(NotConnected::Unreachable(format!(
             "no connection within {}",
             in_words(within)
         ))),
@@ -144,8 +160,7 @@ where
             return attempt;
         }
         if cancellation.is_some_and(Cancellation::is_cancelled) {
-            let msg = "the call was cancelled while it waited for etcd";
-            return Attempt::Final(Error::new(Kind::Cancelled, msg));
+            return Attempt::Final(cancelled());
         }
         left = left.saturating_sub(slice);
         if left.is_zero() {
@@ -158,7 +173,7 @@ where
 fn of_status<A>(status: &Status) -> Attempt<A> {
     let said = status.message().trim_start_matches("etcdserver: ");
     let is = |text: &str| said.contains(text);
-    let refused = |msg: String| Attempt::Final(Error::new(Kind::Refused, msg));
+    let refused = |msg: String| Attempt::Final(EngineError::new(Kind::Refused, msg));
     match status.code() {
         Code::Unauthenticated => Attempt::Token(format!("etcd refuses: {said}")),
         Code::InvalidArgument if is("revision of auth store is old") => {
@@ -174,7 +189,7 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
         Code::PermissionDenied => refused(format!("etcd refuses: {said}")),
         Code::ResourceExhausted if is("too many requests") => Attempt::NotSent(said.to_owned()),
         Code::ResourceExhausted => {
-            Attempt::Final(Error::new(Kind::Unable, format!("etcd refuses to write: {said}")))
+            Attempt::Final(EngineError::new(Kind::Unable, format!("etcd refuses to write: {said}")))
         }
         Code::Unavailable if is("no leader") => Attempt::NotSent(said.to_owned()),
         // It isn't etcd that answers there.
@@ -197,7 +212,7 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
                 Attempt::Lost(reason)
             }
         }
-        code => Attempt::Final(Error::new(Kind::Unable, format!("etcd refuses ({code:?}): {said}"))),
+        code => Attempt::Final(EngineError::new(Kind::Unable, format!("etcd refuses ({code:?}): {said}"))),
     }
 }
 
@@ -208,7 +223,7 @@ fn is_distrust(reason: &str) -> bool {
         "received fatal alert",
         "corrupt message",
     ];
-    said.iter().any(|it| reason.contains(it))
+    said.iter().any(|text| reason.contains(text))
 }
 
 /// The texts of an error and of its sources, outermost first, each once.
@@ -217,7 +232,7 @@ fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let mut next = Some(error);
     while let Some(error) = next {
         let text = error.to_string();
-        if !texts.iter().any(|it| it.contains(&text)) {
+        if !texts.iter().any(|known| known.contains(&text)) {
             texts.push(text);
         }
         next = error.source();

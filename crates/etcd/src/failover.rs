@@ -3,13 +3,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use cluster::{EngineError, Kind};
 use cni::Cancellation;
 use prost::Message;
+use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::AsciiMetadataValue;
 
 use crate::client::Client;
 use crate::connection::{self, Attempt, in_words};
-use crate::error::{Error, Kind};
 
 /// Wait after all endpoints have failed; it doubles, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -18,15 +19,42 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 /// Tokens that are asked for during one request: one may expire while it is on its way.
 const MOST_TOKENS: u32 = 3;
 
+/// The runtime of a client's requests.
+pub(crate) struct Executor(Option<Runtime>);
+
+impl Executor {
+    pub(crate) fn new() -> Result<Self, EngineError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let failed =
+            |error| EngineError::new(Kind::Unable, format!("the client can't start: {error}"));
+        Ok(Self(Some(runtime.map_err(failed)?)))
+    }
+
+    fn run<T>(&self, request: impl Future<Output = T>) -> T {
+        let runtime = self.0.as_ref().expect("it is there until the drop");
+        runtime.block_on(request)
+    }
+}
+
+impl Drop for Executor {
+    /// Doesn't wait for a thread that looks up a host's name: a name server that is silent
+    /// would hold the call for longer than its timeout.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
 /// The state of one request over all of its attempts.
 struct Progress {
-    /// What was the matter with each endpoint last.
+    /// Reason why each endpoint failed last.
     reasons: Vec<Option<String>>,
     /// True for endpoints that can't be trusted, or don't trust.
     distrusted: Vec<bool>,
-    /// True if an attempt may have been executed.
+    /// True if an attempt may have made a change.
     is_lost: bool,
-    sent: u32,
+    changes: bool,
     tokens: u32,
 }
 
@@ -38,66 +66,65 @@ impl Client<'_> {
         path: &'static str,
         request: &Q,
         changes: bool,
-    ) -> Result<(A, bool), Error>
+    ) -> Result<(A, bool), EngineError>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        self.begin();
-        let endpoints = self.connections.len();
+        self.time.start_request();
+        self.start()?;
+        let endpoints = self.settings.endpoints.len();
         let mut progress = Progress {
             reasons: vec![None; endpoints],
             distrusted: vec![false; endpoints],
             is_lost: false,
-            sent: 0,
+            changes,
             tokens: 0,
         };
         let mut wait = FIRST_WAIT;
         loop {
             for tried in 0..endpoints {
-                let left = self.remaining();
+                let left = self.time.remaining();
                 if left.is_zero() {
-                    return Err(self.time_is_up(&progress, changes));
+                    return Err(self.time_is_up(&progress));
                 }
                 let share = left / u32::try_from(endpoints - tried).unwrap_or(u32::MAX);
                 let attempt = self.attempt(path, request, share, &mut progress);
-                let attempt = attempt.map_err(|error| {
-                    // An earlier attempt may have been executed all the same.
-                    let is_lost = progress.is_lost && changes && error.kind != Kind::Cancelled;
-                    Error {
-                        kind: if is_lost { Kind::Lost } else { error.kind },
-                        ..error
-                    }
-                });
-                if let Some(answer) = attempt? {
-                    let url = self.settings.endpoints[self.current].url();
-                    self.session.remember(|it| url.clone_into(&mut it.endpoint));
+                if let Some(answer) = attempt.map_err(|error| progress.failed(error))? {
+                    let started = self.start()?;
+                    let at = started.current;
+                    let url = self.settings.endpoints[at].url();
+                    self.start()?.session.remember_endpoint(url);
                     return Ok((answer, progress.is_lost));
                 }
-                self.current = (self.current + 1) % endpoints;
+                let started = self.start()?;
+                started.current = (started.current + 1) % endpoints;
             }
-            if progress.distrusted.iter().all(|it| *it) {
-                let msg = format!(
-                    "no endpoint of etcd can be used: {}",
-                    self.reasons(&progress)
-                );
-                let kind = if progress.is_lost && changes {
-                    Kind::Lost
-                } else {
-                    Kind::Refused
-                };
-                return Err(Error::new(kind, msg));
+            if progress
+                .distrusted
+                .iter()
+                .all(|is_distrusted| *is_distrusted)
+            {
+                let reasons = self.reasons(&progress);
+                let msg = format!("no endpoint of etcd can be used: {reasons}");
+                return Err(progress.failed(EngineError::new(Kind::Refused, msg)));
             }
-            if self.cancellation.is_some_and(Cancellation::is_cancelled) {
-                let msg = "the call was cancelled while it waited for etcd";
-                return Err(Error::new(Kind::Cancelled, msg));
+            if self.is_cancelled() {
+                return Err(cancelled());
             }
-            sleep(
-                wait.mul_f64(0.5 + fastrand::f64() / 2.0)
-                    .min(self.remaining()),
-            );
+            let wait_now = wait.mul_f64(0.5 + fastrand::f64() / 2.0);
+            sleep(wait_now.min(self.time.remaining()));
             wait = (wait * 2).min(LONGEST_WAIT);
         }
+    }
+
+    /// The cancellation, unless what was begun is to be finished.
+    fn cancellation(&self) -> Option<&dyn Cancellation> {
+        self.cancellation.filter(|_| !self.time.is_final())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancellation().is_some_and(Cancellation::is_cancelled)
     }
 
     /// Sends a request to the current endpoint; `None` if the next one has to be asked.
@@ -107,45 +134,38 @@ impl Client<'_> {
         request: &Q,
         within: Duration,
         progress: &mut Progress,
-    ) -> Result<Option<A>, Error>
+    ) -> Result<Option<A>, EngineError>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        let started = Instant::now();
+        let since = Instant::now();
         loop {
             let token = self.token(within)?;
-            let left = within.saturating_sub(started.elapsed());
+            let left = within.saturating_sub(since.elapsed());
             if left.is_zero() {
                 return Ok(None);
             }
-            progress.sent += 1;
-            let attempt = self.exchange(path, request.clone(), token.as_ref(), left);
-            let at = self.current;
+            let attempt = self.exchange(path, request.clone(), token.as_ref(), left)?;
+            let at = self.start()?.current;
             let url = self.settings.endpoints[at].url();
             progress.distrusted[at] = matches!(attempt, Attempt::Distrusted(_));
+            progress.is_lost |= matches!(attempt, Attempt::Lost(_));
             match attempt {
                 Attempt::Answer(answer) => return Ok(Some(answer)),
                 Attempt::Final(error) => return Err(error),
                 Attempt::Token(reason) => {
                     progress.tokens += 1;
                     if self.settings.login.is_none() || progress.tokens > MOST_TOKENS {
-                        return Err(Error::new(Kind::Refused, reason));
+                        return Err(EngineError::new(Kind::Refused, reason));
                     }
                     tracing::debug!(url, reason, "asking for another token");
                     self.renew_token(left)?;
                 }
-                Attempt::NotSent(reason) | Attempt::Distrusted(reason) => {
-                    tracing::debug!(url, reason, "this endpoint can't be used now");
+                Attempt::NotSent(reason) | Attempt::Distrusted(reason) | Attempt::Lost(reason) => {
+                    tracing::debug!(url, reason, "no answer of this endpoint");
                     progress.reasons[at] = Some(reason);
-                    self.connections[at] = None;
-                    return Ok(None);
-                }
-                Attempt::Lost(reason) => {
-                    tracing::debug!(url, reason, "no answer");
-                    progress.is_lost = true;
-                    progress.reasons[at] = Some(reason);
-                    self.connections[at] = None;
+                    self.start()?.connections[at] = None;
                     return Ok(None);
                 }
             }
@@ -159,65 +179,78 @@ impl Client<'_> {
         request: Q,
         token: Option<&AsciiMetadataValue>,
         within: Duration,
-    ) -> Attempt<A>
+    ) -> Result<Attempt<A>, EngineError>
     where
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let endpoint = &self.settings.endpoints[self.current];
-        let started = Instant::now();
-        let connection = &mut self.connections[self.current];
+        self.start()?;
+        let cancellation = self.cancellation.filter(|_| !self.time.is_final());
+        let Some(started) = &mut self.started else {
+            unreachable!("it was started just now");
+        };
+        let endpoint = &self.settings.endpoints[started.current];
+        let since = Instant::now();
+        let connection = &mut started.connections[started.current];
         let channel = match connection {
             Some(channel) => channel,
             None => {
-                let connecting = connection::connect(endpoint, self.tls.as_ref(), within);
-                match self.executor.run(connecting) {
+                let connecting = connection::connect(endpoint, started.tls.as_ref(), within);
+                match started.executor.run(connecting) {
                     Ok(channel) => connection.insert(channel),
-                    Err(Attempt::Distrusted(reason)) => return Attempt::Distrusted(reason),
-                    Err(Attempt::Final(error)) => return Attempt::Final(error),
-                    Err(
-                        Attempt::NotSent(reason) | Attempt::Lost(reason) | Attempt::Token(reason),
-                    ) => {
-                        return Attempt::NotSent(reason);
-                    }
-                    Err(Attempt::Answer(channel)) => connection.insert(channel),
+                    Err(failed) => return Ok(failed.into()),
                 }
             }
         };
-        let left = within.saturating_sub(started.elapsed());
+        let left = within.saturating_sub(since.elapsed());
         if left.is_zero() {
-            return Attempt::NotSent(format!("no connection within {}", in_words(within)));
+            let reason = format!("no connection within {}", in_words(within));
+            return Ok(Attempt::NotSent(reason));
         }
-        self.requests += 1;
-        let sending = connection::send(channel, path, request, token, left, self.cancellation);
-        self.executor.run(sending)
+        let sending = connection::send(channel, path, request, token, left, cancellation);
+        Ok(started.executor.run(sending))
     }
 
-    fn time_is_up(&self, progress: &Progress, changes: bool) -> Error {
+    fn time_is_up(&self, progress: &Progress) -> EngineError {
         let reasons = self.reasons(progress);
-        let within = in_words(self.bound);
-        if progress.is_lost && changes {
+        let within = in_words(self.time.bound());
+        if progress.is_lost && progress.changes {
             let msg = format!(
                 "no answer from etcd within {within}, so the change may have been made: {reasons}"
             );
-            Error::new(Kind::Lost, msg)
+            EngineError::new(Kind::Lost, msg)
         } else {
             let msg = format!("etcd can't be reached within {within}: {reasons}");
-            Error::new(Kind::Unreachable, msg)
+            EngineError::new(Kind::Unreachable, msg)
         }
     }
 
-    /// What was the matter with each endpoint.
+    /// Reason why each endpoint failed.
     fn reasons(&self, progress: &Progress) -> String {
         let endpoints = self.settings.endpoints.iter().zip(&progress.reasons);
         let reasons: Vec<String> = endpoints
             .map(|(endpoint, reason)| {
-                format!(
-                    "{endpoint}: {}",
-                    reason.as_deref().unwrap_or("not asked in time")
-                )
+                let reason = reason.as_deref().unwrap_or("not asked in time");
+                format!("{endpoint}: {reason}")
             })
             .collect();
         reasons.join("; ")
     }
+}
+
+impl Progress {
+    /// An error, after which an earlier attempt may have made a change all the same.
+    fn failed(&self, error: EngineError) -> EngineError {
+        let is_lost = self.is_lost && self.changes && error.kind != Kind::Cancelled;
+        EngineError {
+            kind: if is_lost { Kind::Lost } else { error.kind },
+            ..error
+        }
+    }
+}
+
+/// The failure of a call that was cancelled.
+pub(crate) fn cancelled() -> EngineError {
+    let msg = "the call was cancelled while it waited for etcd";
+    EngineError::new(Kind::Cancelled, msg)
 }

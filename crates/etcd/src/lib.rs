@@ -2,18 +2,24 @@
 
 mod authentication;
 mod client;
+mod cluster_settings;
 mod codec;
 mod connection;
-mod error;
-mod executor;
+mod endpoint;
+mod engine;
 mod failover;
-mod files;
+mod keys;
 mod messages;
 mod request;
 mod session;
+mod settings;
+mod settings_file;
 
-pub use client::{Client, Moment};
-pub use error::{Error, Kind};
-pub use etcd_settings::{DEFAULT_TIMEOUT, Endpoint, Login, Settings};
-pub use messages::{KeyValue, MemberStatus};
-pub use request::{Branch, Compare, Op, OpAnswer, Range, RangeAnswer, Txn, TxnAnswer};
+pub use client::Client;
+pub use cluster_settings::Cluster;
+pub use endpoint::Endpoint;
+pub use engine::Engine;
+pub use keys::Keys;
+pub use messages::KeyValue;
+pub use request::{Compare, Op, Range, RangeAnswer, Txn, TxnAnswer};
+pub use settings::{DEFAULT_TIMEOUT, Login, Settings};

@@ -1,6 +1,5 @@
-//! The messages of etcd's gRPC interface that the client uses, as `rpc.proto` and `kv.proto`
-//! of etcd define them. Fields that aren't used are left out; they are skipped when an
-//! answer is read.
+//! The messages of etcd's gRPC interface that the client uses, after etcd's `rpc.proto` and
+//! `kv.proto`. Fields that aren't used are left out; they are skipped when an answer is read.
 
 use prost::{Message, Oneof};
 
@@ -178,21 +177,4 @@ pub(crate) struct AuthenticateRequest {
 pub(crate) struct AuthenticateResponse {
     #[prost(string, tag = "2")]
     pub(crate) token: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct StatusRequest {}
-
-/// A member's answer to `Status`.
-#[derive(Clone, PartialEq, Message)]
-pub struct MemberStatus {
-    /// Its version, such as `3.4.23`.
-    #[prost(string, tag = "2")]
-    pub version: String,
-    /// Bytes of its database.
-    #[prost(int64, tag = "3")]
-    pub database_bytes: i64,
-    /// ID of the leader that it knows; 0 if none.
-    #[prost(uint64, tag = "4")]
-    pub leader: u64,
 }

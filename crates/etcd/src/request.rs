@@ -1,8 +1,8 @@
-//! Requests and answers, as callers write and read them.
+//! Requests and answers of etcd's key-value interface.
 
 use crate::messages::{
     CompareRequest, Compared, DeleteRequest, KeyValue, PutRequest, RangeRequest, RangeResponse,
-    Request, RequestOp, Response, ResponseOp, TxnRequest, TxnResponse,
+    Request, RequestOp, Response, TxnRequest, TxnResponse,
 };
 
 /// Keys to read: one, or those of an interval.
@@ -34,7 +34,7 @@ impl Range {
         })
     }
 
-    /// At most so many.
+    /// At most this number.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.0.limit = limit.into();
@@ -61,13 +61,6 @@ impl Range {
         self.0.count_only = true;
         self
     }
-
-    /// As they were at this revision.
-    #[must_use]
-    pub fn at_revision(mut self, revision: i64) -> Self {
-        self.0.revision = revision;
-        self
-    }
 }
 
 /// The first key after all those that start with `prefix`; a zero byte, which etcd takes
@@ -86,14 +79,12 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 /// Keys that were read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RangeAnswer {
-    /// The keys, lowest first.
+    /// The keys.
     pub kvs: Vec<KeyValue>,
     /// True if the limit has left some out.
     pub more: bool,
-    /// Number of all, whatever the limit.
+    /// Number of all, regardless of the limit.
     pub count: u64,
-    /// The store's revision at the time.
-    pub revision: i64,
 }
 
 impl From<RangeResponse> for RangeAnswer {
@@ -102,14 +93,13 @@ impl From<RangeResponse> for RangeAnswer {
             kvs: response.kvs,
             more: response.more,
             count: u64::try_from(response.count).unwrap_or_default(),
-            revision: response.header.unwrap_or_default().revision,
         }
     }
 }
 
 /// A condition of a transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Compare(pub(crate) CompareRequest);
+pub struct Compare(CompareRequest);
 
 impl Compare {
     /// The key doesn't exist.
@@ -119,28 +109,21 @@ impl Compare {
 
     /// No key starts with this.
     pub fn none_starts_with(prefix: impl Into<Vec<u8>>) -> Self {
-        let mut it = Self::is_missing(prefix);
-        it.0.range_end = after_prefix(&it.0.key);
-        it
+        Self::all_below(prefix, 0, 1, Compared::CreateRevision(0))
     }
 
     /// No key that starts with this was changed after this revision. Keys that were removed
     /// don't count.
     pub fn none_changed_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
         let compared = Compared::ModRevision(revision.saturating_add(1));
-        Self::all_below(prefix, 2, compared)
+        Self::all_below(prefix, 2, 2, compared)
     }
 
     /// No key that starts with this was created after this revision. Keys that were removed
     /// don't count.
     pub fn none_created_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
         let compared = Compared::CreateRevision(revision.saturating_add(1));
-        Self::all_below(prefix, 1, compared)
-    }
-
-    /// The key exists, and was created at this revision.
-    pub fn create_revision(key: impl Into<Vec<u8>>, revision: i64) -> Self {
-        Self::equal(key, 1, Compared::CreateRevision(revision))
+        Self::all_below(prefix, 2, 1, compared)
     }
 
     /// The key exists, and was changed last at this revision.
@@ -153,14 +136,7 @@ impl Compare {
         Self::equal(key, 3, Compared::Value(value.into()))
     }
 
-    fn all_below(prefix: impl Into<Vec<u8>>, target: i32, compared: Compared) -> Self {
-        let mut it = Self::equal(prefix, target, compared);
-        it.0.result = 2;
-        it.0.range_end = after_prefix(&it.0.key);
-        it
-    }
-
-    /// A condition that never holds, to learn whether etcd would take a transaction.
+    /// A condition that never holds, to learn whether etcd would accept a transaction.
     pub fn never(key: impl Into<Vec<u8>>) -> Self {
         // No revision is as large.
         Self::mod_revision(key, i64::MAX)
@@ -175,11 +151,18 @@ impl Compare {
             range_end: Vec::new(),
         })
     }
+
+    fn all_below(prefix: impl Into<Vec<u8>>, result: i32, target: i32, compared: Compared) -> Self {
+        let mut all = Self::equal(prefix, target, compared);
+        all.0.result = result;
+        all.0.range_end = after_prefix(&all.0.key);
+        all
+    }
 }
 
 /// One operation of a transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Op(pub(crate) Request);
+pub struct Op(Request);
 
 impl Op {
     /// Gives a key this value.
@@ -190,19 +173,12 @@ impl Op {
         }))
     }
 
-    /// Removes a key. A missing one is no error.
+    /// Deletes a key. A missing one is no error.
     pub fn delete(key: impl Into<Vec<u8>>) -> Self {
         Self(Request::Delete(DeleteRequest {
             key: key.into(),
             range_end: Vec::new(),
         }))
-    }
-
-    /// Removes the keys that start with this.
-    pub fn delete_prefix(prefix: impl Into<Vec<u8>>) -> Self {
-        let key = prefix.into();
-        let range_end = after_prefix(&key);
-        Self(Request::Delete(DeleteRequest { key, range_end }))
     }
 
     /// Reads.
@@ -211,20 +187,17 @@ impl Op {
     }
 }
 
-/// Operations of a branch of a transaction. etcd takes 128, unless it is told otherwise
-/// (`--max-txn-ops`).
-pub type Branch = Vec<Op>;
-
 /// A transaction: if all conditions hold, one branch is executed, otherwise the other, in
-/// one step.
+/// one step. etcd accepts 128 operations in a branch, unless it is told otherwise
+/// (`--max-txn-ops`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Txn {
     /// The conditions. Without any, they hold.
     pub when: Vec<Compare>,
     /// Executed if all hold.
-    pub then: Branch,
+    pub then: Vec<Op>,
     /// Executed otherwise.
-    pub otherwise: Branch,
+    pub otherwise: Vec<Op>,
 }
 
 impl Txn {
@@ -237,20 +210,17 @@ impl Txn {
     }
 
     pub(crate) fn to_request(&self) -> TxnRequest {
-        let operations = |branch: &Branch| {
-            let operation = |op: &Op| RequestOp {
-                request: Some(op.0.clone()),
-            };
-            branch.iter().map(operation).collect()
+        let operation = |op: &Op| RequestOp {
+            request: Some(op.0.clone()),
         };
         TxnRequest {
-            compare: self.when.iter().map(|it| it.0.clone()).collect(),
-            success: operations(&self.then),
-            failure: operations(&self.otherwise),
+            compare: self.when.iter().map(|compare| compare.0.clone()).collect(),
+            success: self.then.iter().map(operation).collect(),
+            failure: self.otherwise.iter().map(operation).collect(),
         }
     }
 
-    /// True if it changes nothing, whatever holds.
+    /// True if it changes nothing in either branch.
     pub(crate) fn only_reads(&self) -> bool {
         let mut all = self.then.iter().chain(&self.otherwise);
         all.all(|op| matches!(op.0, Request::Range(_)))
@@ -262,53 +232,24 @@ impl Txn {
 pub struct TxnAnswer {
     /// True if all conditions held.
     pub succeeded: bool,
-    /// The answers of the branch that was executed, in order.
-    pub answers: Vec<OpAnswer>,
-    /// The store's revision after it.
-    pub revision: i64,
+    /// Answers to the reads of the branch that was executed, in order.
+    pub ranges: Vec<RangeAnswer>,
     /// True if the transaction was sent more than once: an earlier one may have been applied
     /// before this one was.
     pub resent: bool,
 }
 
-/// The answer to one operation.
-#[derive(Clone, Debug, PartialEq)]
-pub enum OpAnswer {
-    /// Keys that were read.
-    Range(RangeAnswer),
-    /// A value was written.
-    Put,
-    /// So many keys were removed.
-    Deleted(u64),
-}
-
 impl TxnAnswer {
     pub(crate) fn new(response: TxnResponse, resent: bool) -> Self {
+        let ranges = response.responses.into_iter();
+        let ranges = ranges.filter_map(|operation| match operation.response {
+            Some(Response::Range(range)) => Some(range.into()),
+            _ => None,
+        });
         Self {
             succeeded: response.succeeded,
-            answers: response.responses.into_iter().map(OpAnswer::from).collect(),
-            revision: response.header.unwrap_or_default().revision,
+            ranges: ranges.collect(),
             resent,
-        }
-    }
-
-    /// The answers of reading operations, in order.
-    pub fn ranges(&self) -> impl Iterator<Item = &RangeAnswer> {
-        self.answers.iter().filter_map(|answer| match answer {
-            OpAnswer::Range(range) => Some(range),
-            _ => None,
-        })
-    }
-}
-
-impl From<ResponseOp> for OpAnswer {
-    fn from(operation: ResponseOp) -> Self {
-        match operation.response {
-            Some(Response::Range(range)) => Self::Range(range.into()),
-            Some(Response::Delete(deleted)) => {
-                Self::Deleted(u64::try_from(deleted.deleted).unwrap_or_default())
-            }
-            Some(Response::Put(_)) | None => Self::Put,
         }
     }
 }

@@ -1,16 +1,14 @@
-//! What one process leaves for the next: the endpoint that answered, and the token.
-//!
-//! A file in `cacheDir`, which may be removed at any time. Its folder's lock lets one process
-//! ask for a token while the others wait for it: a hundred passwords at once would keep etcd
-//! busy for ten seconds.
+//! What one process leaves for the next in `cacheDir`: the endpoint that answered, and the
+//! token. The file may be removed at any time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::time::Duration;
 
-use etcd_settings::Settings;
 use serde::{Deserialize, Serialize};
 use state_files::StateFolder;
+
+use crate::Settings;
 
 /// The file's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,33 +44,44 @@ impl Session {
                 tracing::debug!(%path, %error, "nothing is remembered");
             })
             .ok();
-        let mut it = Self {
+        let mut session = Self {
             folder,
             name: format!("session-{:016x}.json", hasher.finish()),
             remembered: Remembered::default(),
         };
-        it.read();
-        it
+        session.read();
+        session
     }
 
     /// Reads what another process has left since.
     fn read(&mut self) {
-        let content = self.folder.as_ref().and_then(|it| it.read(&self.name).ok());
+        let folder = self.folder.as_ref();
+        let content = folder.and_then(|folder| folder.read(&self.name).ok());
         let read = content.and_then(|content| serde_json::from_slice(&content).ok());
         self.remembered = read.unwrap_or_default();
     }
 
-    /// Leaves this for the next process, unless it is there already.
-    pub(crate) fn remember(&mut self, change: impl FnOnce(&mut Remembered)) {
-        let before = self.remembered.clone();
-        change(&mut self.remembered);
-        if self.remembered == before {
+    /// Leaves the endpoint that has answered for the next process.
+    pub(crate) fn remember_endpoint(&mut self, url: &str) {
+        if self.remembered.endpoint == url {
             return;
         }
+        url.clone_into(&mut self.remembered.endpoint);
+        let Some(folder) = &self.folder else {
+            return;
+        };
         // A process that holds the lock writes, too; the next call will do.
-        let written = self.locked(Duration::ZERO, |it| it.write());
-        if let Some(Err(error)) = written {
-            tracing::debug!(%error, "the session is not remembered");
+        let written = folder.with_lock(Duration::ZERO, || self.write());
+        if let Err(error) = written {
+            tracing::debug!(%error, "the endpoint is not remembered");
+        }
+    }
+
+    /// Leaves a token for other processes, while this one holds the lock.
+    pub(crate) fn set_token(&mut self, token: Option<String>) {
+        self.remembered.token = token;
+        if let Err(error) = self.write() {
+            tracing::debug!(%error, "the token is not remembered");
         }
     }
 
@@ -86,13 +95,14 @@ impl Session {
 
     /// Runs `f` while no other process does, if the folder can be locked in this time, and
     /// without a lock otherwise. What another process has left is read before.
+    ///
+    /// One process asks for a token while the others wait for it: a hundred passwords at once
+    /// would keep etcd busy for ten seconds.
     pub(crate) fn alone<T>(&mut self, at_most: Duration, f: impl FnOnce(&mut Self) -> T) -> T {
         // Opened once more: its lock is held while `self` is used.
-        let folder = self
-            .folder
-            .as_ref()
-            .map(|it| StateFolder::open(&it.path_of("")));
-        let Some(Ok(folder)) = folder else {
+        let path = self.folder.as_ref().map(|folder| folder.path_of(""));
+        let folder = path.and_then(|path| StateFolder::open(&path).ok());
+        let Some(folder) = folder else {
             return f(self);
         };
         let mut f = Some(f);
@@ -105,22 +115,5 @@ impl Session {
             (_, Some(f)) => f(self),
             (_, None) => unreachable!("it has not run, and can't be run"),
         }
-    }
-
-    /// Leaves a token for other processes, while this one is alone.
-    pub(crate) fn set_token(&mut self, token: Option<String>) {
-        self.remembered.token = token;
-        if let Err(error) = self.write() {
-            tracing::debug!(%error, "the token is not remembered");
-        }
-    }
-
-    fn locked<T>(
-        &mut self,
-        at_most: Duration,
-        f: impl FnOnce(&Self) -> io::Result<T>,
-    ) -> Option<io::Result<T>> {
-        let folder = self.folder.as_ref()?;
-        Some(folder.with_lock(at_most, || f(self)))
     }
 }

@@ -7,18 +7,15 @@ mod view;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use cluster::Cluster;
+use cluster::Engine as _;
 use cni::NetworkName;
-use etcd::Client;
+use etcd::{Cluster, Engine};
 
 use crate::node::Node;
 use crate::node::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
 
 pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools, claimed_blocks};
 pub(crate) use view::{DefinedPool, Member, since};
-
-/// Entries in a page.
-const PAGE: u32 = 1000;
 
 /// A cluster of etcd, and the networks of this node whose pools it has.
 #[derive(Clone, Debug)]
@@ -80,19 +77,15 @@ impl EtcdCluster {
         };
         urls(&self.cluster) == urls(other)
             && self.cluster.keys == other.keys
-            && self.cluster.node == other.node
+            && self.cluster.node.name == other.node.name
     }
 
-    /// A client for the requests of one command, each of which may take `timeout`: pools of a
+    /// The engine for the requests of one command, each of which may take `timeout`: pools of a
     /// cluster are large.
-    ///
-    /// # Errors
-    ///
-    /// A certificate or a password that can't be read.
-    pub(crate) fn client(&self) -> Result<Client<'_>, etcd::Error> {
-        let mut client = Client::new(&self.cluster.settings, None)?;
-        client.bound_each_request();
-        Ok(client)
+    pub(crate) fn engine(&self) -> Engine<'_> {
+        let mut engine = Engine::new(&self.cluster, None);
+        engine.time().bound_each_request();
+        engine
     }
 
     /// The cluster as a path, for messages: `etcd:/ipam`.

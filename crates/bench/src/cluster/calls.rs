@@ -64,7 +64,7 @@ impl<'a> Allocator<'a> {
     /// A bare put of a value as long as that of an address.
     pub(crate) fn put(&self, name: &str) -> Result<()> {
         let key = format!("{}/puts/{name}", self.target.prefix());
-        let mut client = self.target.client()?;
+        let mut client = self.target.client();
         let put = client.put(key, VALUE);
         put.map_err(|error| anyhow!("{error}"))
     }

@@ -35,12 +35,12 @@ pub(crate) fn fill(target: &Target, pool: &str, count: u32) -> Result<()> {
         }
     }
     target.inside(|| {
-        let mut client = target.client()?;
+        let mut client = target.client();
         for (i, then) in all.into_iter().enumerate() {
             // A client's requests all together have a bound of time.
             if i % 100 == 99 {
                 interrupt::check()?;
-                client = target.client()?;
+                client = target.client();
             }
             let txn = Txn {
                 then,

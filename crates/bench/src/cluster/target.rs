@@ -60,7 +60,7 @@ impl Target {
         // A wrong password is better known before anything is measured.
         it.inside(|| {
             let probe = format!("{}/probe", it.prefix());
-            let mut client = it.client()?;
+            let mut client = it.client();
             client.put(probe, "").map_err(|error| anyhow!("{error}"))
         })?;
         Ok(it)
@@ -85,8 +85,8 @@ impl Target {
     }
 
     /// A client, which has no connection yet.
-    pub(crate) fn client(&self) -> Result<Client<'_>> {
-        Client::new(&self.settings, None).map_err(|error| anyhow!("{error}"))
+    pub(crate) fn client(&self) -> Client<'_> {
+        Client::new(&self.settings, None)
     }
 
     /// Moves the calling thread to where the cluster can be reached.
@@ -121,7 +121,7 @@ impl Target {
     pub(crate) fn write_pool(&self, pool: &str, value: &Value) -> Result<()> {
         let key = format!("{}/v1/pools/{pool}", self.prefix());
         self.inside(|| {
-            let mut client = self.client()?;
+            let mut client = self.client();
             let written = client.put(key, value.to_string());
             written.map_err(|error| anyhow!("{error}"))
         })
@@ -131,7 +131,7 @@ impl Target {
     pub(crate) fn remove_keys(&self) -> Result<()> {
         let below = format!("{}/", self.prefix());
         self.inside(|| {
-            let removed = self.client()?.delete_prefix(below.as_str());
+            let removed = self.client().delete_prefix(below.as_str());
             removed.map_err(|error| anyhow!("{error}"))
         })
         .with_context(|| format!("keys are left: etcdctl del --prefix {below}"))?;

@@ -39,7 +39,7 @@ struct Claimed<'a> {
 pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<Status> {
     let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
     let mut problems: Vec<Problem> = Vec::new();
-    let mut pools = block_pools(&cluster, &mut cluster.client()?, &mut problems)?;
+    let mut pools = block_pools(&cluster, &mut cluster.engine(), &mut problems)?;
     for Problem { path, reason } in &problems {
         warn(&format!("{}: {reason}", path.display()));
     }

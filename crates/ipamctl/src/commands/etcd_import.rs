@@ -4,9 +4,13 @@ mod catalogue;
 mod taken_away;
 
 use anyhow::{Context, Result, bail};
+use cluster::restore::{is_reconciled, read_marks, refuse_marks};
+use cluster::{
+    Change as EngineChange, Condition, Engine as _, EngineError, Group, Key, Kind, Read,
+};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::{Client, Compare, Kind, Op, Range, Txn};
+use etcd::Engine;
 use serde::Serialize;
 
 use crate::arguments::ImportArguments;
@@ -35,10 +39,10 @@ struct Row {
 
 pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> Result<Status> {
     let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
-    let keys = &cluster.cluster.keys;
-    let imported = catalogue::read(&arguments.file, |name| keys.pool(name))?;
-    let mut client = cluster.client()?;
-    let rows = write(&cluster, &mut client, &imported, arguments.replace)?;
+    let mut engine = cluster.engine();
+    let path = |name: &str| engine.path(&Key::Pool(name.to_owned()));
+    let imported = catalogue::read(&arguments.file, path)?;
+    let rows = write(&cluster, &mut engine, &imported, arguments.replace)?;
     if output.json {
         Output::json(&rows)?;
     } else {
@@ -50,26 +54,25 @@ pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> R
 /// Writes the definitions, all of them or none.
 fn write(
     cluster: &EtcdCluster,
-    client: &mut Client<'_>,
+    engine: &mut Engine<'_>,
     imported: &[Imported],
     replaces: bool,
 ) -> Result<Vec<Row>> {
     // What a transaction that was sent twice may have done the first time.
     let mut sent: Option<Vec<Row>> = None;
     for _ in 0..MOST_TRIES {
-        let look = Look::at(cluster, client)?;
+        let look = Look::at(cluster, engine)?;
         let (rows, changes) = look.compare(imported, replaces)?;
         if changes.is_empty() {
             return Ok(sent.unwrap_or(rows));
         }
-        look.refuse_what_is_held(cluster, client, &changes)?;
-        let answer = client
-            .txn(&look.transaction(cluster, imported, &changes))
-            .map_err(explained)?;
-        if answer.succeeded {
+        look.refuse_what_is_held(cluster, engine, &changes)?;
+        let change = look.change(imported, &changes);
+        let outcome = engine.commit(&change).map_err(explained)?;
+        if outcome.done {
             return Ok(rows);
         }
-        sent = answer.resent.then_some(rows);
+        sent = outcome.resent.then_some(rows);
     }
     bail!(
         "nothing is written: pools, addresses or blocks were changed by others all the time; try again"
@@ -84,17 +87,20 @@ struct Look {
 }
 
 impl Look {
-    fn at(cluster: &EtcdCluster, client: &mut Client<'_>) -> Result<Self> {
+    fn at(cluster: &EtcdCluster, engine: &mut Engine<'_>) -> Result<Self> {
         // All that is read later is this old, or newer: a change after this is found by the
         // transaction.
-        let first = Range::prefix(cluster.cluster.keys.pools()).count_only();
-        let revision = client.range(&first)?.revision;
+        engine.read(&[Read::Count(Group::Pools)])?;
+        let moment = engine.moment().context("etcd answers no revision")?;
         let mut problems: Vec<Problem> = Vec::new();
-        let existing = cluster.definitions(client, &mut problems)?;
+        let existing = cluster.definitions(engine, &mut problems)?;
         if let Some(Problem { path, reason }) = problems.first() {
             bail!("{}: {reason}", path.display());
         }
-        Ok(Self { revision, existing })
+        Ok(Self {
+            revision: moment.revision,
+            existing,
+        })
     }
 
     /// The outcomes, and the definitions to write.
@@ -135,15 +141,15 @@ impl Look {
     fn refuse_what_is_held(
         &self,
         cluster: &EtcdCluster,
-        client: &mut Client<'_>,
+        engine: &mut Engine<'_>,
         changes: &[Change<'_>],
     ) -> Result<()> {
         // Until then, it isn't known what is held.
-        let marks = client.range(&cluster_client::read_marks(&cluster.cluster.keys))?;
-        cluster_client::refuse_marks(&cluster.cluster.keys, Some(&marks))
+        let marks = engine.read(&[read_marks()])?;
+        refuse_marks(engine, marks.first())
             .map_err(|error| anyhow::anyhow!("nothing is written: {}", error.msg))?;
-        let addresses = cluster.members(client)?;
-        let blocks = claimed_blocks(cluster, client)?;
+        let addresses = cluster.members(engine)?;
+        let blocks = claimed_blocks(engine)?;
         let taken = taken_away(changes, &addresses, &blocks);
         if taken.is_empty() {
             return Ok(());
@@ -157,38 +163,33 @@ impl Look {
 
     /// Writes the definitions on the condition that no pool has changed since, and that no
     /// address and no block of a pool that is redefined was added.
-    fn transaction(
-        &self,
-        cluster: &EtcdCluster,
-        imported: &[Imported],
-        changes: &[Change<'_>],
-    ) -> Txn {
-        let keys = &cluster.cluster.keys;
-        let mut txn = Txn {
-            when: vec![
-                Compare::none_changed_since(keys.pools(), self.revision),
-                cluster_client::is_reconciled(keys),
+    fn change(&self, imported: &[Imported], changes: &[Change<'_>]) -> EngineChange {
+        let mut change = EngineChange {
+            conditions: vec![
+                Condition::NoneChangedSince(Group::Pools, self.revision),
+                is_reconciled(),
             ],
-            ..Txn::default()
+            ..EngineChange::default()
         };
-        for change in changes.iter().filter(|it| it.old.is_some()) {
-            let name = change.name.as_str();
-            for prefix in [keys.addresses(name), keys.blocks(name)] {
-                let condition = Compare::none_created_since(prefix, self.revision);
-                txn.when.push(condition);
+        for redefined in changes.iter().filter(|changed| changed.old.is_some()) {
+            let name = Some(redefined.name.to_string());
+            for group in [Group::Addresses(name.clone()), Group::Blocks(name)] {
+                let condition = Condition::NoneCreatedSince(group, self.revision);
+                change.conditions.push(condition);
             }
         }
-        let is_changed = |it: &&Imported| changes.iter().any(|change| *change.name == it.name);
-        for it in imported.iter().filter(is_changed) {
-            let key = keys.pool(it.name.as_str());
-            txn.then.push(Op::put(key, it.value.as_slice()));
+        let is_changed =
+            |pool: &&Imported| changes.iter().any(|changed| *changed.name == pool.name);
+        for pool in imported.iter().filter(is_changed) {
+            let key = Key::Pool(pool.name.to_string());
+            change.write.push((key, pool.value.clone()));
         }
-        txn
+        change
     }
 }
 
 /// A failure to write, with what it means.
-fn explained(error: etcd::Error) -> anyhow::Error {
+fn explained(error: EngineError) -> anyhow::Error {
     let (may_have_changed, kind) = (error.may_have_changed(), error.kind);
     let is_too_large = error.msg.contains("too many operations") || error.msg.contains("too large");
     let result = Err::<(), _>(error);

@@ -5,10 +5,10 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use anyhow::{Result, bail, ensure};
-use cluster::Keys;
+use cluster::address::{Entry, entries};
+use cluster::forget::{Claim, forget_addresses, forget_block, forget_registration};
+use cluster::{Engine as _, Holding, Key, Read, restore};
 use cni::NetworkName;
-use etcd::{Client, Compare, Op, Range, Txn};
-use ipam_da_etcd::tools::{Entry, Outcome, Right, entries, release};
 use serde::Serialize;
 
 use crate::arguments::NodeForgetArguments;
@@ -56,13 +56,12 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         "{name:?} can't name a node"
     );
     ensure!(
-        name != cluster.cluster.node,
+        name != cluster.cluster.node.name,
         "{name} is this node: its containers use their addresses. Run it on another node"
     );
-    let keys = &cluster.cluster.keys;
-    let mut client = cluster.client()?;
-    let held = entries(&mut client, keys, name, &keys.node(name))?;
-    let mut blocks = claimed_blocks(&cluster, &mut client)?;
+    let engine = &mut cluster.engine();
+    let held = entries(engine, Holding::of_node(name)).map_err(failed)?;
+    let mut blocks = claimed_blocks(engine)?;
     for it in blocks.iter().filter(|it| it.owner.is_none()) {
         let ClaimedBlock { block, pool, .. } = it;
         warn(&format!(
@@ -70,10 +69,11 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         ));
     }
     blocks.retain(|it| it.owner.as_ref().is_some_and(|it| it.node == name));
-    let token = client.get(keys.token(name))?;
-    let mark = client.get(keys.reconcile(name))?;
+    let found = engine.read(&[Read::Get(Key::Node(name.to_owned()))])?;
+    let registration = found.first().and_then(|found| found.first());
+    let mark = restore::mark(engine, name).map_err(failed)?;
     ensure!(
-        !held.is_empty() || !blocks.is_empty() || token.is_some() || mark.is_some(),
+        !held.is_empty() || !blocks.is_empty() || registration.is_some() || mark.is_some(),
         "{} holds nothing of a node {name}",
         cluster.path().display()
     );
@@ -88,31 +88,19 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         if !arguments.yes && !is_confirmed(name, &text)? {
             bail!("nothing is released");
         }
-        // First: without it, the node can claim nothing more. A node that runs registers again,
-        // and what it claims then is its own.
-        if let Some(token) = token {
-            let key = keys.token(name);
-            let forgotten = client.txn(&Txn {
-                when: vec![Compare::mod_revision(key.as_str(), token.mod_revision)],
-                then: vec![Op::delete(key.as_str())],
-                otherwise: vec![Op::get(Range::key(key.as_str()))],
-            })?;
-            let is_missing = forgotten.ranges().all(|it| it.kvs.is_empty());
-            ensure!(
-                forgotten.succeeded || is_missing,
-                "{name} has registered again just now: it is not gone, and nothing is released"
-            );
+        // First: without it, the node can claim nothing more.
+        if let Some(registration) = registration {
+            forget_registration(engine, registration).map_err(failed)?;
         }
-        let Outcome::Released(released) =
-            release(&mut client, keys, name, &held, &Right::Forgotten)?
-        else {
-            bail!(
-                "{name} has registered again meanwhile: it is not gone, and nothing more is released"
-            );
-        };
+        let released = forget_addresses(engine, name, &held).map_err(failed)?;
         let mut released_blocks = Vec::new();
         for it in blocks {
-            if release_block(&mut client, keys, name, &it)? {
+            let claim = Claim {
+                pool: it.pool.to_string(),
+                cidr: it.block,
+                revision: it.mod_revision,
+            };
+            if forget_block(engine, name, &claim)? {
                 released_blocks.push(it);
             } else {
                 let ClaimedBlock { block, pool, .. } = &it;
@@ -123,12 +111,13 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         }
         row.blocks = released_blocks.iter().map(Block::from).collect();
         // What the node would have said lives there is released.
-        client.txn(&Txn {
-            then: vec![Op::delete(keys.reconcile(name))],
-            ..Txn::default()
-        })?;
+        if let Some(mark) = mark {
+            restore::clear_mark(engine, &mark)?;
+        }
         row.released = true;
-        let rest = entries(&mut client, keys, name, &keys.node(name))?.len();
+        let rest = entries(engine, Holding::of_node(name))
+            .map_err(failed)?
+            .len();
         if rest > 0 {
             warn(&format!(
                 "{name} has reserved {rest} addresses meanwhile: it is not gone"
@@ -147,26 +136,8 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     Ok(Status::Fine)
 }
 
-/// Releases a block; false if it isn't the claim any more that was read. A later one may be
-/// of a node that uses it.
-fn release_block(
-    client: &mut Client<'_>,
-    keys: &Keys,
-    node: &str,
-    claimed: &ClaimedBlock,
-) -> Result<bool, etcd::Error> {
-    let key = keys.block(claimed.pool.as_str(), claimed.block);
-    let answer = client.txn(&Txn {
-        when: vec![
-            Compare::mod_revision(key.as_str(), claimed.mod_revision),
-            Compare::is_missing(keys.token(node)),
-        ],
-        then: vec![Op::delete(key.as_str())],
-        otherwise: vec![Op::get(Range::key(key.as_str()))],
-    })?;
-    // Sent again after its answer was lost, it finds its own work.
-    let is_missing = answer.ranges().all(|it| it.kvs.is_empty());
-    Ok(answer.succeeded || (answer.resent && is_missing))
+fn failed(error: cni::Error) -> anyhow::Error {
+    anyhow::Error::msg(error.msg)
 }
 
 impl From<&ClaimedBlock> for Block {

@@ -3,7 +3,7 @@
 //! No plugin does this by itself: of two machines with one name, both may have containers.
 
 use anyhow::{Result, bail};
-use cluster::Registration;
+use cluster::{Engine as _, Key, Read, Registration};
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
@@ -20,11 +20,13 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<Status> {
     let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
-    let name = cluster.cluster.node.as_str();
-    let mut client = cluster.client()?;
-    let found = client.get(cluster.cluster.keys.token(name))?;
-    let machine = found.map_or("no machine".to_owned(), |it| {
-        Registration::describe(&it.value)
+    let this_node = &cluster.cluster.node;
+    let name = this_node.name.as_str();
+    let mut engine = cluster.engine();
+    let found = engine.read(&[Read::Get(Key::Node(name.to_owned()))])?;
+    let found = found.first().and_then(|found| found.first());
+    let machine = found.map_or("no machine".to_owned(), |registration| {
+        Registration::describe(&registration.value)
     });
     if !output.json {
         output.lines([format!("etcd has {machine} as node {name}")])?;
@@ -37,7 +39,7 @@ pub(crate) fn run(
     {
         bail!("nothing is changed");
     }
-    cluster_client::take_name(&cluster.cluster, environment, &mut client)?;
+    cluster::take_name(this_node, environment, &mut engine)?;
     if output.json {
         Output::json(&[serde_json::json!({"node": name, "before": machine})])?;
     } else {

@@ -1,14 +1,15 @@
 //! `ipamctl reconcile`: tells an etcd that was restored what lives on this node.
 
-mod addresses;
 mod begin;
-mod blocks;
 mod living;
 mod same_cluster;
 
 use anyhow::{Context, Result, ensure};
-use cluster_client::{Identity, LatestState};
-use etcd::{Client, Compare, Op, Txn};
+use cluster::restore::{
+    LatestState, Reconciled, clear_mark, mark, marked, reconcile_address, reconcile_blocks,
+};
+use cluster::{Engine as _, HeldKey, Identity};
+use etcd::Engine;
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
@@ -33,50 +34,32 @@ struct Row {
     other: Option<String>,
 }
 
-/// What etcd has of an address or a block.
-#[derive(Debug, PartialEq, Eq)]
-enum Outcome {
-    Held,
-    Claimed,
-    Conflict(String),
-}
-
-/// The node in etcd.
-struct Engine<'a> {
-    cluster: &'a EtcdCluster,
-    client: Client<'a>,
-    identity: Identity<'a>,
-}
-
 pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<Status> {
     let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
-    let mut client = cluster.client()?;
+    let mut engine = cluster.engine();
     if arguments.begin {
-        return begin::run(&cluster, &mut client, &arguments.nodes, output);
+        return begin::run(&cluster, &mut engine, &arguments.nodes, output);
     }
-    let name = cluster.cluster.node.as_str();
-    let mut seen = LatestState::open(&cluster.cluster).map_err(failed)?;
-    let mark_key = cluster.cluster.keys.reconcile(name);
-    let mut mark = client.get(mark_key.as_str())?;
-    if let Err(error) = seen.refuse_older(&cluster.cluster, &mut client) {
+    let this_node = &cluster.cluster.node;
+    let name = this_node.name.as_str();
+    let mut seen = LatestState::open(this_node).map_err(failed)?;
+    let mut own_mark = mark(&mut engine, name).map_err(failed)?;
+    if let Err(error) = seen.refuse_older(this_node, &mut engine) {
         warn(&error.msg);
-        mark = client.get(mark_key.as_str())?;
+        own_mark = mark(&mut engine, name).map_err(failed)?;
     }
     let mut problems = Vec::new();
-    let id = client
-        .moment()
-        .context("etcd answers no cluster ID")?
-        .cluster;
-    let mut same = same_cluster::SameCluster::new(&cluster, id);
+    let moment = engine.moment().context("etcd answers no cluster ID")?;
+    let mut same = same_cluster::SameCluster::new(&cluster, moment.cluster);
     let living = living::by_records(node, name, &mut same, &mut problems);
-    let identity = Identity::on(&cluster.cluster, &node.environment, &mut client);
-    let mut engine = Engine {
-        cluster: &cluster,
-        client,
-        identity: identity.map_err(failed)?,
-    };
-    let mut rows = blocks::claim_all(&mut engine)?;
-    rows.extend(addresses::claim_all(&mut engine, &living)?);
+    let identity = Identity::of(this_node, &node.environment, &mut engine);
+    let mut identity = identity.map_err(failed)?;
+    let blocks = reconcile_blocks(&mut engine, &mut identity, this_node).map_err(failed)?;
+    let rows = blocks.into_iter();
+    let mut rows: Vec<Row> = rows
+        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
+        .collect();
+    rows.extend(claim_addresses(&mut engine, &mut identity, name, &living)?);
     show(&rows, output)?;
     for problem in &problems {
         warn(problem);
@@ -94,20 +77,14 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         ));
         return Ok(Status::Found);
     }
-    let mut client = engine.client;
-    if let Some(mark) = mark {
-        let cleared = client.txn(&Txn {
-            when: vec![Compare::mod_revision(mark_key.as_str(), mark.mod_revision)],
-            then: vec![Op::delete(mark_key.as_str())],
-            otherwise: Vec::new(),
-        })?;
+    if let Some(own_mark) = own_mark {
         ensure!(
-            cleared.succeeded || cleared.resent,
+            clear_mark(&mut engine, &own_mark)?,
             "ipamctl reconcile --begin has run meanwhile: run this again"
         );
     }
-    let rest = begin::marked(&cluster, &mut client)?;
-    seen.remember(&client);
+    let rest = marked(&mut engine)?;
+    seen.remember(&engine);
     if !rest.is_empty() {
         warn(&format!(
             "these nodes have not run ipamctl reconcile yet, and nothing new is given before they have: {}",
@@ -147,27 +124,42 @@ fn show(rows: &[Row], output: Output) -> Result<()> {
     Ok(())
 }
 
-impl Engine<'_> {
-    /// The conditions of a claim: etcd has this node's name as this machine's.
-    fn conditions(&self) -> Vec<Compare> {
-        vec![self.identity.is_current()]
+/// Claims again the addresses that live on this node; what another has is a conflict.
+fn claim_addresses(
+    engine: &mut Engine<'_>,
+    identity: &mut Identity<'_>,
+    node: &str,
+    living: &[living::Living],
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for address in living {
+        let held = HeldKey {
+            node: node.to_owned(),
+            network: address.network.clone(),
+            attachment: address.attachment.clone(),
+            pool: address.pool.parse()?,
+            ip: address.ip,
+        };
+        let lives = || address.record.try_exists().unwrap_or(true);
+        let state = reconcile_address(engine, identity, &held, lives).map_err(failed)?;
+        if let Some(state) = state {
+            let holder = format!(
+                "{} {} of network {}",
+                held.attachment.container_id, held.attachment.ifname, held.network
+            );
+            let what = held.ip.to_string();
+            rows.push(Row::new(what, &address.pool, Some(holder), state));
+        }
     }
-
-    /// Refuses if the node's name is another's by now.
-    fn verify_name(&mut self) -> Result<()> {
-        let found = self.client.range(&self.identity.read())?;
-        let found = found.kvs.first().map(|it| it.value.as_slice());
-        let verified = self.identity.verify(&mut self.client, found);
-        verified.map(|_| ()).map_err(failed)
-    }
+    Ok(rows)
 }
 
 impl Row {
-    fn new(what: String, pool: &str, holder: Option<String>, outcome: Outcome) -> Self {
-        let (outcome, other) = match outcome {
-            Outcome::Held => ("held", None),
-            Outcome::Claimed => ("claimed", None),
-            Outcome::Conflict(other) => ("conflict", Some(other)),
+    fn new(what: String, pool: &str, holder: Option<String>, state: Reconciled) -> Self {
+        let (outcome, other) = match state {
+            Reconciled::Held => ("held", None),
+            Reconciled::Claimed => ("claimed", None),
+            Reconciled::Conflict(other) => ("conflict", Some(other)),
         };
         Self {
             what,
@@ -177,9 +169,4 @@ impl Row {
             other,
         }
     }
-}
-
-/// The failure of a claim that etcd has refused for no reason that is seen.
-fn changes_all_the_time(what: &str) -> anyhow::Error {
-    anyhow::anyhow!("{what} is changed by others all the time: run this again")
 }

@@ -178,9 +178,7 @@ impl Inventory {
         let used = self.pools.all.iter().filter(its);
         let used = used.map(|it| it.directory_name().clone()).collect();
         let lists = extent == Extent::All;
-        let view = cluster
-            .client()
-            .and_then(|mut client| cluster.view(&mut client, used, lists));
+        let view = cluster.view(&mut cluster.engine(), used, lists);
         let view = match view {
             Ok(view) => view,
             Err(error) => {

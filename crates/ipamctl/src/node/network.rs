@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use chain::record as records;
-use cluster::Cluster;
+use cluster::Group;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
+use etcd::Cluster;
 use ipam_da_host_local::Folders;
 
 /// The IPAM plugin that runs a chain.
@@ -122,7 +123,9 @@ impl Network {
 
 /// The place of a shared pool's addresses: `etcd:/ipam/v1/addresses/web`.
 pub(crate) fn shared_directory(cluster: &Cluster, pool: &str) -> PathBuf {
-    let key = cluster.keys.addresses(pool);
+    let key = cluster
+        .keys
+        .prefix(&Group::Addresses(Some(pool.to_owned())));
     format!("etcd:{}", key.trim_end_matches('/')).into()
 }
 

@@ -116,7 +116,7 @@ fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Opti
         .find(|it| it.directory(name) == directory.path)
         .with_context(|| format!("no conflist leads to {}", directory.path.display()))?;
     let used = BTreeSet::from([directory.name.clone()]);
-    let view = cluster.view(&mut cluster.client()?, used, true)?;
+    let view = cluster.view(&mut cluster.engine(), used, true)?;
     let pool = view.pools.into_iter().find(|it| it.name == directory.name);
     let listed = pool.into_iter().flat_map(|it| it.listed);
     Ok(listed.into_iter().find(|it| it.ip == ip))

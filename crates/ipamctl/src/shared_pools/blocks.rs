@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use cluster::BlockOwner;
+use cluster::{BlockOwner, Engine as _, EngineError, Group, Key};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::Client;
+use etcd::Engine;
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use super::view::{pool_of, warn_of_foreign};
-use super::{EtcdCluster, PAGE};
+use super::EtcdCluster;
+use super::view::warn_of_foreign;
 
 /// A pool that is given in blocks.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl BlockPool {
     /// All blocks, lowest first: as many as [`Self::size`].
     pub(crate) fn blocks(&self) -> Vec<IpNet> {
         let ranges = self.ranges.ranges().iter();
-        let blocks = cluster::blocks(ranges.map(Range::addresses), self.length);
+        let blocks = cluster::block::blocks(ranges.map(Range::addresses), self.length);
         let blocks: BTreeSet<IpNet> = blocks.collect();
         blocks.into_iter().collect()
     }
@@ -101,12 +101,12 @@ impl ClaimedBlock {
 /// Those of etcd.
 pub(crate) fn block_pools(
     cluster: &EtcdCluster,
-    client: &mut Client<'_>,
+    engine: &mut Engine<'_>,
     problems: &mut Vec<Problem>,
-) -> Result<Vec<BlockPool>, etcd::Error> {
-    let definitions = cluster.definitions(client, problems)?;
+) -> Result<Vec<BlockPool>, EngineError> {
+    let definitions = cluster.definitions(engine, problems)?;
     let mut claimed: BTreeMap<NetworkName, Vec<ClaimedBlock>> = BTreeMap::new();
-    for it in claimed_blocks(cluster, client)? {
+    for it in claimed_blocks(engine)? {
         claimed.entry(it.pool.clone()).or_default().push(it);
     }
     let pools = definitions.into_iter().filter_map(|it| {
@@ -126,32 +126,21 @@ pub(crate) fn block_pools(
 /// # Errors
 ///
 /// Those of etcd.
-pub(crate) fn claimed_blocks(
-    cluster: &EtcdCluster,
-    client: &mut Client<'_>,
-) -> Result<Vec<ClaimedBlock>, etcd::Error> {
-    let keys = &cluster.cluster.keys;
-    let prefix = keys.all_blocks();
+pub(crate) fn claimed_blocks(engine: &mut Engine<'_>) -> Result<Vec<ClaimedBlock>, EngineError> {
     let mut found = Vec::new();
-    client.pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
-        for it in page {
-            let pool = pool_of(&prefix, &it.key);
-            let block = pool
-                .as_ref()
-                .and_then(|pool| keys.parse_block(pool.as_str(), &it.key));
-            let (Some(pool), Some(block)) = (pool, block) else {
-                warn_of_foreign(&it.key);
-                continue;
-            };
-            found.push(ClaimedBlock {
-                block,
-                pool,
-                owner: BlockOwner::parse(&it.value),
-                mod_revision: it.mod_revision,
-            });
+    for stored in engine.list(&Group::Blocks(None), true)? {
+        match stored.key {
+            Key::Block(pool, block) if pool.parse::<NetworkName>().is_ok() => {
+                found.push(ClaimedBlock {
+                    block,
+                    pool: pool.parse().expect("it was parsed just now"),
+                    owner: BlockOwner::parse(&stored.value),
+                    mod_revision: stored.revision,
+                });
+            }
+            key => warn_of_foreign(&engine.path(&key)),
         }
-        Ok(())
-    })?;
+    }
     found.sort_by_key(|it| it.block.network());
     Ok(found)
 }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use cluster::{Cluster, Definition, Holder};
+use cluster::{Definition, Engine as _, EngineError, Group, Holder, Holding, Key, Stored};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::Client;
+use etcd::Engine;
 use ipam::Pool;
 use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
-use super::{EtcdCluster, PAGE};
+use super::EtcdCluster;
 use crate::output::warn;
 
 /// What etcd has of a cluster's pools.
@@ -63,25 +63,25 @@ impl EtcdCluster {
     /// Those of etcd.
     pub(crate) fn view(
         &self,
-        client: &mut Client<'_>,
+        engine: &mut Engine<'_>,
         used: BTreeSet<NetworkName>,
         lists: bool,
-    ) -> Result<View, etcd::Error> {
+    ) -> Result<View, EngineError> {
         let mut view = View::default();
         // Those without an address are there, too.
         let mut taken: BTreeMap<NetworkName, Vec<IpAddr>> = BTreeMap::new();
         taken.extend(used.into_iter().map(|name| (name, Vec::new())));
-        for it in self.definitions(client, &mut view.problems)? {
+        for it in self.definitions(engine, &mut view.problems)? {
             if it.definition.block.is_none() {
                 taken.insert(it.name, Vec::new());
                 view.defined.push(it.definition.pool);
             }
         }
-        self.addresses(client, true, |pool, ip, _| {
+        self.addresses(engine, true, |pool, ip, _| {
             taken.entry(pool).or_default().push(ip);
         })?;
         let mut listed = if lists {
-            self.listed(client)?
+            self.listed(engine)?
         } else {
             BTreeMap::new()
         };
@@ -104,28 +104,25 @@ impl EtcdCluster {
     /// The addresses of this node by pool, lowest first.
     fn listed(
         &self,
-        client: &mut Client<'_>,
-    ) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, etcd::Error> {
-        let Cluster { keys, node, .. } = &self.cluster;
+        engine: &mut Engine<'_>,
+    ) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, EngineError> {
         let mut found: BTreeMap<NetworkName, Vec<ListedAddress>> = BTreeMap::new();
-        client.pages::<etcd::Error>(&keys.node(node), PAGE, false, |_, page| {
-            for it in page {
-                let Some(held) = keys.parse_held(node, &it.key) else {
-                    continue;
-                };
-                found.entry(held.pool).or_default().push(ListedAddress {
-                    ip: held.ip,
-                    state: State::Reserved(Reservation {
-                        container_id: held.attachment.container_id.to_string(),
-                        ifname: Some(held.attachment.ifname.to_string()),
-                        network: Some(held.network.to_string()),
-                    }),
+        let group = Group::Held(Holding::of_node(&self.cluster.node.name));
+        for stored in engine.list(&group, true)? {
+            let Key::Held(held) = stored.key else {
+                continue;
+            };
+            found.entry(held.pool).or_default().push(ListedAddress {
+                ip: held.ip,
+                state: State::Reserved(Reservation {
+                    container_id: held.attachment.container_id.to_string(),
+                    ifname: Some(held.attachment.ifname.to_string()),
                     network: Some(held.network.to_string()),
-                    since: Holder::parse(&it.value).and_then(|it| since(&it)),
-                });
-            }
-            Ok(())
-        })?;
+                }),
+                network: Some(held.network.to_string()),
+                since: Holder::parse(&stored.value).and_then(|holder| since(&holder)),
+            });
+        }
         for listed in found.values_mut() {
             listed.sort_unstable_by_key(|it| it.ip);
         }
@@ -139,39 +136,24 @@ impl EtcdCluster {
     /// Those of etcd.
     pub(crate) fn definitions(
         &self,
-        client: &mut Client<'_>,
+        engine: &mut Engine<'_>,
         problems: &mut Vec<Problem>,
-    ) -> Result<Vec<DefinedPool>, etcd::Error> {
-        let prefix = self.cluster.keys.pools();
+    ) -> Result<Vec<DefinedPool>, EngineError> {
         let mut found = Vec::new();
-        client.pages::<etcd::Error>(&prefix, PAGE, false, |_, page| {
-            for it in page {
-                let key = String::from_utf8_lossy(&it.key).into_owned();
-                let name = key.strip_prefix(&prefix).unwrap_or_default();
-                let read = name
-                    .parse::<NetworkName>()
-                    .map_err(|error| format!("{name:?} can't name a pool: {error}"))
-                    .and_then(|name| {
-                        let definition = Definition::parse(&key, &it.value);
-                        Ok((name, definition.map_err(|error| error.to_string())?))
-                    });
-                match read {
-                    Ok((name, mut definition)) => {
-                        definition.pool.name = name.as_str().parse().ok();
-                        found.push(DefinedPool {
-                            name,
-                            definition,
-                            value: it.value,
-                        });
-                    }
-                    Err(reason) => problems.push(Problem {
-                        path: format!("etcd:{key}").into(),
-                        reason,
-                    }),
-                }
+        for Stored { key, value, .. } in engine.list(&Group::Pools, true)? {
+            let path = engine.path(&key);
+            let read = match &key {
+                Key::Pool(name) => defined(name, &path, value),
+                _ => Err("its name can't name a pool".to_owned()),
+            };
+            match read {
+                Ok(pool) => found.push(pool),
+                Err(reason) => problems.push(Problem {
+                    path: format!("etcd:{path}").into(),
+                    reason,
+                }),
             }
-            Ok(())
-        })?;
+        }
         Ok(found)
     }
 
@@ -180,9 +162,9 @@ impl EtcdCluster {
     /// # Errors
     ///
     /// Those of etcd.
-    pub(crate) fn members(&self, client: &mut Client<'_>) -> Result<Vec<Member>, etcd::Error> {
+    pub(crate) fn members(&self, engine: &mut Engine<'_>) -> Result<Vec<Member>, EngineError> {
         let mut found = Vec::new();
-        self.addresses(client, false, |pool, ip, value| {
+        self.addresses(engine, false, |pool, ip, value| {
             let holder = Holder::parse(&value);
             found.push(Member { pool, ip, holder });
         })?;
@@ -194,40 +176,43 @@ impl EtcdCluster {
     /// is empty.
     fn addresses(
         &self,
-        client: &mut Client<'_>,
+        engine: &mut Engine<'_>,
         keys_only: bool,
         mut f: impl FnMut(NetworkName, IpAddr, Vec<u8>),
-    ) -> Result<(), etcd::Error> {
-        let keys = &self.cluster.keys;
-        let prefix = keys.all_addresses();
-        client.pages(&prefix, PAGE, keys_only, |_, page| {
-            for it in page {
-                let pool = pool_of(&prefix, &it.key);
-                let ip = pool
-                    .as_ref()
-                    .and_then(|pool| keys.parse_address(pool.as_str(), &it.key));
-                match (pool, ip) {
-                    (Some(pool), Some(ip)) => f(pool, ip, it.value),
-                    _ => warn_of_foreign(&it.key),
+    ) -> Result<(), EngineError> {
+        for stored in engine.list(&Group::Addresses(None), !keys_only)? {
+            match stored.key {
+                Key::Address(pool, ip) if pool.parse::<NetworkName>().is_ok() => {
+                    let pool = pool.parse().expect("it was parsed just now");
+                    f(pool, ip, stored.value);
                 }
+                key => warn_of_foreign(&engine.path(&key)),
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }
 
+/// A pool by its definition.
+fn defined(name: &str, path: &str, value: Vec<u8>) -> Result<DefinedPool, String> {
+    let name: NetworkName = name
+        .parse()
+        .map_err(|error| format!("{name:?} can't name a pool: {error}"))?;
+    let mut definition = Definition::parse(path, &value).map_err(|error| error.msg)?;
+    definition.pool.name = name.as_str().parse().ok();
+    Ok(DefinedPool {
+        name,
+        definition,
+        value,
+    })
+}
+
 /// Says that a key is not counted.
-pub(super) fn warn_of_foreign(key: &[u8]) {
-    let key = cni::OneLine(key).to_string();
+pub(super) fn warn_of_foreign(key: &str) {
+    let key = cni::OneLine(key.as_bytes()).to_string();
     warn(&format!(
         "{key} is no key of ours: it is left alone, and not counted"
     ));
-}
-
-/// The pool of a key below the prefix of all addresses or all blocks.
-pub(super) fn pool_of(prefix: &str, key: &[u8]) -> Option<NetworkName> {
-    let rest = str::from_utf8(key).ok()?.strip_prefix(prefix)?;
-    rest.split_once('/')?.0.parse().ok()
 }
 
 /// The time of an ADD, if the holder says it in our way.

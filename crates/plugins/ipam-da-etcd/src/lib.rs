@@ -1,19 +1,11 @@
 #![doc = include_str!("../README.md")]
 
-mod add;
-mod candidates;
-mod check;
-mod choice;
-mod failure;
-mod known_definitions;
-mod last_given;
-mod release;
-mod status;
-mod sticky;
-pub mod tools;
-mod view;
+use std::io;
 
-use cni::{About, Attachment, Call, Command, Error, Plugin, Reply};
+use cluster::{address, block};
+use cni::{About, Attachment, Call, Command, Error, Object, Plugin, Reply};
+use etcd::{Cluster, Engine};
+use ipam_da_host_local::Folders;
 
 /// The plugin.
 pub struct IpamDaEtcd;
@@ -24,27 +16,56 @@ impl Plugin for IpamDaEtcd {
     }
 
     fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        add::add(attachment, call).map(Reply::Result)
+        let cluster = Cluster::read(&call.config.ipam()?)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        address::add(&mut engine, &cluster.node, attachment, call).map(Reply::Result)
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        release::del(attachment, call).map(|()| Reply::Nothing)
+        let cluster = Cluster::read(&call.config.ipam()?)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        address::del(&mut engine, &cluster.node, attachment, call).map(|()| Reply::Nothing)
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        check::check(attachment, call).map(|()| Reply::Nothing)
+        let cluster = Cluster::read(&call.config.ipam()?)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        address::check(&mut engine, &cluster.node, attachment, call).map(|()| Reply::Nothing)
     }
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        release::gc(call).map(|()| Reply::Nothing)
+        let ipam = call.config.ipam()?;
+        let cluster = Cluster::read(&ipam)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        address::gc(&mut engine, &cluster.node, call)?;
+        give_back(&mut engine, &cluster, &ipam, call);
+        Ok(Reply::Nothing)
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        status::status(call).map(|()| Reply::Nothing)
+        let cluster = Cluster::read(&call.config.ipam()?)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        address::status(&mut engine, &cluster.node, self.about().name, call)
+            .map(|()| Reply::Nothing)
     }
 
-    /// ADD ends its wait for etcd, and takes back what it may have taken.
+    /// ADD ends its wait for etcd, and undoes what it may have reserved.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
+    }
+}
+
+/// Gives back empty blocks of a pool that was given in blocks before: no address is given by
+/// itself until the last one is given back, and a selector of blocks may not be in the chain any
+/// more.
+fn give_back(engine: &mut Engine<'_>, cluster: &Cluster, ipam: &Object, call: &Call<'_>) {
+    let blocks = std::fs::metadata(cluster.node.state_dir.join("blocks"));
+    if matches!(blocks, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+        return;
+    }
+    let given_back = Folders::read(ipam)
+        .and_then(|folders| block::give_back(engine, &cluster.node, &folders.data_dir, call));
+    if let Err(error) = given_back {
+        tracing::warn!(%error, "no block is given back");
     }
 }

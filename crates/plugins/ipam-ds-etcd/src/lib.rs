@@ -1,15 +1,11 @@
 #![doc = include_str!("../README.md")]
 
-mod add;
-mod claims;
-mod collect;
-mod status;
-mod verify;
+use std::path::PathBuf;
 
-pub use collect::give_back;
-
+use cluster::block;
 use cni::{About, Attachment, Call, Error, Plugin, Reply};
-use node_blocks::with_pools;
+use etcd::{Cluster, Engine};
+use ipam_da_host_local::Folders;
 
 /// The plugin.
 pub struct IpamDsEtcd;
@@ -20,10 +16,10 @@ impl Plugin for IpamDsEtcd {
     }
 
     fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        add::add(call).map(Reply::Result)
+        let (cluster, data_dir) = read(call)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        block::add(&mut engine, &cluster.node, &data_dir, call).map(Reply::Result)
     }
-
-    // On DEL and CHECK, the node's file is enough, and etcd isn't asked.
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         Ok(known(call))
@@ -36,23 +32,43 @@ impl Plugin for IpamDsEtcd {
     /// Blocks that are not given back now will be by a later GC; the allocator behind needs
     /// the pools all the same.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        if let Err(error) = collect::give_back(call, None) {
+        let given_back = read(call).and_then(|(cluster, data_dir)| {
+            let mut engine = Engine::new(&cluster, call.cancellation);
+            block::give_back(&mut engine, &cluster.node, &data_dir, call)
+        });
+        if let Err(error) = given_back {
             tracing::warn!(%error, "no block is given back");
         }
         Ok(known(call))
     }
 
-    /// Prints an empty list of pools: the node's blocks may be full, and a further one free in
-    /// etcd; and the allocator behind doesn't know the names that stand in `prevResult`.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
-        status::status(call)?;
-        with_pools(call, &[]).map(Reply::Result)
+        let (cluster, data_dir) = read(call)?;
+        let mut engine = Engine::new(&cluster, call.cancellation);
+        block::status(
+            &mut engine,
+            &cluster.node,
+            &data_dir,
+            self.about().name,
+            call,
+        )?;
+        block::without_pools(call).map(Reply::Result)
     }
 }
 
-/// `prevResult` with the blocks of the node's files; nothing, if there are none.
+/// The cluster, and the folder of the reservations.
+fn read(call: &Call<'_>) -> Result<(Cluster, PathBuf), Error> {
+    let ipam = call.config.ipam()?;
+    Ok((Cluster::read(&ipam)?, Folders::read(&ipam)?.data_dir))
+}
+
+/// `prevResult` with the blocks of the node's files; nothing if there are none.
 fn known(call: &Call<'_>) -> Reply {
-    node_blocks::known(call).unwrap_or_else(|error| {
+    let known = read(call).map(|(cluster, data_dir)| {
+        let engine = Engine::new(&cluster, call.cancellation);
+        block::known_pools(&engine, &cluster.node, &data_dir, call)
+    });
+    known.unwrap_or_else(|error| {
         tracing::debug!(%error, "no pools are printed");
         Reply::Nothing
     })

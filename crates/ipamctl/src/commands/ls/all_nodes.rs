@@ -54,9 +54,9 @@ pub(super) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
     );
     let mut members = Vec::new();
     for cluster in &node.clusters {
-        let mut client = cluster.client()?;
-        members.extend(cluster.members(&mut client)?);
-        let mut in_blocks: Vec<NetworkName> = claimed_blocks(cluster, &mut client)?
+        let mut engine = cluster.engine();
+        members.extend(cluster.members(&mut engine)?);
+        let mut in_blocks: Vec<NetworkName> = claimed_blocks(&mut engine)?
             .into_iter()
             .map(|it| it.pool)
             .collect();

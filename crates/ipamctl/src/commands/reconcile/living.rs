@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use chain::record::{AttachmentRecord, ListedRecord, RecordState};
-use cluster::Cluster;
 use cni::{Attachment, IpamResult, NetworkName};
+use etcd::Cluster;
 use std::io;
 use std::net::IpAddr;
 
@@ -142,8 +142,11 @@ fn is_of(
     let ipam = config.ipam().map_err(|it| it.msg)?;
     let recorded = Cluster::read(&ipam).map_err(|it| it.msg)?;
     let is_same = cluster.is(network, &recorded)?;
-    if is_same && recorded.node != this_node {
-        return Err(format!("it is of node {}, another name", recorded.node));
+    if is_same && recorded.node.name != this_node {
+        return Err(format!(
+            "it is of node {}, another name",
+            recorded.node.name
+        ));
     }
     Ok(is_same)
 }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use cluster::Cluster;
+use cluster::{Engine as _, Key, Read};
 use cni::NetworkName;
-use etcd::{Client, Range};
+use etcd::{Cluster, Engine};
 
 use crate::shared_pools::EtcdCluster;
 
@@ -56,12 +56,10 @@ fn urls(cluster: &Cluster) -> BTreeSet<String> {
 
 /// The ID of the cluster at these endpoints.
 fn cluster_id(cluster: &Cluster) -> Result<u64, String> {
-    let ask = || {
-        let mut client = Client::new(&cluster.settings, None)?;
-        client.range(&Range::key(cluster.keys.token(&cluster.node)).count_only())?;
-        Ok(client.moment().map(|it| it.cluster))
-    };
+    let mut engine = Engine::new(cluster, None);
+    let asked = engine.read(&[Read::Exists(Key::Node(cluster.node.name.clone()))]);
     let failed = |reason: String| format!("it isn't known whether it is of this etcd: {reason}");
-    let id = ask().map_err(|error: etcd::Error| failed(error.msg))?;
+    asked.map_err(|error| failed(error.msg))?;
+    let id = engine.moment().map(|moment| moment.cluster);
     id.ok_or_else(|| failed("no cluster ID is answered".to_owned()))
 }

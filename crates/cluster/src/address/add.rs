@@ -1,0 +1,316 @@
+//! ADD: one address from each pool, or none at all.
+
+use std::net::IpAddr;
+
+use cni::{Attachment, CHAIN_CALL, Call, Error, IpConfig, IpamResult, NetworkName, code};
+use ipam::{Completion, Pool};
+
+use super::choice::Choice;
+use super::rotation_place::RotationPlaces;
+use super::sticky;
+use crate::pool::asked::{AskedPools, Values};
+use crate::pool::known_definitions::KnownDefinitions;
+use crate::restore::{LatestState, refuse_marks};
+use crate::value::Holder;
+use crate::{Condition, Engine, Found, Holding, Identity, Key, Node, Read};
+
+/// Share of `timeout` that is kept for undoing an ADD that may have been made.
+const FOR_UNDOING: f64 = 0.3;
+
+/// Most pools of one ADD: each takes four conditions, and etcd accepts 128.
+const MOST_POOLS: usize = 30;
+
+/// Changes after which an ADD gives up: each has lost an address to another caller, so
+/// addresses are being given all the same.
+const MOST_TRIES: u32 = 100;
+
+/// Reserves an address from each pool for the attachment, and completes `prevResult` with
+/// them, with `ipam.routes` and with `ipam.resolvConf`.
+///
+/// A failure leaves nothing behind, unless the engine can't be reached to undo the ADD; the error
+/// then says so.
+///
+/// # Errors
+///
+/// Code 11 if a pool has no free address; code 110 if the attachment has an address of a pool;
+/// code 111 if a requested address is reserved; code 7 for a wrong configuration; those of the
+/// engine.
+pub fn add(
+    engine: &mut dyn Engine,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<IpamResult, Error> {
+    let config = &call.config;
+    let completion = Completion::read(config, &config.ipam()?)?;
+    engine.time().keep_for_undoing(FOR_UNDOING);
+    let mut addition = Addition::new(node, attachment, call, engine)?;
+    let ips = addition.give(engine, &AskedPools::read(config)?)?;
+    Ok(completion.with_ips(ips))
+}
+
+/// An ADD of one attachment.
+pub(super) struct Addition<'a> {
+    pub(super) node: &'a Node,
+    pub(super) network: &'a NetworkName,
+    pub(super) attachment: &'a Attachment,
+    pub(super) identity: Identity<'a>,
+    /// The value that is written for this ADD, and for no other one.
+    pub(super) holder: Holder,
+    places: RotationPlaces,
+    latest_state: LatestState,
+}
+
+/// What the first look has found.
+pub(super) struct Seen {
+    /// For each pool the address that the attachment holds under the pool's name, outside of the
+    /// pool's ranges.
+    pub(super) held: Vec<Option<IpAddr>>,
+    /// The conditions that no definition has changed since.
+    pub(super) are_unchanged: Vec<Condition>,
+}
+
+/// What was done with definitions that may be old.
+pub(super) enum Known<T> {
+    /// They are the engine's.
+    Current(T),
+    /// Nothing was done: the engine has these.
+    Changed(Values),
+}
+
+impl<'a> Addition<'a> {
+    /// An ADD of this call, which hasn't begun. The node is registered if it isn't yet.
+    pub(super) fn new(
+        node: &'a Node,
+        attachment: &'a Attachment,
+        call: &'a Call<'_>,
+        engine: &mut dyn Engine,
+    ) -> Result<Self, Error> {
+        let network = call.config.name();
+        let of_chain = Some(call.environment.text(CHAIN_CALL)).filter(|call| !call.is_empty());
+        Ok(Self {
+            identity: Identity::of(node, call.environment, engine)?,
+            holder: Holder::new(&node.name, network.as_str(), attachment, of_chain),
+            places: RotationPlaces::open(node),
+            // Before the first look: other processes see later states meanwhile.
+            latest_state: LatestState::open(node)?,
+            attachment,
+            network,
+            node,
+        })
+    }
+
+    /// Gives an address of each pool. Definitions that an earlier ADD has read save a request, if
+    /// they are still the engine's.
+    fn give(
+        &mut self,
+        engine: &mut dyn Engine,
+        asked: &AskedPools,
+    ) -> Result<Vec<IpConfig>, Error> {
+        let remembered = KnownDefinitions::open(self.node);
+        let known = remembered.read(asked);
+        // Invalid ones may have been corrected.
+        let mut values = match known.filter(|known| asked.pools(engine, known).is_ok()) {
+            Some(values) => values,
+            None => asked.fetch(engine)?,
+        };
+        for _ in 0..MOST_TRIES {
+            let pools = asked.pools(engine, &values)?;
+            let mut choices = self.choices(&pools)?;
+            values = match self.look(engine, &mut choices, asked, &values)? {
+                Known::Changed(now) => now,
+                Known::Current(seen) => {
+                    if self.reserve(engine, &mut choices, &seen)? {
+                        remembered.write(asked, &values);
+                        return Ok(self.finish(engine, &choices));
+                    }
+                    asked.fetch(engine)?
+                }
+            };
+        }
+        Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!(
+                "the definitions of the pools of {} change all the time",
+                self.attachment
+            ),
+        ))
+    }
+
+    /// Reserves an address for each choice; false if a definition was changed meanwhile.
+    fn reserve(
+        &mut self,
+        engine: &mut dyn Engine,
+        choices: &mut [Choice<'_>],
+        seen: &Seen,
+    ) -> Result<bool, Error> {
+        let value = self.holder.to_value();
+        for tried in 1..=MOST_TRIES {
+            for choice in &mut *choices {
+                choice.ask(engine)?;
+            }
+            let outcome = match engine.commit(&self.reservation(choices, seen)) {
+                Ok(outcome) => outcome,
+                Err(error) => return Err(self.undo(engine, error, &value)),
+            };
+            // The first time that the change was sent, its answer may have been lost.
+            let address = outcome.found.get(3).and_then(Found::first);
+            if outcome.done || address.is_some_and(|address| address.value == value) {
+                tracing::debug!(tried, "reserved");
+                self.latest_state.remember(engine);
+                return Ok(true);
+            }
+            let mut found = outcome.found.iter();
+            let mut is_explained = !self.is_registered(engine, found.next())?;
+            let now_held = self.held_in(found.next(), choices);
+            if now_held.iter().any(Option::is_some) && now_held != seen.held {
+                return Err(self.already(&now_held, choices));
+            }
+            refuse_marks(engine, found.next())?;
+            let pools = choices.len();
+            for choice in &mut *choices {
+                choice.note(engine, &mut found, pools)?;
+                is_explained |= choice.asked.is_none();
+            }
+            if !is_explained {
+                // What is left is a definition that was changed meanwhile.
+                return Ok(false);
+            }
+        }
+        Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!(
+                "others took {MOST_TRIES} addresses before {} got one",
+                self.attachment
+            ),
+        ))
+    }
+
+    /// The pools of an ADD, each with the addresses to look at.
+    pub(super) fn choices<'p>(&self, pools: &'p [Pool]) -> Result<Vec<Choice<'p>>, Error>
+    where
+        'a: 'p,
+    {
+        if pools.is_empty() {
+            return Err(Error::config(
+                "prevResult.pools is missing or empty: a selector must stand before this allocator",
+            ));
+        }
+        if pools.len() > MOST_POOLS {
+            return Err(Error::config(format!(
+                "prevResult.pools has {} pools; an ADD takes at most {MOST_POOLS}",
+                pools.len()
+            )));
+        }
+        let choice =
+            |(index, pool)| Choice::new(self.network, index, pool, &self.places, pools.len());
+        Ok(pools.iter().enumerate().map(choice).collect())
+    }
+
+    /// True if the engine still has this machine's registration; false if there is a new one,
+    /// with which the change has to be tried again.
+    pub(super) fn is_registered(
+        &mut self,
+        engine: &mut dyn Engine,
+        found: Option<&Found>,
+    ) -> Result<bool, Error> {
+        self.identity.verify(engine, found.and_then(Found::first))
+    }
+
+    /// The addresses that the attachment holds.
+    pub(super) fn holding(&self) -> Holding {
+        Holding::of_attachment(&self.node.name, self.network, self.attachment)
+    }
+
+    /// Reads what the attachment holds, the sticky keys, and which candidates are free.
+    pub(super) fn look(
+        &mut self,
+        engine: &mut dyn Engine,
+        choices: &mut [Choice<'_>],
+        asked: &AskedPools,
+        known: &Values,
+    ) -> Result<Known<Seen>, Error> {
+        let mut reads = vec![self.held_read()];
+        reads.extend(asked.reads());
+        reads.extend(choices.iter().flat_map(Choice::first_reads));
+        let found = engine.read(&reads)?;
+        self.latest_state.refuse_older(self.node, engine)?;
+        let held = self.held_in(found.first(), choices);
+        let (definitions, states) = found[1..].split_at(known.len());
+        let values = definitions
+            .iter()
+            .map(|found| Some(found.first()?.value.clone()));
+        let values: Values = values.collect();
+        if values != *known {
+            return Ok(Known::Changed(values));
+        }
+        let in_ranges = |(ip, choice): (&Option<IpAddr>, &Choice<'_>)| {
+            ip.is_some_and(|ip| choice.pool.ranges.contains(ip))
+        };
+        if held.iter().zip(&*choices).any(in_ranges) {
+            return Err(self.already(&held, choices));
+        }
+        let mut states = states.iter();
+        for choice in choices {
+            choice.note_first(&mut states);
+        }
+        let current = definitions.iter().filter_map(Found::first);
+        let are_unchanged = current
+            .map(|stored| Condition::Revision(stored.key.clone(), stored.revision))
+            .collect();
+        Ok(Known::Current(Seen {
+            held,
+            are_unchanged,
+        }))
+    }
+
+    /// For each pool an address that the attachment holds under its name: one of its ranges,
+    /// if there is one.
+    fn held_in(&self, found: Option<&Found>, choices: &[Choice<'_>]) -> Vec<Option<IpAddr>> {
+        let objects = found.into_iter().flat_map(|found| &found.objects);
+        let held: Vec<_> = objects
+            .filter_map(|stored| match &stored.key {
+                Key::Held(held) => Some(held),
+                _ => None,
+            })
+            .collect();
+        let of_choice = |choice: &Choice<'_>| {
+            let mut named = held.iter().filter(|held| held.pool.as_str() == choice.name);
+            let first = named.clone().next();
+            let in_ranges = named.find(|held| choice.pool.ranges.contains(held.ip));
+            in_ranges.or(first).map(|held| held.ip)
+        };
+        choices.iter().map(of_choice).collect()
+    }
+
+    /// A read of the addresses that the attachment holds.
+    pub(super) fn held_read(&self) -> Read {
+        Read::First(crate::Group::Held(self.holding()), 1000)
+    }
+
+    /// Writes the places in the rotations and the sticky keys, and makes the result. Nothing of
+    /// this can fail.
+    fn finish(&self, engine: &mut dyn Engine, choices: &[Choice<'_>]) -> Vec<IpConfig> {
+        let mut ips = Vec::with_capacity(choices.len());
+        for choice in choices {
+            let Some(ip) = choice.asked else {
+                continue;
+            };
+            let pool = choice.pool;
+            // A sticky key's address is no step of the rotation.
+            if choice.remembered != Some(ip) && pool.ranges.gives(ip) {
+                self.places.write(choice.name, choice.rotation, ip);
+            }
+            if let Some(key) = pool.sticky.as_ref().filter(|_| pool.ranges.gives(ip))
+                && let Err(error) = sticky::remember(engine, choice.name, key, ip)
+            {
+                tracing::warn!(key, %ip, %error, "the sticky key's address is not remembered");
+            }
+            if let Some(range) = pool.ranges.range_of(ip) {
+                let prefix = range.subnet().prefix_len();
+                ips.push(IpConfig::new(ip, prefix, Some(range.gateway())));
+            }
+        }
+        ips
+    }
+}

@@ -1,0 +1,166 @@
+//! Chooses the address of one pool: what is known of its addresses, and the address to ask for.
+
+use std::net::IpAddr;
+
+use cni::{Error, NetworkName, code};
+use ipam::Pool;
+
+use super::candidates::Candidates;
+use super::free::{self, free};
+use super::rotation_place::RotationPlaces;
+use super::sticky;
+use crate::{Engine, Found, Holder, Read};
+
+/// A pool of the ADD, and what is known of its addresses.
+pub(super) struct Choice<'p> {
+    pub(super) pool: &'p Pool,
+    /// Its name in the engine.
+    pub(super) name: &'p str,
+    network: &'p NetworkName,
+    /// Its place among the pools of the ADD.
+    index: usize,
+    pub(super) rotation: usize,
+    /// The address of its sticky key, until that is found reserved.
+    pub(super) remembered: Option<IpAddr>,
+    candidates: Candidates,
+    /// True while nobody else seems to ask for addresses.
+    in_rotation: bool,
+    /// The address that is asked for.
+    pub(super) asked: Option<IpAddr>,
+}
+
+impl<'p> Choice<'p> {
+    /// The pool at this place of `pools` pools, with the addresses of it to look at.
+    pub(super) fn new(
+        network: &'p NetworkName,
+        index: usize,
+        pool: &'p Pool,
+        places: &RotationPlaces,
+        pools: usize,
+    ) -> Self {
+        let name = pool.directory(network).as_str();
+        let rotation = pool.rotation_index(network, index);
+        let mut choice = Self {
+            pool,
+            name,
+            network,
+            index,
+            rotation,
+            remembered: None,
+            candidates: Candidates::default(),
+            in_rotation: true,
+            asked: None,
+        };
+        if pool.requested.is_none() {
+            let place = places.read(name, rotation);
+            choice.in_rotation = !place.is_busy;
+            // One request reads them, and a definition and a sticky key of each pool.
+            let most = free::AT_ONCE.saturating_sub(pools) / pools;
+            choice.candidates = Candidates::of(&pool.ranges, place.last, most);
+        }
+        choice
+    }
+
+    /// The reads of the sticky key and of the candidates' state.
+    pub(super) fn first_reads(&self) -> impl Iterator<Item = Read> {
+        let sticky = self.sticky_key().map(|key| sticky::read(self.name, key));
+        let candidates = self.candidates.all();
+        let states = candidates.map(|ip| free::is_reserved(self.name, ip));
+        sticky.into_iter().chain(states)
+    }
+
+    /// Notes the answers to [`Self::first_reads`].
+    pub(super) fn note_first<'f>(&mut self, found: &mut impl Iterator<Item = &'f Found>) {
+        if self.sticky_key().is_some() {
+            let found = found.next();
+            self.remembered = found.and_then(|found| sticky::address(found, self.pool));
+        }
+        let ips: Vec<IpAddr> = self.candidates.all().collect();
+        let free = free(ips.iter().copied(), found.by_ref().take(ips.len()));
+        self.candidates.retain(|ip| free.contains(&ip));
+    }
+
+    /// The pool by name, for people.
+    pub(super) fn describe(&self) -> String {
+        self.pool.describe(self.network, self.index)
+    }
+
+    /// The pool's sticky key, unless an address is requested.
+    fn sticky_key(&self) -> Option<&str> {
+        let key = self.pool.sticky.as_deref();
+        key.filter(|_| self.pool.requested.is_none())
+    }
+
+    /// Chooses the address to ask for; looks further if none is known to be free.
+    pub(super) fn ask(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
+        if self.asked.is_some() {
+            return Ok(());
+        }
+        self.asked = self.pool.requested.or(self.remembered);
+        if self.asked.is_none() {
+            self.asked = self.candidates.take(self.in_rotation);
+        }
+        if self.asked.is_none() {
+            self.candidates = free::search(engine, self.name, self.pool)?;
+            self.asked = self.candidates.take(false);
+        }
+        match self.asked {
+            Some(_) => Ok(()),
+            None => Err(self
+                .pool
+                .exhausted(self.network, self.index, code::TRY_AGAIN_LATER)),
+        }
+    }
+
+    /// The candidates whose state is read if the change isn't made: as many as fit for one of
+    /// `pools` pools.
+    pub(super) fn checked_again(&self, pools: usize) -> impl Iterator<Item = IpAddr> {
+        self.candidates.all().take(free::AT_ONCE / 2 / pools)
+    }
+
+    /// Notes the state of the address that was asked for, and of the candidates, after a change
+    /// that was not made.
+    pub(super) fn note<'f>(
+        &mut self,
+        engine: &dyn Engine,
+        found: &mut impl Iterator<Item = &'f Found>,
+        pools: usize,
+    ) -> Result<(), Error> {
+        let Some(asked) = self.asked else {
+            return Ok(());
+        };
+        let holder = found.next().and_then(Found::first);
+        let checked: Vec<IpAddr> = self.checked_again(pools).collect();
+        let free = free(checked.iter().copied(), found.by_ref().take(checked.len()));
+        let is_free = |ip| free.contains(&ip) || !checked.contains(&ip);
+        self.candidates.retain(is_free);
+        if let Some(block) = found.next().and_then(Found::first) {
+            return Err(Error::config(format!(
+                "{} is given in blocks: nodes have some of it, such as {}; no address is given by itself before they are given back",
+                self.describe(),
+                engine.path(&block.key)
+            )));
+        }
+        let Some(holder) = holder else {
+            return Ok(());
+        };
+        if self.pool.requested == Some(asked) {
+            return Err(Error::new(
+                code::REQUESTED_TAKEN,
+                format!(
+                    "{asked}, requested of {}, is {} already",
+                    self.describe(),
+                    Holder::describe(&holder.value)
+                ),
+            ));
+        }
+        self.asked = None;
+        if self.remembered == Some(asked) {
+            self.remembered = None;
+        } else {
+            // Another caller was faster.
+            self.in_rotation = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! An ADD that fails: undoes what it may have reserved.
+
+use std::net::IpAddr;
+
+use cni::{Error, code};
+
+use super::add::Addition;
+use super::choice::Choice;
+use super::release::{Entry, entries, release_as};
+use crate::{Engine, EngineError};
+
+impl Addition<'_> {
+    /// Releases what a change without an answer may have reserved.
+    pub(super) fn undo(
+        &mut self,
+        engine: &mut dyn Engine,
+        error: EngineError,
+        value: &[u8],
+    ) -> Error {
+        if !error.may_have_changed() {
+            return error.into();
+        }
+        engine.time().finish();
+        let undone = entries(engine, self.holding()).and_then(|mut made: Vec<Entry>| {
+            made.retain(|entry| entry.value == value);
+            release_as(engine, &mut self.identity, &made)
+        });
+        let error = Error::from(error);
+        match undone {
+            Ok(_) => error,
+            Err(why) => error.with_details(format!(
+                "not undone: {}; an address may stay reserved until DEL or GC",
+                why.msg
+            )),
+        }
+    }
+
+    /// The refusal: the attachment has an address of a pool already.
+    pub(super) fn already(&self, held: &[Option<IpAddr>], choices: &[Choice<'_>]) -> Error {
+        let mut both = held.iter().zip(choices);
+        let found = both.find_map(|(ip, choice)| Some(((*ip)?, choice.describe())));
+        let (ip, pool) = found.map_or(
+            ("an address".to_owned(), "a pool".to_owned()),
+            |(ip, pool)| (ip.to_string(), pool),
+        );
+        Error::new(
+            code::ALREADY_ALLOCATED,
+            format!(
+                "{} has {ip} of {pool} already; a second ADD without a DEL is refused",
+                self.attachment
+            ),
+        )
+    }
+}

@@ -1,0 +1,63 @@
+//! Looks for free addresses of a pool.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use cni::Error;
+use ipam::Pool;
+
+use super::candidates::{Candidates, some_free};
+use crate::{Engine, Found, Group, Key, Read};
+
+/// Addresses that one request looks at: etcd accepts 128 operations, and some are needed for
+/// other things.
+pub(super) const AT_ONCE: usize = 90;
+
+/// A read that tells whether an address is free.
+pub(super) fn is_reserved(pool: &str, ip: IpAddr) -> Read {
+    Read::Exists(Key::Address(pool.to_owned(), ip))
+}
+
+/// The addresses that are free by the answers to [`is_reserved`].
+pub(super) fn free<'f>(
+    ips: impl IntoIterator<Item = IpAddr>,
+    answers: impl IntoIterator<Item = &'f Found>,
+) -> HashSet<IpAddr> {
+    let both = ips.into_iter().zip(answers);
+    both.filter(|(_, found)| found.number == 0)
+        .map(|(ip, _)| ip)
+        .collect()
+}
+
+/// Free addresses of a pool of which the first look has found none: among others at random,
+/// and then among all. Empty if there is none.
+pub(super) fn search(
+    engine: &mut dyn Engine,
+    name: &str,
+    pool: &Pool,
+) -> Result<Candidates, Error> {
+    let ranges = &pool.ranges;
+    if ranges.capacity() > AT_ONCE as u128 {
+        let random = Candidates::at_random(ranges, AT_ONCE);
+        let reads: Vec<Read> = random.iter().map(|ip| is_reserved(name, *ip)).collect();
+        let free = free(random, &engine.read(&reads)?);
+        if !free.is_empty() {
+            return Ok(Candidates::only_random(free));
+        }
+    }
+    let addresses = engine.list(&Group::Addresses(Some(name.to_owned())), false)?;
+    let mut taken: Vec<IpAddr> = addresses
+        .into_iter()
+        .filter_map(|address| match address.key {
+            Key::Address(_, ip) => Some(ip),
+            _ => None,
+        })
+        .collect();
+    taken.sort_unstable();
+    tracing::debug!(
+        pool = name,
+        reserved = taken.len(),
+        "looked at all addresses"
+    );
+    Ok(Candidates::only_random(some_free(ranges, &taken, AT_ONCE)))
+}

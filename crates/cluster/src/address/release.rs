@@ -1,0 +1,229 @@
+//! DEL, GC, and the undoing of an ADD: release what a node holds for attachments.
+
+use std::collections::HashSet;
+
+use cni::{Attachment, Call, Error, ROLLBACK, code};
+
+use crate::{
+    Change, Condition, Engine, EngineError, Found, Group, HeldKey, Holder, Holding, Identity, Key,
+    Node, Read, Stored,
+};
+
+/// Entries that one change releases: each takes two conditions.
+const AT_ONCE: usize = 60;
+
+/// Tries after which a release gives up: before each, the node was forgotten and has
+/// registered again.
+const MOST_TRIES: u32 = 5;
+
+/// An address that a node holds, as it was read.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The network, the attachment, the pool and the address.
+    pub held: HeldKey,
+    /// The value, which is that of the address, too: a [`Holder`].
+    pub value: Vec<u8>,
+    revision: i64,
+}
+
+/// Outcome of a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// This number of addresses is released.
+    All(usize),
+    /// Nothing more is released: the condition doesn't hold. The engine has this registration of
+    /// the node.
+    Refused(Option<Stored>),
+}
+
+/// Releases the attachment's addresses, of all pools. A selector isn't needed. If only an ADD is
+/// undone, an address of an earlier one, which may be in use, stays.
+///
+/// # Errors
+///
+/// Those of the engine; code 7 if another machine has the node's name.
+pub fn del(
+    engine: &mut dyn Engine,
+    node: &Node,
+    attachment: &Attachment,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    let holding = Holding::of_attachment(&node.name, call.config.name(), attachment);
+    let undone = call.environment.text(ROLLBACK);
+    let is_undone = |entry: &Entry| {
+        let made_by = Holder::parse(&entry.value).and_then(|holder| holder.call);
+        undone.is_empty() || made_by.as_ref() == Some(&undone)
+    };
+    release_chosen(engine, node, call, holding, is_undone)
+}
+
+/// Releases what this node holds on this network for attachments that aren't valid any more.
+/// Refused if another machine has the node's name: its attachments would be taken for stale.
+///
+/// # Errors
+///
+/// As [`del`].
+pub fn gc(engine: &mut dyn Engine, node: &Node, call: &Call<'_>) -> Result<(), Error> {
+    let config = &call.config;
+    let valid: HashSet<Attachment> = config.valid_attachments()?.into_iter().collect();
+    let holding = Holding::on_network(&node.name, config.name());
+    let is_stale = |entry: &Entry| !valid.contains(&entry.held.attachment);
+    release_chosen(engine, node, call, holding, is_stale)
+}
+
+/// Releases chosen addresses. A node that holds none of them needs no registration.
+fn release_chosen(
+    engine: &mut dyn Engine,
+    node: &Node,
+    call: &Call<'_>,
+    holding: Holding,
+    is_chosen: impl Fn(&Entry) -> bool,
+) -> Result<(), Error> {
+    let mut found = entries(engine, holding)?;
+    found.retain(is_chosen);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut identity = Identity::of(node, call.environment, engine)?;
+    let released = release_as(engine, &mut identity, &found)?;
+    tracing::debug!(released, "released");
+    Ok(())
+}
+
+/// Releases these entries as this node; returns the number of addresses.
+pub(super) fn release_as(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    entries: &[Entry],
+) -> Result<usize, Error> {
+    for _ in 0..MOST_TRIES {
+        match release(engine, entries, &identity.is_current())? {
+            Released::All(number) => return Ok(number),
+            // What was released until then is gone, and isn't released again.
+            Released::Refused(found) => identity.verify(engine, found.as_ref())?,
+        };
+    }
+    Err(Error::new(
+        code::TRY_AGAIN_LATER,
+        "the node's registration changes all the time",
+    ))
+}
+
+/// The addresses that a node holds. Foreign objects are left alone.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn entries(engine: &mut dyn Engine, holding: Holding) -> Result<Vec<Entry>, Error> {
+    let found = engine.list(&Group::Held(holding), true)?.into_iter();
+    let entry = |stored: Stored| match stored.key {
+        Key::Held(held) => Some(Entry {
+            held,
+            value: stored.value,
+            revision: stored.revision,
+        }),
+        _ => None,
+    };
+    Ok(found.filter_map(entry).collect())
+}
+
+/// Releases these entries of one node, each with its address if that has the same value, as
+/// long as the condition holds: the node's registration, or that it has none.
+///
+/// Each is compared with what was read, so that a release that reaches the engine late, or twice,
+/// never deletes what a later ADD has reserved.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn release(
+    engine: &mut dyn Engine,
+    entries: &[Entry],
+    right: &Condition,
+) -> Result<Released, EngineError> {
+    let mut number = 0;
+    for batch in entries.chunks(AT_ONCE) {
+        let mut change = Change {
+            conditions: vec![right.clone()],
+            ..Change::default()
+        };
+        for entry in batch {
+            entry.add_to(&mut change);
+        }
+        if engine.commit(&change)?.done {
+            number += batch.len();
+            continue;
+        }
+        // One of them has changed, or the change was made and its answer lost.
+        for entry in batch {
+            match release_one(engine, entry, right)? {
+                Released::All(released) => number += released,
+                refused => return Ok(refused),
+            }
+        }
+    }
+    Ok(Released::All(number))
+}
+
+impl Entry {
+    fn add_to(&self, change: &mut Change) {
+        let (key, address) = (Key::Held(self.held.clone()), self.held.address());
+        change.conditions.extend([
+            Condition::Revision(key.clone(), self.revision),
+            Condition::Value(address.clone(), self.value.clone()),
+        ]);
+        change.delete.extend([key, address]);
+    }
+}
+
+/// Releases one entry. Its address stays if it is another's by now.
+fn release_one(
+    engine: &mut dyn Engine,
+    entry: &Entry,
+    right: &Condition,
+) -> Result<Released, EngineError> {
+    let (key, address) = (Key::Held(entry.held.clone()), entry.held.address());
+    let registration = Read::Get(Key::Node(entry.held.node.clone()));
+    let mut change = Change {
+        conditions: vec![right.clone()],
+        otherwise: vec![
+            registration.clone(),
+            Read::Get(key.clone()),
+            Read::Get(address.clone()),
+        ],
+        ..Change::default()
+    };
+    entry.add_to(&mut change);
+    let outcome = engine.commit(&change)?;
+    if outcome.done {
+        return Ok(Released::All(1));
+    }
+    let found: Vec<Option<&Stored>> = outcome.found.iter().map(Found::first).collect();
+    let [registered, held, now] = found[..] else {
+        return Ok(Released::Refused(None));
+    };
+    if held.is_none_or(|held| held.revision != entry.revision) {
+        // It is released, or a later ADD's.
+        return Ok(Released::All(0));
+    }
+    if now.is_some_and(|now| now.value == entry.value) {
+        return Ok(Released::Refused(registered.cloned()));
+    }
+    if let Some(now) = now {
+        let (holder, key) = (Holder::describe(&now.value), engine.path(&address));
+        tracing::warn!(key, "the address is {holder}, and stays so");
+    }
+    let outcome = engine.commit(&Change {
+        conditions: vec![
+            right.clone(),
+            Condition::Revision(key.clone(), entry.revision),
+        ],
+        delete: vec![key],
+        otherwise: vec![registration],
+        ..Change::default()
+    })?;
+    Ok(match outcome.done {
+        true => Released::All(0),
+        false => Released::Refused(outcome.found.first().and_then(Found::first).cloned()),
+    })
+}

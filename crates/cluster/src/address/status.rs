@@ -1,0 +1,124 @@
+//! STATUS of an allocator: does what an ADD does, up to the point of reserving.
+
+use cni::{Attachment, Call, Error, code};
+use ipam::Completion;
+
+use super::add::{Addition, Known};
+use crate::pool::asked::AskedPools;
+use crate::pool::has_selector;
+use crate::restore::{is_reconciled, read_marks, refuse_marks};
+use crate::{Change, Engine, Key, Node, Read};
+
+/// Looks after which STATUS gives up: before each, a definition has changed.
+const MOST_LOOKS: u32 = 10;
+
+/// Name of the pool that no ADD asks for, to try the node's rights with.
+const NO_POOL: &str = "status";
+
+/// Fails if an ADD would be refused: names all pools that have no address left, or any other
+/// reason.
+///
+/// Requested addresses and sticky keys are a container's, so they are left out.
+///
+/// # Errors
+///
+/// Code 50.
+pub fn status(
+    engine: &mut dyn Engine,
+    node: &Node,
+    plugin: &str,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    as_an_add(engine, node, plugin, call).map_err(|error| match error.code {
+        code::UNAVAILABLE => error,
+        _ => Error::new(code::UNAVAILABLE, error.msg).with_details(error.details),
+    })
+}
+
+fn as_an_add(
+    engine: &mut dyn Engine,
+    node: &Node,
+    plugin: &str,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    let config = &call.config;
+    let ipam = config.ipam()?;
+    Completion::read(config, &ipam)?;
+    let nobody = Attachment {
+        container_id: "status".parse().expect("a container ID"),
+        ifname: "status".parse().expect("an interface's name"),
+    };
+    let mut addition = Addition::new(node, &nobody, call, engine)?;
+    let asked = AskedPools::read(config)?;
+    let mut values = asked.fetch(engine)?;
+    for _ in 0..MOST_LOOKS {
+        let mut pools = asked.pools(engine, &values)?;
+        if pools.is_empty() && has_selector(&ipam, plugin)? {
+            // The pools depend on the container.
+            return could_reserve_in_any(engine, &mut addition);
+        }
+        for pool in &mut pools {
+            (pool.requested, pool.sticky) = (None, None);
+        }
+        let mut choices = addition.choices(&pools)?;
+        let seen = match addition.look(engine, &mut choices, &asked, &values)? {
+            Known::Current(seen) => seen,
+            Known::Changed(now) => {
+                values = now;
+                continue;
+            }
+        };
+        let mut full = Vec::new();
+        for choice in &mut choices {
+            match choice.ask(engine) {
+                Err(error) if error.code == code::TRY_AGAIN_LATER => full.push(error.msg),
+                other => other?,
+            }
+        }
+        if !full.is_empty() {
+            return Err(Error::new(code::UNAVAILABLE, full.join("; ")));
+        }
+        let outcome = engine.commit(&Change {
+            dry_run: true,
+            ..addition.reservation(&choices, &seen)
+        })?;
+        let mut found = outcome.found.iter();
+        if !addition.is_registered(engine, found.next())? {
+            continue;
+        }
+        found.next();
+        refuse_marks(engine, found.next())?;
+        for choice in &mut choices {
+            choice.note(engine, &mut found, pools.len())?;
+        }
+        return Ok(());
+    }
+    Err(Error::new(
+        code::UNAVAILABLE,
+        "the definitions of the pools change all the time",
+    ))
+}
+
+/// Verifies that the engine lets this node read definitions, and write addresses.
+fn could_reserve_in_any(engine: &mut dyn Engine, addition: &mut Addition<'_>) -> Result<(), Error> {
+    let held = crate::HeldKey {
+        node: addition.node.name.clone(),
+        network: addition.network.clone(),
+        attachment: addition.attachment.clone(),
+        pool: NO_POOL.parse().expect("a pool's name"),
+        ip: [0, 0, 0, 0].into(),
+    };
+    let outcome = engine.commit(&Change {
+        conditions: vec![addition.identity.is_current(), is_reconciled()],
+        write: vec![(held.address(), Vec::new()), (Key::Held(held), Vec::new())],
+        otherwise: vec![
+            addition.identity.read(),
+            read_marks(),
+            Read::Exists(Key::Pool(NO_POOL.to_owned())),
+        ],
+        dry_run: true,
+        ..Change::default()
+    })?;
+    addition.is_registered(engine, outcome.found.first())?;
+    refuse_marks(engine, outcome.found.get(1))
+}

@@ -1,0 +1,165 @@
+//! GC of blocks: compares the node's blocks with the engine's, and gives back empty ones.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cni::{Call, Error, Object, code};
+use ipam::Pool;
+
+use super::BlockNode;
+use super::asked::reserved;
+use super::claim::Claims;
+use super::layout::ranges_in;
+use super::pool_file::{Block, BootTime, PoolFile};
+use super::room::low;
+use crate::{Definition, Engine, Node};
+
+/// Default of `ipam.keepEmptyBlocks`.
+const KEEP: Duration = Duration::from_secs(60 * 60);
+
+/// Time between the end of a block's use and its return: an ADD that still knew the block
+/// has ended by then.
+const LEAVE: Duration = Duration::from_secs(10 * 60);
+
+/// Gives back blocks of this node that have been empty for long: of all pools that the node has
+/// blocks of, whether a network still names them or not. `data_dir` is `ipam.dataDir`.
+///
+/// # Errors
+///
+/// Code 11, with the reason for each pool.
+pub fn give_back(
+    engine: &mut dyn Engine,
+    node: &Node,
+    data_dir: &Path,
+    call: &Call<'_>,
+) -> Result<(), Error> {
+    let block_node = BlockNode::open(node, data_dir, call)?;
+    let keep = keep(&call.config.ipam()?)?;
+    let mut errors = Vec::new();
+    for pool in block_node.files.pools()? {
+        let left = engine.time().remaining();
+        let done = block_node
+            .files
+            .locked(left, || collect(engine, &block_node, &pool, call, keep));
+        match done {
+            Ok(Some(())) => {}
+            Ok(None) => errors.push(format!("{pool}: another process claims blocks")),
+            Err(error) => errors.push(format!("{pool}: {}", error.msg)),
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Error::new(code::TRY_AGAIN_LATER, errors.join("; "))),
+    }
+}
+
+fn keep(ipam: &Object) -> Result<Duration, Error> {
+    let text: Option<String> = ipam.read("ipam", "keepEmptyBlocks")?;
+    text.map_or(Ok(KEEP), |text| {
+        humantime::parse_duration(&text).map_err(|_| {
+            Error::config(format!(
+                "ipam.keepEmptyBlocks: {text:?} is no time such as \"1h\""
+            ))
+        })
+    })
+}
+
+fn collect(
+    engine: &mut dyn Engine,
+    node: &BlockNode<'_>,
+    pool: &str,
+    call: &Call<'_>,
+    keep: Duration,
+) -> Result<(), Error> {
+    let Some(mut file) = node.files.read_of_any_folder(pool)? else {
+        return Ok(());
+    };
+    let mut claims = Claims::new(engine, node.node, call)?;
+    // Without a definition with blocks, all of them go as soon as they are empty.
+    let definition = claims.any_definition(pool)?;
+    let definition = definition.filter(|definition| definition.block.is_some());
+    if let Some(definition) = &definition {
+        file.definition = definition.object().clone();
+    }
+    claims.compare(&node.files, &mut file, definition.as_ref())?;
+    for block in claims.unlisted(&file)? {
+        tracing::warn!(block = %block.cidr, pool, "the engine has this block as the node's; it is used from now on");
+        file.blocks.push(block);
+    }
+    node.files.write(&file)?;
+    let now = BootTime::now(node.boot.as_deref());
+    let gone = mark(definition.as_ref(), &mut file, &now, keep)?;
+    node.files.write(&file)?;
+    for block in gone {
+        claims.give_back(&block, pool)?;
+        // Removed only now: otherwise it would stay claimed if the answer were lost.
+        file.blocks.retain(|kept| *kept != block);
+        node.files.write(&file)?;
+        tracing::debug!(block = %block.cidr, pool, "gave a block back");
+    }
+    Ok(())
+}
+
+/// Marks the blocks that are empty and those that aren't used any more; returns those that
+/// are to be given back.
+fn mark(
+    definition: Option<&Definition>,
+    file: &mut PoolFile,
+    now: &BootTime,
+    keep: Duration,
+) -> Result<Vec<Block>, Error> {
+    let reserved = reserved(file.data_dir(), file.pool())?;
+    let used = |block: &Block| {
+        let in_block = reserved.iter().filter(|ip| block.cidr.contains(*ip));
+        in_block.count() as u128
+    };
+    let free = |block: &Block| capacity(definition, block).saturating_sub(used(block));
+    let in_use = file
+        .blocks
+        .iter()
+        .filter(|block| block.leaving_since.is_none());
+    let mut left: u128 = in_use.map(free).sum();
+    let holds_none = file.blocks.iter().all(|block| used(block) == 0);
+    let mut gone = Vec::new();
+    for block in &mut file.blocks {
+        if used(block) > 0 {
+            match definition {
+                Some(_) => (block.empty_since, block.leaving_since) = (None, None),
+                // Nothing more is given from it.
+                None => _ = block.leaving_since.get_or_insert_with(|| now.clone()),
+            }
+            continue;
+        }
+        // After a boot, the time starts anew.
+        let passed = |since: &Option<BootTime>| since.as_ref().and_then(|since| since.until(now));
+        if block.leaving_since.is_some() {
+            match passed(&block.leaving_since) {
+                Some(passed) if passed >= LEAVE.min(keep) => gone.push(block.clone()),
+                Some(_) => {}
+                None => block.leaving_since = Some(now.clone()),
+            }
+            continue;
+        }
+        let empty_for = passed(&block.empty_since);
+        if empty_for.is_none() {
+            block.empty_since = Some(now.clone());
+        }
+        let without = left.saturating_sub(free(block));
+        let is_low = |definition| without < low(definition).saturating_mul(2);
+        let is_spare = holds_none || !definition.is_some_and(is_low);
+        let is_old = definition.is_none() || empty_for.unwrap_or_default() >= keep;
+        if is_old && is_spare {
+            left = without;
+            block.leaving_since = Some(now.clone());
+        }
+    }
+    Ok(gone)
+}
+
+/// Number of addresses that a block gives; 0 without a definition.
+fn capacity(definition: Option<&Definition>, block: &Block) -> u128 {
+    let ranges = definition.map(|found| ranges_in(&found.pool.ranges, block.cidr));
+    let mut entry = Object::new();
+    entry.set("ranges", &ranges.unwrap_or_default());
+    Pool::read("a block", entry).map_or(0, |pool| pool.ranges.capacity())
+}

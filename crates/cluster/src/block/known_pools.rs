@@ -1,0 +1,59 @@
+//! DEL, CHECK and GC of a selector: the pools by the node's files only.
+
+use std::path::Path;
+
+use cni::{Call, Error, IpamResult, Object, Reply};
+
+use super::BlockNode;
+use super::asked::asked_pools;
+use crate::{Engine, Node};
+
+/// `prevResult` with the blocks of the node's files; nothing if there are none. The engine isn't
+/// asked. A pool of which the node has nothing is left out.
+pub fn known_pools(engine: &dyn Engine, node: &Node, data_dir: &Path, call: &Call<'_>) -> Reply {
+    let known =
+        entries(engine, node, data_dir, call).and_then(|entries| match entries.is_empty() {
+            true => Ok(Reply::Nothing),
+            false => with_pools(call, &entries).map(Reply::Result),
+        });
+    known.unwrap_or_else(|error| {
+        tracing::debug!(%error, "no pools are printed");
+        Reply::Nothing
+    })
+}
+
+/// `prevResult` without pools: the answer to STATUS. The node's blocks may be full, and a further
+/// one free in the engine; and the allocator behind doesn't know the names in `prevResult`.
+///
+/// # Errors
+///
+/// Code 7 if `prevResult` is no result.
+pub fn without_pools(call: &Call<'_>) -> Result<IpamResult, Error> {
+    with_pools(call, &[])
+}
+
+/// `prevResult` with only these pools.
+pub(super) fn with_pools(call: &Call<'_>, entries: &[Object]) -> Result<IpamResult, Error> {
+    let mut result = call.config.prev_result()?.unwrap_or_default();
+    result.set_other("pools", entries);
+    Ok(result)
+}
+
+fn entries(
+    engine: &dyn Engine,
+    node: &Node,
+    data_dir: &Path,
+    call: &Call<'_>,
+) -> Result<Vec<Object>, Error> {
+    let node = BlockNode::open(node, data_dir, call)?;
+    let mut entries = Vec::new();
+    for pool in asked_pools(&call.config)? {
+        if let Some(file) = node.files.read(&pool.name)? {
+            let definition = node.definition(engine, &file)?;
+            // Blocks that aren't used any more may have an attachment's address.
+            let blocks = file.blocks.iter().map(|block| block.cidr);
+            entries.push(pool.without_request(&definition, blocks));
+        }
+    }
+    Ok(entries)
+}

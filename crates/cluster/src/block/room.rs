@@ -1,0 +1,95 @@
+//! Room for an ADD in the node's blocks, by the node's files.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use cni::Error;
+use ipam::IpNet;
+
+use super::BlockNode;
+use super::asked::AskedPool;
+use super::layout::block_of;
+use super::pool_file::{BootTime, PoolFile};
+use crate::Definition;
+
+/// Time in which the engine isn't asked again for a block that isn't needed yet.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Most free addresses below which a block is claimed ahead of need.
+const MOST_LOW: u128 = 64;
+
+/// What a pool needs on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// Nothing.
+    Nothing,
+    /// A further block, soon.
+    Soon,
+    /// A block, or this one, at once.
+    Now(Option<IpNet>),
+}
+
+impl BlockNode<'_> {
+    /// What an ADD needs, by the allocator's files.
+    ///
+    /// # Errors
+    ///
+    /// Code 5 if the allocator's directory can't be read; code 7 for a requested address that
+    /// isn't the pool's.
+    pub(super) fn need(
+        &self,
+        pool: &AskedPool,
+        file: &PoolFile,
+        definition: &Definition,
+    ) -> Result<Need, Error> {
+        if let Some(ip) = pool.requested {
+            let (ip, block) = requested_block(pool, ip, definition)?;
+            // The node's block may have a length that the definition had before.
+            return Ok(match file.used().any(|used| used.contains(&ip)) {
+                true => Need::Nothing,
+                false => Need::Now(Some(block)),
+            });
+        }
+        let free = pool.free(definition, file, self.files.data_dir())?;
+        if free == 0 {
+            return Ok(Need::Now(None));
+        }
+        if free >= low(definition) {
+            return Ok(Need::Nothing);
+        }
+        let now = BootTime::now(self.boot.as_deref());
+        let failed = file.failed.as_ref().and_then(|failed| failed.until(&now));
+        Ok(match failed {
+            Some(passed) if passed < PAUSE => Need::Nothing,
+            _ => Need::Soon,
+        })
+    }
+}
+
+/// A requested address, in the pool's family, and the block with it.
+fn requested_block(
+    pool: &AskedPool,
+    ip: IpAddr,
+    definition: &Definition,
+) -> Result<(IpAddr, IpNet), Error> {
+    let ranges = &definition.pool.ranges;
+    let ip = ranges.in_family(ip);
+    let block = ranges
+        .contains(ip)
+        .then(|| block_of(ip, definition.block.unwrap_or_default()));
+    let block = block.flatten().ok_or_else(|| {
+        Error::config(format!(
+            "requested-ip: {ip} is not in pool {} ({ranges})",
+            pool.name
+        ))
+    })?;
+    Ok((ip, block))
+}
+
+/// Number of free addresses below which the blocks are nearly full: a quarter of a block.
+pub(super) fn low(definition: &Definition) -> u128 {
+    let longest = definition.pool.ranges.ranges()[0].subnet().max_prefix_len();
+    let bits = u32::from(longest - definition.block.unwrap_or(longest).min(longest));
+    let size = 1u128.checked_shl(bits).unwrap_or(u128::MAX);
+    (size / 4).clamp(1, MOST_LOW)
+}

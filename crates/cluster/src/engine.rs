@@ -1,0 +1,140 @@
+//! The trait of the engine that keeps a cluster's objects.
+//!
+//! The rules of this crate need two things of an engine: an object is created only if it doesn't
+//! exist, and deleted only if it is exactly the object that was read. etcd makes each change in
+//! one transaction. An engine without transactions creates the objects one by one, verifies the
+//! other conditions before and after, and deletes what it has created if one doesn't hold.
+
+use crate::{EngineError, Group, Key, TimeLimit};
+
+/// Keeps pools, addresses, blocks and nodes.
+pub trait Engine {
+    /// Name of the engine in messages, such as `etcd`.
+    fn name(&self) -> &'static str;
+
+    /// Name of an object as a person looks it up in the engine.
+    fn path(&self, key: &Key) -> String;
+
+    /// Time limit of the requests that follow.
+    fn time(&mut self) -> &mut TimeLimit;
+
+    /// State of the engine in its last answer; `None` before the first one.
+    fn moment(&self) -> Option<Moment>;
+
+    /// Reads objects, with one answer for each read.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// Reads all objects of a group, by pages; without values, these are empty.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError>;
+
+    /// Makes a change if all of its conditions hold, and nothing of it otherwise.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`]; [`EngineError::may_have_changed`] says whether the change may have been made.
+    fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError>;
+}
+
+/// A state of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Moment {
+    /// The cluster's ID.
+    pub cluster: u64,
+    /// The revision, which grows with each change.
+    pub revision: i64,
+}
+
+/// One read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// An object with its value.
+    Get(Key),
+    /// Whether an object exists, in [`Found::number`]. A hint: an engine to which it costs a
+    /// request may answer 0, since only a change decides.
+    Exists(Key),
+    /// The first objects of a group, at most this number, without values.
+    First(Group, u32),
+    /// The objects of a group whose last change is longest ago, at most this number.
+    Oldest(Group, u32),
+    /// Number of objects in a group, in [`Found::number`].
+    Count(Group),
+}
+
+/// The answer to a read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The objects; none for [`Read::Exists`] and [`Read::Count`].
+    pub objects: Vec<Stored>,
+    /// Number of objects, regardless of the limit.
+    pub number: u64,
+}
+
+impl Found {
+    /// The first object.
+    pub fn first(&self) -> Option<&Stored> {
+        self.objects.first()
+    }
+}
+
+/// An object as the engine keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Its key.
+    pub key: Key,
+    /// Its value.
+    pub value: Vec<u8>,
+    /// Revision of its last change. No other change of any object has the same.
+    pub revision: i64,
+}
+
+/// A condition of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The object doesn't exist.
+    Missing(Key),
+    /// The object has this value.
+    Value(Key, Vec<u8>),
+    /// The object's last change is this one.
+    Revision(Key, i64),
+    /// The group has no object.
+    Empty(Group),
+    /// No object of the group was changed after this revision.
+    NoneChangedSince(Group, i64),
+    /// No object of the group was created after this revision.
+    NoneCreatedSince(Group, i64),
+}
+
+/// A change of several objects, all or none of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// All of them must hold.
+    pub conditions: Vec<Condition>,
+    /// Objects with their new values. They are created or replaced, as the conditions say.
+    pub write: Vec<(Key, Vec<u8>)>,
+    /// Objects to delete.
+    pub delete: Vec<Key>,
+    /// Reads that are answered if a condition doesn't hold.
+    pub otherwise: Vec<Read>,
+    /// True if nothing is to be changed, in any case: the engine only says whether it would
+    /// accept the change, and answers the reads.
+    pub dry_run: bool,
+}
+
+/// Outcome of a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// True if the change was made.
+    pub done: bool,
+    /// True if the change was sent more than once: the first time may have made it.
+    pub resent: bool,
+    /// Answers to [`Change::otherwise`], if the change was not made.
+    pub found: Vec<Found>,
+}

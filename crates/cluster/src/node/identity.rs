@@ -1,0 +1,274 @@
+//! Registers the node with the engine, once in each boot. Every claim depends on the registration.
+//!
+//! GC releases what a node holds for attachments that its runtime doesn't list. Of two
+//! machines with one name, each would release the other's addresses while their containers
+//! run. So a claim and a release are made on the condition that the engine still has this
+//! machine's registration of this boot. A registration replaces only one that this disk has
+//! sent: of a disk and its copy, the one that registers second gets the name or is refused, and
+//! the other is refused from then on, until a person decides.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use cni::{Environment, Error, code};
+
+use super::boot_file::BootFile;
+use super::machine::{Machine, Registration};
+use super::token_file::{Known, TokenFile, random};
+use crate::{Change, Condition, Engine, Key, Node, Read, Stored};
+
+/// Time after which a process that waits for another one's registration looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// This node, registered in this boot.
+#[derive(Debug)]
+pub struct Identity<'a> {
+    node: &'a Node,
+    environment: &'a Environment,
+    registration: Registration,
+}
+
+impl<'a> Identity<'a> {
+    /// The registration of this boot. The first call of a boot makes it; others read it from a
+    /// file, and don't ask the engine.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine; code 5 for a file that can't be read or written; code 7 if another
+    /// machine has the name; code 11 if another process registers for longer than requests may
+    /// take.
+    pub fn of(
+        node: &'a Node,
+        environment: &'a Environment,
+        engine: &mut dyn Engine,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            registration: registered(node, environment, engine, None)?,
+            node,
+            environment,
+        })
+    }
+
+    /// The incarnation: random, and new for each registration.
+    pub fn incarnation(&self) -> &str {
+        &self.registration.incarnation
+    }
+
+    /// The condition that the engine has this registration for the node.
+    pub fn is_current(&self) -> Condition {
+        Condition::Value(self.key(), self.registration.to_value().into_bytes())
+    }
+
+    /// A read of the node's registration, for [`Self::verify`].
+    pub fn read(&self) -> Read {
+        Read::Get(self.key())
+    }
+
+    fn key(&self) -> Key {
+        Key::Node(self.node.name.clone())
+    }
+
+    /// Compares the engine's registration after a condition has failed: true if it is this one.
+    /// If there is none, because a person has released what the node held, the node registers
+    /// again, as after a boot.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming both machines, if another one has the name; those of the engine.
+    pub fn verify(
+        &mut self,
+        engine: &mut dyn Engine,
+        found: Option<&Stored>,
+    ) -> Result<bool, Error> {
+        let (node, environment) = (self.node, self.environment);
+        self.registration = match found {
+            Some(found) if found.value == self.registration.to_value().as_bytes() => {
+                return Ok(true);
+            }
+            Some(other) => match of_this_disk(node, environment, engine, &other.value)? {
+                Some(ours) => ours,
+                None => {
+                    // What needs no request, such as giving from a block, ends as well.
+                    BootFile::open(node)?.remove()?;
+                    let this = self.registration.to_string();
+                    return Err(refusal(node, engine, &other.value, &this));
+                }
+            },
+            None => {
+                let lost = self.registration.incarnation.as_str();
+                registered(node, environment, engine, Some(lost))?
+            }
+        };
+        Ok(false)
+    }
+}
+
+/// Registers this machine under its name, regardless of the machine that has it: a person has
+/// decided.
+///
+/// # Errors
+///
+/// Those of the engine; code 5 for a file that can't be written; code 11 if another process
+/// registers.
+pub fn take_name(
+    node: &Node,
+    environment: &Environment,
+    engine: &mut dyn Engine,
+) -> Result<(), Error> {
+    let disk = TokenFile::open(node)?;
+    let left = engine.time().remaining();
+    let taken = disk.locked(left, |known| {
+        let found = registration(node, engine)?;
+        let machine = Machine::this(environment)?;
+        replace(node, engine, found.as_deref(), machine, known)
+    })?;
+    taken.map(|_| ()).ok_or_else(|| is_busy(&disk))
+}
+
+/// The node's registration in the engine.
+fn registration(node: &Node, engine: &mut dyn Engine) -> Result<Option<Vec<u8>>, Error> {
+    let found = engine.read(&[Read::Get(Key::Node(node.name.clone()))])?;
+    Ok(found
+        .first()
+        .and_then(|found| Some(found.first()?.value.clone())))
+}
+
+/// The registration of this boot, but not the one with the incarnation that was lost.
+fn registered(
+    node: &Node,
+    environment: &Environment,
+    engine: &mut dyn Engine,
+    lost: Option<&str>,
+) -> Result<Registration, Error> {
+    let boot_file = BootFile::open(node)?;
+    let disk = TokenFile::open(node)?;
+    let of_this_boot = || -> Result<Option<Registration>, Error> {
+        let Some(known) = boot_file.read(environment)? else {
+            return Ok(None);
+        };
+        // The folder may be that of another disk, too.
+        let is_ours = disk.token()?.is_some_and(|token| token == known.token);
+        Ok(Some(known).filter(|known| is_ours && Some(known.incarnation.as_str()) != lost))
+    };
+    loop {
+        if let Some(registration) = of_this_boot()? {
+            return Ok(registration);
+        }
+        let left = engine.time().remaining();
+        if left.is_zero() {
+            return Err(is_busy(&disk));
+        }
+        // A thousand first calls wait for the file that one of them makes, and not for the lock
+        // after each other.
+        let done = disk.locked(Duration::ZERO, |known| match of_this_boot()? {
+            Some(registration) => Ok(registration),
+            None => register(node, environment, engine, known),
+        })?;
+        match done {
+            Some(registration) => return Ok(registration),
+            None => sleep(LOOK_AGAIN.min(left)),
+        }
+    }
+}
+
+fn is_busy(disk: &TokenFile) -> Error {
+    Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("another process is registering the node: {}", disk.path()),
+    )
+}
+
+/// The registration that the engine has, if another process of this disk has made it in this
+/// boot: two networks may have a `cacheDir` each.
+fn of_this_disk(
+    node: &Node,
+    environment: &Environment,
+    engine: &mut dyn Engine,
+    value: &[u8],
+) -> Result<Option<Registration>, Error> {
+    let disk = TokenFile::open(node)?;
+    let found = disk.locked(engine.time().remaining(), |known| {
+        let machine = Machine::this(environment)?;
+        let ours = Registration::parse(value)
+            .filter(|found| known.has_sent(value) && found.machine == machine);
+        if let Some(ours) = &ours {
+            BootFile::open(node)?.write(ours)?;
+        }
+        Ok(ours)
+    })?;
+    found.ok_or_else(|| is_busy(&disk))
+}
+
+/// Replaces the registration of an earlier boot.
+fn register(
+    node: &Node,
+    environment: &Environment,
+    engine: &mut dyn Engine,
+    known: &mut Known<'_>,
+) -> Result<Registration, Error> {
+    let found = registration(node, engine)?;
+    let machine = Machine::this(environment)?;
+    if let Some(found) = &found {
+        if !known.has_sent(found) {
+            return Err(refusal(node, engine, found, &machine.to_string()));
+        }
+        let before = Registration::parse(found).map(|before| before.machine);
+        if let Some(why) = machine.differs_from(&before.unwrap_or_default()) {
+            let this = format!("{machine}, with a copy of its disk ({why})");
+            return Err(refusal(node, engine, found, &this));
+        }
+    }
+    replace(node, engine, found.as_deref(), machine, known)
+}
+
+fn replace(
+    node: &Node,
+    engine: &mut dyn Engine,
+    found: Option<&[u8]>,
+    machine: Machine,
+    known: &mut Known<'_>,
+) -> Result<Registration, Error> {
+    let registration = Registration::new(known.token(), random()?, machine);
+    let value = registration.to_value();
+    known.sends(&value, found)?;
+    let key = Key::Node(node.name.clone());
+    let is_same = match found {
+        Some(found) => Condition::Value(key.clone(), found.to_vec()),
+        None => Condition::Missing(key.clone()),
+    };
+    let outcome = engine.commit(&Change {
+        conditions: vec![is_same],
+        write: vec![(key.clone(), value.clone().into_bytes())],
+        otherwise: vec![Read::Get(key.clone())],
+        ..Change::default()
+    })?;
+    // The first time that the change was sent, its answer may have been lost.
+    let now = outcome.found.first().and_then(|found| found.first());
+    if !outcome.done && now.is_none_or(|now| now.value != value.as_bytes()) {
+        return Err(Error::new(
+            code::TRY_AGAIN_LATER,
+            format!(
+                "{} was changed just now, by another machine of this name or by a person",
+                engine.path(&key)
+            ),
+        ));
+    }
+    BootFile::open(node)?.write(&registration)?;
+    Ok(registration)
+}
+
+/// The refusal: another machine has the name.
+fn refusal(node: &Node, engine: &dyn Engine, other: &[u8], this: &str) -> Error {
+    let name = &node.name;
+    Error::new(
+        code::INVALID_CONFIG,
+        format!(
+            "ipam.node: {name:?} is the name of another node: {} has {}; this is {this}",
+            engine.name(),
+            Registration::describe(other)
+        ),
+    )
+    .with_details(format!(
+        "give one of the two another name. If this machine is to keep the name, and the other one is off or has another name: ipamctl node-register, here. If the other one doesn't come back, and nothing runs here: ipamctl node-forget {name}, on another node"
+    ))
+}

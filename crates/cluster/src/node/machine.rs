@@ -1,0 +1,189 @@
+//! The machine that has a node's name, in one of its boots: the value of a registration.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use cni::{Environment, Error};
+use rustix::system::uname;
+use serde::{Deserialize, Serialize};
+use state_files::boot_id;
+
+use crate::value::now;
+
+/// Variable with a folder that is read instead of `/sys`.
+const SYS: &str = "IPAM_DELEGATED_SYS";
+
+/// A registration: it is new in each boot, and every claim is made on the condition that
+/// the engine has exactly this value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// The token on the machine's disk.
+    pub token: String,
+    /// Random, and new in each boot. Empty in a value that an earlier release wrote.
+    #[serde(default)]
+    pub incarnation: String,
+    /// The machine.
+    #[serde(flatten)]
+    pub machine: Machine,
+    /// The machine's time.
+    pub since: String,
+}
+
+/// A machine in one of its boots.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The host's name.
+    #[serde(default)]
+    pub host: Option<String>,
+    /// The hardware's or virtual machine's UUID; `None` if it isn't known.
+    #[serde(default)]
+    pub hardware: Option<String>,
+    /// The ID that the kernel gave the boot.
+    #[serde(default)]
+    pub boot: Option<String>,
+}
+
+impl Registration {
+    /// A registration of this machine with a new incarnation.
+    pub fn new(token: &str, incarnation: String, machine: Machine) -> Self {
+        Self {
+            token: token.to_owned(),
+            incarnation,
+            machine,
+            since: now(),
+        }
+    }
+
+    /// Reads a value; `None` for foreign content.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        serde_json::from_slice(value).ok()
+    }
+
+    /// The value.
+    pub fn to_value(&self) -> String {
+        serde_json::to_string(self).expect("texts are JSON")
+    }
+
+    /// The machine that a value names, for people.
+    pub fn describe(value: &[u8]) -> String {
+        match Self::parse(value) {
+            Some(registration) => registration.to_string(),
+            None => format!(
+                "unknown (its key has content that isn't ours: {})",
+                cni::Excerpt(&String::from_utf8_lossy(value))
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, registered at {}", self.machine, self.since)
+    }
+}
+
+impl Machine {
+    /// This machine.
+    ///
+    /// # Errors
+    ///
+    /// Code 5: the boot's ID can't be read, or the UUID can't be read although there is one.
+    pub fn this(environment: &Environment) -> Result<Self, Error> {
+        Ok(Self {
+            host: Some(uname().nodename().to_string_lossy().into_owned()),
+            hardware: hardware(environment)?,
+            boot: Some(this_boot(environment)?),
+        })
+    }
+
+    /// The reason why this can't be a later boot of the machine `before`; `None` if nothing
+    /// differs.
+    pub fn differs_from(&self, before: &Self) -> Option<&'static str> {
+        let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+        if differs(&self.hardware, &before.hardware) {
+            return Some("its hardware is another");
+        }
+        differs(&self.host, &before.host).then_some("its host's name is another")
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".to_owned());
+        write!(f, "host {} (", known(&self.host))?;
+        if let Some(hardware) = &self.hardware {
+            write!(f, "hardware {hardware}, ")?;
+        }
+        write!(f, "boot {})", known(&self.boot))
+    }
+}
+
+/// The ID of this boot.
+///
+/// # Errors
+///
+/// Code 5: without the ID, a registration of an earlier boot couldn't be told from this one's.
+pub(crate) fn this_boot(environment: &Environment) -> Result<String, Error> {
+    boot_id(environment).ok_or_else(|| {
+        Error::io(
+            "/proc/sys/kernel/random/boot_id",
+            "it can't be read, so the boot isn't known",
+        )
+    })
+}
+
+/// `product_uuid` of the firmware. Only root may read it, and not every machine has it.
+fn hardware(environment: &Environment) -> Result<Option<String>, Error> {
+    let sys = environment.get(SYS).unwrap_or("/sys".as_ref());
+    let path = Path::new(sys).join("class/dmi/id/product_uuid");
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text.trim().to_lowercase()).filter(|uuid| !uuid.is_empty())),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+            _ => Err(Error::io(path.display(), error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(host: &str, hardware: Option<&str>, boot: &str) -> Machine {
+        Machine {
+            host: Some(host.to_owned()),
+            hardware: hardware.map(str::to_owned),
+            boot: Some(boot.to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_machine_is_another_if_its_host_or_its_hardware_is() {
+        let before = machine("a", Some("1"), "first");
+        for (now, differs) in [
+            (machine("a", Some("1"), "second"), false),
+            (machine("a", None, "second"), false),
+            (machine("b", Some("1"), "second"), true),
+            (machine("a", Some("2"), "second"), true),
+        ] {
+            assert_eq!(now.differs_from(&before).is_some(), differs, "{now}");
+        }
+        assert_eq!(before.differs_from(&Machine::default()), None);
+    }
+
+    #[test]
+    fn the_value_of_an_earlier_release_is_read() {
+        let old = Registration::parse(br#"{"token":"ab","since":"2026-01-01T00:00:00Z"}"#).unwrap();
+        assert_eq!(old.incarnation, "");
+        assert_eq!(
+            old.to_string(),
+            "host unknown (boot unknown), registered at 2026-01-01T00:00:00Z"
+        );
+        for foreign in ["", "[]", "{}", r#"{"token":1}"#] {
+            assert_eq!(Registration::parse(foreign.as_bytes()), None);
+        }
+        let new = Registration::new("ab", "cd".to_owned(), machine("h", None, "b"));
+        assert_eq!(Registration::parse(new.to_value().as_bytes()), Some(new));
+    }
+}

@@ -1,0 +1,166 @@
+//! The file with the node's token: what a disk has registered the node's name with.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read;
+use std::time::Duration;
+
+use cni::Error;
+use serde::{Deserialize, Serialize};
+
+use super::machine::Registration;
+use super::state_file::StateFile;
+use crate::Node;
+
+/// Version of the file.
+const VERSION: u32 = 2;
+
+/// Most values that are kept.
+const MOST_KEPT: usize = 32;
+
+/// The file's content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Content {
+    version: u32,
+    node: String,
+    #[serde(default)]
+    token: String,
+    /// The last values that this disk has sent. After a restore, the engine has an earlier one.
+    #[serde(default, rename = "confirmed")]
+    sent: Vec<String>,
+    /// Values that an earlier release has sent without an answer.
+    #[serde(default, skip_serializing)]
+    pending: Vec<String>,
+    /// Version 1: the only value.
+    #[serde(default, skip_serializing)]
+    value: Option<String>,
+}
+
+/// The file, in a folder that survives a boot.
+#[derive(Debug)]
+pub(crate) struct TokenFile {
+    file: StateFile,
+    node: String,
+}
+
+/// The file's content, while its folder is locked.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    disk: &'a TokenFile,
+    content: Content,
+}
+
+impl TokenFile {
+    pub(crate) fn open(node: &Node) -> Result<Self, Error> {
+        Ok(Self {
+            file: StateFile::open(&node.state_dir, node.file_name("token"))?,
+            node: node.name.clone(),
+        })
+    }
+
+    /// The path, for people.
+    pub(crate) fn path(&self) -> String {
+        self.file.path()
+    }
+
+    /// The token; `None` if the disk has none yet.
+    pub(crate) fn token(&self) -> Result<Option<String>, Error> {
+        Ok(self.read()?.map(|content| content.token))
+    }
+
+    fn read(&self) -> Result<Option<Content>, Error> {
+        let Some(bytes) = self.file.read()? else {
+            return Ok(None);
+        };
+        let failed = |why: String| self.file.failed(why);
+        let mut content: Content = serde_json::from_slice(&bytes)
+            .map_err(|error| failed(format!("it is no token: {error}")))?;
+        if let (1, Some(value)) = (content.version, content.value.take()) {
+            let before = Registration::parse(value.as_bytes());
+            content.token = before.map(|it| it.token).unwrap_or_default();
+            content.sent = vec![value];
+        } else if content.version != VERSION {
+            let version = content.version;
+            return Err(failed(format!(
+                "it is of version {version}, of a later release than this"
+            )));
+        }
+        if content.token.is_empty() {
+            return Err(failed("it has no token".to_owned()));
+        }
+        content.version = VERSION;
+        let pending = std::mem::take(&mut content.pending);
+        content.sent.extend(pending);
+        Ok(Some(content))
+    }
+
+    /// Runs `f` while no other process registers; `None` if one does so for longer than this.
+    pub(crate) fn locked<T>(
+        &self,
+        at_most: Duration,
+        f: impl FnOnce(&mut Known<'_>) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        self.file.locked(at_most, || {
+            let content = match self.read()? {
+                Some(content) => content,
+                None => Content {
+                    version: VERSION,
+                    node: self.node.clone(),
+                    token: random()?,
+                    sent: Vec::new(),
+                    pending: Vec::new(),
+                    value: None,
+                },
+            };
+            let disk = self;
+            f(&mut Known { disk, content })
+        })
+    }
+}
+
+impl Known<'_> {
+    /// The token.
+    pub(crate) fn token(&self) -> &str {
+        &self.content.token
+    }
+
+    /// True if this disk has sent the value.
+    pub(crate) fn has_sent(&self, value: &[u8]) -> bool {
+        let mut sent = self.content.sent.iter();
+        sent.any(|known| known.as_bytes() == value)
+    }
+
+    /// Writes a value to the disk before it is sent: whatever happens then, the disk has it as its
+    /// own. The oldest value goes if there are too many, but never the one that the engine has.
+    pub(crate) fn sends(&mut self, value: &str, in_engine: Option<&[u8]>) -> Result<(), Error> {
+        let sent = &mut self.content.sent;
+        if sent.len() >= MOST_KEPT
+            && let Some(oldest) = sent
+                .iter()
+                .position(|old| Some(old.as_bytes()) != in_engine)
+        {
+            sent.remove(oldest);
+        }
+        sent.push(value.to_owned());
+        let json = serde_json::to_vec(&self.content).expect("texts are JSON");
+        // Lost by a power failure, the node would be taken for another one of its name.
+        self.disk.file.replace_durably(&json)
+    }
+}
+
+/// 128 bits that no other node has.
+///
+/// # Errors
+///
+/// Code 5.
+pub(crate) fn random() -> Result<String, Error> {
+    let mut bits = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bits))
+        .map_err(|error| Error::io("/dev/urandom", error))?;
+    let mut text = String::with_capacity(32);
+    for byte in bits {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
+}

@@ -1,0 +1,19 @@
+//! Pools that are defined in the engine.
+
+pub(crate) mod asked;
+pub(crate) mod definition;
+pub(crate) mod known_definitions;
+
+use cni::{Error, Object};
+
+/// True if the chain has a delegate before this one: its pools may depend on the container, so
+/// that STATUS has none.
+///
+/// # Errors
+///
+/// Code 7 if `ipam.delegates` is no list of names.
+pub(crate) fn has_selector(ipam: &Object, plugin: &str) -> Result<bool, Error> {
+    let delegates: Option<Vec<String>> = ipam.read("ipam", "delegates")?;
+    let first = delegates.unwrap_or_default().into_iter().next();
+    Ok(first.is_some_and(|first| first != plugin))
+}

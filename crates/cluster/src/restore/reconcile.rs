@@ -1,0 +1,255 @@
+//! Claims again what lives on a node and an engine that was restored has lost.
+
+use std::collections::BTreeSet;
+
+use cni::{Error, code};
+use ipam::IpNet;
+
+use crate::block::{BlockFiles, PoolFile, block_of, overlap, reserved};
+use crate::value::{BlockOwner, Holder};
+use crate::{
+    Change, Condition, Definition, Engine, Found, Group, HeldKey, Identity, Key, Node, Read,
+};
+
+/// Times that an object is looked at again, because it was changed meanwhile.
+const MOST_TRIES: u32 = 10;
+
+/// State in the engine of an address or a block that lives on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reconciled {
+    /// The engine had it as this node's.
+    Held,
+    /// The engine had lost it, and has it again.
+    Claimed,
+    /// The engine has this instead: a person has to decide.
+    Conflict(String),
+}
+
+/// Claims an address again; `None` if its attachment was deleted meanwhile, by `lives`.
+///
+/// # Errors
+///
+/// Those of the engine; code 7 if another machine has the node's name; code 11 if the address is
+/// changed all the time.
+pub fn reconcile_address(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    held: &HeldKey,
+    lives: impl Fn() -> bool,
+) -> Result<Option<Reconciled>, Error> {
+    let (network, attachment) = (held.network.as_str(), &held.attachment);
+    let value = Holder::new(&held.node, network, attachment, None).to_value();
+    let (address, entry) = (held.address(), Key::Held(held.clone()));
+    let blocks = Group::Blocks(Some(held.pool.to_string()));
+    for _ in 0..MOST_TRIES {
+        let outcome = engine.commit(&Change {
+            conditions: vec![
+                identity.is_current(),
+                Condition::Missing(address.clone()),
+                Condition::Empty(blocks.clone()),
+            ],
+            write: vec![
+                (address.clone(), value.clone()),
+                (entry.clone(), value.clone()),
+            ],
+            otherwise: vec![
+                identity.read(),
+                Read::Get(address.clone()),
+                Read::Get(entry.clone()),
+                Read::First(blocks.clone(), 1),
+            ],
+            ..Change::default()
+        })?;
+        let found = |i: usize| outcome.found.get(i).and_then(Found::first);
+        let (now, now_entry) = (found(1), found(2));
+        if outcome.done || now.is_some_and(|now| now.value == value) {
+            if lives() {
+                return Ok(Some(Reconciled::Claimed));
+            }
+            // Its DEL had ended when this was claimed.
+            engine.commit(&Change {
+                conditions: vec![
+                    Condition::Value(address.clone(), value.clone()),
+                    Condition::Value(entry.clone(), value),
+                ],
+                delete: vec![address, entry],
+                ..Change::default()
+            })?;
+            return Ok(None);
+        }
+        if let Some(now) = now {
+            let is_ours = Holder::parse(&now.value)
+                .is_some_and(|holder| holder.node == held.node && holder.is(attachment, network));
+            if !is_ours {
+                return Ok(Some(Reconciled::Conflict(Holder::describe(&now.value))));
+            }
+            if now_entry.is_some_and(|entry| entry.value == now.value) {
+                return Ok(Some(Reconciled::Held));
+            }
+            // DEL and GC find the address by its entry.
+            let completed = engine.commit(&Change {
+                conditions: vec![
+                    identity.is_current(),
+                    Condition::Value(address.clone(), now.value.clone()),
+                ],
+                write: vec![(entry.clone(), now.value.clone())],
+                ..Change::default()
+            })?;
+            if completed.done {
+                return Ok(Some(Reconciled::Claimed));
+            }
+        } else if let Some(block) = found(3) {
+            let block = engine.path(&block.key);
+            return Ok(Some(Reconciled::Conflict(format!(
+                "pool {} is given in blocks, such as {block}",
+                held.pool
+            ))));
+        }
+        identity.verify(engine, found(0))?;
+    }
+    Err(changes_all_the_time(&engine.path(&address)))
+}
+
+/// Claims the blocks in the node's files again, and those in which addresses are reserved on the
+/// node. Returns each with its pool.
+///
+/// No process of the node claims a block meanwhile: one that has its answer of before the
+/// restore has not written it yet.
+///
+/// # Errors
+///
+/// As [`reconcile_address`]; code 5 for a file that can't be read.
+pub fn reconcile_blocks(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    node: &Node,
+) -> Result<Vec<(String, IpNet, Reconciled)>, Error> {
+    // A claim writes its pool's file before it asks the engine.
+    let Some((files, _)) = BlockFiles::all(node)?.into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    let done = files.locked(node.timeout, || {
+        let mut all = Vec::new();
+        for (files, file) in BlockFiles::all(node)? {
+            let pool = file.pool().to_owned();
+            let others = of_other_nodes(engine, node, &pool)?;
+            for (cidr, owner) in living(engine, node, &files, &file)? {
+                let overlapping = others.iter().find(|(other, _)| overlap(*other, cidr));
+                let state = match overlapping {
+                    Some((other, owner)) if *other != cidr => {
+                        Reconciled::Conflict(format!("block {other} is {owner}"))
+                    }
+                    _ => reconcile_block(engine, identity, &pool, cidr, &owner)?,
+                };
+                all.push((pool.clone(), cidr, state));
+            }
+        }
+        Ok(all)
+    })?;
+    done.ok_or_else(|| {
+        Error::new(
+            code::TRY_AGAIN_LATER,
+            "another process of this node is claiming a block: run this again",
+        )
+    })
+}
+
+/// The blocks of a pool that other nodes have, each with its owner for people. Nothing is claimed
+/// meanwhile but what lives on a node.
+fn of_other_nodes(
+    engine: &mut dyn Engine,
+    node: &Node,
+    pool: &str,
+) -> Result<Vec<(IpNet, String)>, Error> {
+    let mut others = Vec::new();
+    for stored in engine.list(&Group::Blocks(Some(pool.to_owned())), true)? {
+        let owner = BlockOwner::parse(&stored.value);
+        if let Key::Block(_, cidr) = stored.key
+            && owner.is_none_or(|owner| owner.node != node.name)
+        {
+            others.push((cidr, BlockOwner::describe(&stored.value)));
+        }
+    }
+    Ok(others)
+}
+
+/// The blocks of a pool that live on this node, each with its value.
+fn living(
+    engine: &dyn Engine,
+    node: &Node,
+    files: &BlockFiles,
+    file: &PoolFile,
+) -> Result<Vec<(IpNet, BlockOwner)>, Error> {
+    let listed = file.blocks.iter();
+    let mut blocks: Vec<_> = listed
+        .map(|block| (block.cidr, block.owner.clone()))
+        .collect();
+    let path = engine.path(&Key::Pool(file.pool().to_owned()));
+    let json = serde_json::to_vec(&file.definition).expect("an object is JSON");
+    let definition = Definition::parse(&path, &json)?;
+    let ranges = &definition.pool.ranges;
+    let unlisted: BTreeSet<IpNet> = reserved(files.data_dir(), file.pool())?
+        .into_iter()
+        .filter(|ip| ranges.contains(*ip) && !blocks.iter().any(|(cidr, _)| cidr.contains(ip)))
+        .filter_map(|ip| block_of(ip, definition.block?))
+        .collect();
+    blocks.extend(
+        unlisted
+            .into_iter()
+            .map(|cidr| (cidr, BlockOwner::new(&node.name))),
+    );
+    Ok(blocks)
+}
+
+fn reconcile_block(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    pool: &str,
+    cidr: IpNet,
+    owner: &BlockOwner,
+) -> Result<Reconciled, Error> {
+    let key = Key::Block(pool.to_owned(), cidr);
+    let value = owner.to_value();
+    let mut old = None;
+    for _ in 0..MOST_TRIES {
+        // A value of this node's from before the restore is replaced: its files have this one.
+        let is_as_found = match old.take() {
+            None => Condition::Missing(key.clone()),
+            Some(old) => Condition::Value(key.clone(), old),
+        };
+        let outcome = engine.commit(&Change {
+            conditions: vec![identity.is_current(), is_as_found],
+            write: vec![(key.clone(), value.clone())],
+            otherwise: vec![identity.read(), Read::Get(key.clone())],
+            ..Change::default()
+        })?;
+        if outcome.done {
+            return Ok(Reconciled::Claimed);
+        }
+        if let Some(now) = outcome.found.get(1).and_then(Found::first) {
+            if now.value == value {
+                return Ok(match outcome.resent {
+                    true => Reconciled::Claimed,
+                    false => Reconciled::Held,
+                });
+            }
+            match BlockOwner::parse(&now.value) {
+                Some(other) if other.node == owner.node => old = Some(now.value.clone()),
+                _ => {
+                    let other = BlockOwner::describe(&now.value);
+                    return Ok(Reconciled::Conflict(format!("it is {other}")));
+                }
+            }
+        }
+        identity.verify(engine, outcome.found.first().and_then(Found::first))?;
+    }
+    Err(changes_all_the_time(&engine.path(&key)))
+}
+
+/// The failure of a claim that the engine has refused for no reason that is seen.
+fn changes_all_the_time(path: &str) -> Error {
+    Error::new(
+        code::TRY_AGAIN_LATER,
+        format!("{path} is changed by others all the time: run this again"),
+    )
+}

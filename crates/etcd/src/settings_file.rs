@@ -1,0 +1,33 @@
+//! Files that the settings name: certificates, keys, the password.
+
+use std::path::Path;
+use std::{fs, io};
+
+use cluster::{EngineError, Kind};
+
+/// Reads a file. `key` is that of `ipam.etcd`, for messages.
+///
+/// # Errors
+///
+/// [`Kind::Settings`] for a file that can't be read; also for a pipe, at which the call would
+/// wait for longer than its timeout.
+pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
+    let read = fs::metadata(path).and_then(|metadata| {
+        if metadata.is_file() || metadata.is_dir() {
+            fs::read(path)
+        } else {
+            Err(io::Error::other("it is not a regular file"))
+        }
+    });
+    read.map_err(|error| refused(key, path, &error))
+}
+
+/// The error that a file can't be used. The value of `passwordFile` is not shown: it may be
+/// the password, written there by mistake.
+pub(crate) fn refused(key: &str, path: &Path, why: &dyn std::fmt::Display) -> EngineError {
+    let path = match key {
+        "passwordFile" => "the file that it names".into(),
+        _ => path.to_string_lossy(),
+    };
+    EngineError::new(Kind::Settings, format!("ipam.etcd.{key}: {path}: {why}"))
+}
