@@ -38,8 +38,8 @@ fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
 /// The addresses that Docker has were never given twice, and nothing is left of them.
 fn assert_empty(sandbox: &Sandbox) {
     // The files go behind the answers.
-    wait_for(|| sandbox.docker_memory("pools").is_empty());
-    wait_for(|| sandbox.docker_memory("addresses").is_empty());
+    wait_for(|| sandbox.docker_files("pools").is_empty());
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
     for network in fs::read_dir(sandbox.data_dir()).into_iter().flatten() {
         let network = network.unwrap().file_name().into_string().unwrap();
         assert_eq!(sandbox.reserved(&network), [""; 0], "{network}");

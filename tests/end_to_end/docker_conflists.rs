@@ -155,7 +155,7 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
     for pool in [v4, v6, lab] {
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": pool}));
     }
-    wait_for(|| sandbox.docker_memory("addresses").is_empty());
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
     assert_eq!(sandbox.records("docker-web"), [""; 0]);
     assert_eq!(sandbox.reserved("shop").len(), 1);
     assert_eq!(
@@ -241,7 +241,7 @@ fn a_delegate_that_is_executed_serves_docker_like_a_linked_one() {
     );
     // A failed chain leaves nothing behind.
     assert_eq!(sandbox.reserved("web"), ["10.9.0.2"]);
-    assert_eq!(sandbox.docker_memory("addresses").len(), 1);
+    assert_eq!(sandbox.docker_files("addresses").len(), 1);
     // The configuration may be gone when the address is released.
     fs::remove_file(sandbox.conf_dir().join("10.conflist")).unwrap();
     daemon.release(&pool, "10.9.0.2");
@@ -274,5 +274,5 @@ fn an_allocator_without_a_selector_needs_the_subnet() {
         refused.ends_with("the chain gave no address of it"),
         "{refused}"
     );
-    assert_eq!(sandbox.docker_memory("addresses").len(), 1);
+    assert_eq!(sandbox.docker_files("addresses").len(), 1);
 }

@@ -86,7 +86,7 @@ pub(crate) fn assert_nothing_left(node: &Node, sandbox: &Sandbox, what: &str) {
     assert_eq!(sandbox.reserved("web"), [""; 0], "{what}");
     assert_eq!(sandbox.records("web"), [""; 0], "{what}");
     assert_eq!(left(node), [""; 0], "{what}");
-    wait_for(|| sandbox.docker_memory("endpoints").is_empty());
+    wait_for(|| sandbox.docker_files("endpoints").is_empty());
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn an_interface_that_a_killed_dockerd_has_not_taken_is_undone_when_the_next_one_
         }
         assert_eq!(left(&node).len(), 2 + usize::from(joins));
         call(&daemon, "GetCapabilities");
-        wait_for(|| sandbox.docker_memory("endpoints").is_empty());
+        wait_for(|| sandbox.docker_files("endpoints").is_empty());
         assert_nothing_left(&node, &sandbox, &format!("joins: {joins}"));
     }
 }

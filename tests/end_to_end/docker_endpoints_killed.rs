@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use harness::{DockerDaemon, Node, Sandbox, needs};
+use harness::{DockerDaemon, Node, Sandbox, is_answered, needs};
 use serde_json::Value;
 
 use crate::cni_network::left;
@@ -121,25 +121,21 @@ impl Victim {
         }
         assert_undone(node, sandbox, &what);
         call(&daemon, "DeleteNetwork");
-        assert_eq!(sandbox.docker_memory("networks"), [""; 0], "{what}");
+        assert!(sandbox.docker_files("networks").is_empty(), "{what}");
         was_killed
     }
 }
 
 /// True if the daemon knows that Docker has every endpoint.
 fn is_settled(sandbox: &Sandbox) -> bool {
-    let folder = sandbox.docker_state().join("memory/v1/endpoints");
-    let mut files = fs::read_dir(folder).unwrap().flatten();
-    files.all(|it| {
-        let text = fs::read_to_string(it.path()).unwrap_or_default();
-        text.is_empty() || text.ends_with("\"answered\"\n")
-    })
+    let records = sandbox.docker_contents("endpoints");
+    records.iter().all(|record| is_answered(record))
 }
 
 /// No file, address, interface or namespace is left.
 #[track_caller]
 fn assert_undone(node: &Node, sandbox: &Sandbox, what: &str) {
-    wait_for(|| sandbox.docker_memory("endpoints").is_empty());
+    wait_for(|| sandbox.docker_files("endpoints").is_empty());
     assert_eq!(sandbox.reserved("web"), [""; 0], "{what}");
     assert_eq!(sandbox.records("web"), [""; 0], "{what}");
     assert_eq!(left(node), [""; 0], "{what}");

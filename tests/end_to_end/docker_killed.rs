@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
-use harness::{DockerDaemon, FakeDocker, Sandbox, needs};
+use harness::{DockerDaemon, FakeDocker, Sandbox, is_answered, needs};
 use serde_json::{Map, Value, json};
 
 use crate::kill_points::{
@@ -146,7 +146,7 @@ impl Setting {
         }
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.2");
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.3");
-        wait_for(|| self.memory().iter().flatten().all(|it| is_had(it)));
+        wait_for(|| self.memory().iter().flatten().all(|it| is_answered(it)));
         daemon
     }
 
@@ -163,13 +163,7 @@ impl Setting {
 
     /// The daemon's files of both kinds.
     fn memory(&self) -> [Vec<String>; 2] {
-        ["pools", "addresses"].map(|kind| {
-            let names = self.sandbox.docker_memory(kind).into_iter();
-            let folder = self.sandbox.docker_state().join("memory/v1").join(kind);
-            names
-                .filter_map(|name| fs::read_to_string(folder.join(name)).ok())
-                .collect()
-        })
+        ["pools", "addresses"].map(|kind| self.sandbox.docker_contents(kind))
     }
 
     /// Starts the daemon again, and a Docker whose containers have these addresses. If it
@@ -206,7 +200,7 @@ impl Setting {
             let mut pools = pools.iter();
             !pools.any(|it| it.contains("\"ending\""))
                 && files.len() == addresses
-                && files.iter().all(|it| is_had(it))
+                && files.iter().all(|it| is_answered(it))
         };
         wait_for(is_settled);
     }
@@ -217,7 +211,7 @@ impl Setting {
         let daemon = self.daemon();
         let traced = Traced::recorded(&daemon, &trace);
         assert!(self.call(&daemon, victim).is_some());
-        wait_for(|| self.memory().iter().flatten().all(|it| is_had(it)));
+        wait_for(|| self.memory().iter().flatten().all(|it| is_answered(it)));
         let mut points = points(&daemon, &trace);
         points.retain(|it| !IDLE.contains(&it.name.as_str()));
         daemon.kill();
@@ -258,11 +252,6 @@ impl Setting {
         let is_of_pool = |it: &String| it.contains("10.9.0.");
         wait_for(|| !self.memory().iter().flatten().any(is_of_pool));
     }
-}
-
-/// True if this file's object is Docker's: it was made, and the answer delivered.
-fn is_had(file: &str) -> bool {
-    file.ends_with("\"answered\"\n")
 }
 
 /// An address is requested, and then Docker does this. Returns whether the daemon was

@@ -51,7 +51,7 @@ impl Waiting {
             .write_all(request_address(&pool, 1).as_bytes())
             .unwrap();
         then(&stream);
-        wait_until_equal(|| sandbox.docker_memory("addresses").len(), 1);
+        wait_until_equal(|| sandbox.docker_files("addresses").len(), 1);
         Self {
             sandbox,
             daemon,
@@ -129,7 +129,7 @@ fn an_address_that_nobody_waits_for_any_more_is_released() {
     } = Waiting::start(|_| ());
     drop(stream);
     drop(lock);
-    wait_for(|| sandbox.docker_memory("addresses").is_empty());
+    wait_for(|| sandbox.docker_files("addresses").is_empty());
     assert_eq!(sandbox.reserved(NETWORK), [""; 0]);
     // It had been given: the next one is behind it.
     assert_eq!(daemon.address(&pool, ""), "10.9.0.3");
@@ -153,7 +153,7 @@ fn assert_given_at_once(count: usize) {
         .collect();
     assert_eq!(given.len(), count);
     assert_eq!(sandbox.reserved(NETWORK).len(), count);
-    assert_eq!(sandbox.docker_memory("addresses").len(), count);
+    assert_eq!(sandbox.docker_files("addresses").len(), count);
 }
 
 #[test]

@@ -5,12 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::{ALL_POINTS, DockerDaemon, ERRORS, FakeDocker, FaultPoint, STRACE, Sandbox, needs};
+use harness::{
+    ALL_POINTS, DockerDaemon, ERRORS, FakeDocker, FaultPoint, STRACE, Sandbox, is_answered, needs,
+};
 use serde_json::json;
 
 use crate::kill_points::can_trace;
@@ -60,21 +62,15 @@ fn killed() -> (Sandbox, FakeDocker) {
     let options = json!({"RequestAddressType": "com.docker.network.gateway"});
     let gateway = json!({"PoolID": pool, "Address": "10.9.0.1", "Options": options});
     daemon.ok("/IpamDriver.RequestAddress", &gateway);
-    let files = || {
-        let folder = sandbox.docker_state().join("memory/v1/addresses");
-        let names = sandbox.docker_memory("addresses").into_iter();
-        names.map(move |name| folder.join(name))
-    };
-    let is_had = |file: &Path| {
-        fs::read_to_string(file)
-            .unwrap()
-            .ends_with("\"answered\"\n")
-    };
-    wait_for(|| files().all(|it| is_had(&it)));
+    let contents = || sandbox.docker_contents("addresses");
+    wait_for(|| contents().iter().all(|content| is_answered(content)));
     daemon.kill();
-    let unanswered = files().find(|it| fs::read_to_string(it).unwrap().contains(LIVING[1]));
-    let text = fs::read_to_string(unanswered.as_ref().unwrap()).unwrap();
-    fs::write(unanswered.unwrap(), text.replace("\"answered\"\n", "")).unwrap();
+    let mut files = sandbox.docker_files("addresses").into_iter();
+    let read = |file: &Path| fs::read_to_string(file).unwrap();
+    let unanswered = files.find(|file| read(file).contains(&format!("\"{}/", LIVING[1])));
+    let unanswered = unanswered.unwrap();
+    let text = read(&unanswered).replace("{\"caller\":\"answered\"}\n", "");
+    fs::write(unanswered, text).unwrap();
     let container = |ip: &str| {
         let of_it = json!({"Name": ip, "EndpointID": ip, "IPv4Address": format!("{ip}/24")});
         (ip.to_owned(), of_it)
@@ -168,19 +164,17 @@ fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
 }
 
 /// The daemon's files of pools and addresses, and their first lines.
-fn memory(sandbox: &Sandbox) -> BTreeMap<String, String> {
+fn memory(sandbox: &Sandbox) -> BTreeMap<PathBuf, String> {
     let kinds = ["pools", "addresses"].into_iter();
-    let of_kind = |kind: &str| {
-        let folder = sandbox.docker_state().join("memory/v1").join(kind);
-        let names = sandbox.docker_memory(kind).into_iter();
-        let first = move |name: String| {
-            let text = fs::read_to_string(folder.join(&name)).unwrap();
-            let first = text.lines().next().unwrap_or_default().to_owned();
-            (name, first)
-        };
-        names.map(first).collect::<Vec<_>>()
+    let first = |file: PathBuf| {
+        let text = fs::read_to_string(&file).unwrap();
+        let first = text.lines().next().unwrap_or_default().to_owned();
+        (file, first)
     };
-    kinds.flat_map(of_kind).collect()
+    kinds
+        .flat_map(|kind| sandbox.docker_files(kind))
+        .map(first)
+        .collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use harness::{DockerDaemon, FakeDocker, Sandbox};
+use harness::{DockerDaemon, FakeDocker, Sandbox, is_answered};
 use serde_json::{Value, json};
 
 use crate::waiting::{wait_for, wait_until_equal};
@@ -13,12 +13,9 @@ use crate::waiting::{wait_for, wait_until_equal};
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
 
-/// The last line of an address that Docker has.
-const ANSWERED: &str = "\"answered\"\n";
-
 /// A sandbox in which a daemon that was killed has given out two addresses and the gateway;
-/// of the last line of each file, this is left.
-fn killed(left: &str) -> Sandbox {
+/// of the last line of each file, which says that Docker has the answer, so many bytes are left.
+fn killed(left: Option<usize>) -> Sandbox {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = daemon.pool("10.9.0.0/24", &json!({}));
@@ -28,24 +25,20 @@ fn killed(left: &str) -> Sandbox {
     let options = json!({"RequestAddressType": "com.docker.network.gateway"});
     let gateway = json!({"PoolID": pool, "Address": "10.9.0.1", "Options": options});
     daemon.ok("/IpamDriver.RequestAddress", &gateway);
-    wait_for(|| files(&sandbox).iter().all(|it| it.ends_with(ANSWERED)));
+    wait_for(|| files(&sandbox).iter().all(|file| is_answered(file)));
     daemon.kill();
-    let folder = sandbox.docker_state().join("memory/v1/addresses");
-    for name in sandbox.docker_memory("addresses") {
-        let text = fs::read_to_string(folder.join(&name)).unwrap();
-        let before = text.strip_suffix(ANSWERED).unwrap();
-        fs::write(folder.join(name), before.to_owned() + left).unwrap();
+    for file in sandbox.docker_files("addresses") {
+        let text = fs::read_to_string(&file).unwrap();
+        let last = text.trim_end().rfind('\n').unwrap() + 1;
+        let length = left.unwrap_or(text.len() - last);
+        fs::write(file, &text[..last + length]).unwrap();
     }
     sandbox
 }
 
 /// The daemon's files of addresses.
 fn files(sandbox: &Sandbox) -> Vec<String> {
-    let folder = sandbox.docker_state().join("memory/v1/addresses");
-    let names = sandbox.docker_memory("addresses").into_iter();
-    names
-        .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default())
-        .collect()
+    sandbox.docker_contents("addresses")
 }
 
 /// A Docker with a network that has this gateway, and a container with this address.
@@ -64,8 +57,8 @@ fn log(sandbox: &Sandbox) -> String {
 
 #[test]
 fn what_docker_has_is_kept_and_the_rest_is_released() {
-    for left in ["", "\"ans"] {
-        let sandbox = killed(left);
+    for left in [0, 5] {
+        let sandbox = killed(Some(left));
         // As it was given: with host bits.
         let _docker = docker(&sandbox, "10.9.0.9/24", "10.9.0.1", "10.9.0.3/24");
         let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
@@ -73,7 +66,7 @@ fn what_docker_has_is_kept_and_the_rest_is_released() {
         // Also the gateway.
         wait_for(|| {
             let files = files(&sandbox);
-            files.len() == 2 && files.iter().all(|it| it.ends_with(ANSWERED))
+            files.len() == 2 && files.iter().all(|file| is_answered(file))
         });
         // Nothing of the line that was cut off is left.
         for file in files(&sandbox) {
@@ -85,7 +78,7 @@ fn what_docker_has_is_kept_and_the_rest_is_released() {
 
 #[test]
 fn an_address_whose_release_was_lost_is_released() {
-    let sandbox = killed(ANSWERED);
+    let sandbox = killed(None);
     let _docker = docker(&sandbox, "10.9.0.0/24", "", "10.9.0.3/24");
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
@@ -99,10 +92,10 @@ fn an_address_whose_release_was_lost_is_released() {
 
 #[test]
 fn a_network_that_was_removed_while_the_daemon_was_away_gives_its_subnet_back() {
-    let sandbox = killed(ANSWERED);
+    let sandbox = killed(None);
     let _docker = docker(&sandbox, "10.8.0.0/24", "10.8.0.1", "10.8.0.3/24");
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
-    wait_for(|| files(&sandbox).is_empty() && sandbox.docker_memory("pools").is_empty());
+    wait_for(|| files(&sandbox).is_empty() && sandbox.docker_files("pools").is_empty());
     assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
     daemon.pool("10.9.0.0/16", &json!({}));
 }
@@ -140,7 +133,7 @@ fn gc_gives_the_subnets_back_that_docker_lacks_and_no_others() {
     assert_eq!(daemon.pool("10.9.0.0/24", &json!({})), lost);
     let kept = daemon.pool("10.8.0.0/24", &json!({}));
     daemon.address(&kept, "10.8.0.3");
-    wait_until_equal(|| sandbox.docker_memory("pools").len(), 3);
+    wait_until_equal(|| sandbox.docker_files("pools").len(), 3);
     let row = |outcome: &str| ("10.9.0.0/24".to_owned(), outcome.to_owned());
 
     let now = ["--older-than=0s"];
@@ -150,11 +143,11 @@ fn gc_gives_the_subnets_back_that_docker_lacks_and_no_others() {
     assert_eq!(subnets(&collect(&sandbox, &[]).0), vec![row("kept"); 2]);
     let (rows, _) = collect(&sandbox, &["--older-than=0s", "--dry-run"]);
     assert_eq!(subnets(&rows), vec![row("would-release"); 2]);
-    assert_eq!(sandbox.docker_memory("pools").len(), 3);
+    assert_eq!(sandbox.docker_files("pools").len(), 3);
 
     let (rows, said) = collect(&sandbox, &now);
     assert_eq!(subnets(&rows), vec![row("released"); 2], "{said}");
-    assert_eq!(sandbox.docker_memory("pools").len(), 1);
+    assert_eq!(sandbox.docker_files("pools").len(), 1);
     assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
     assert_eq!(sandbox.reserved("docker-10.8.0.0-24"), ["10.8.0.3"]);
     daemon.pool("10.9.0.0/16", &json!({}));
@@ -165,20 +158,21 @@ fn gc_gives_no_subnet_back_whose_network_is_being_created_again() {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1h"]);
     let pool = daemon.pool("10.9.0.0/24", &json!({}));
-    let old = sandbox.docker_memory("pools");
+    let old = sandbox.docker_files("pools");
     daemon.pool("10.9.0.0/24", &json!({}));
-    let release = json!({"PoolID": pool, "Reference": old[0]});
+    let reference = old[0].file_name().unwrap().to_str();
+    let release = json!({"PoolID": pool, "Reference": reference});
     for _ in 0..2 {
         assert_eq!(daemon.ok("/IpamDriver.ReleasePool", &release), json!({}));
     }
-    let left = sandbox.docker_memory("pools");
+    let left = sandbox.docker_files("pools");
     assert!(left.len() == 1 && left != old, "{left:?}");
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
 }
 
 #[test]
 fn a_network_that_docker_has_keeps_its_subnet_without_a_container() {
-    let sandbox = killed(ANSWERED);
+    let sandbox = killed(None);
     let _docker = docker(&sandbox, "10.9.0.0/24", "", "");
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_for(|| files(&sandbox).len() == 1);
@@ -189,7 +183,7 @@ fn a_network_that_docker_has_keeps_its_subnet_without_a_container() {
 
 #[test]
 fn all_is_kept_until_docker_can_be_asked() {
-    let sandbox = killed("");
+    let sandbox = killed(Some(0));
     let before = files(&sandbox);
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_for(|| log(&sandbox).contains("Docker can't be asked"));
@@ -223,5 +217,5 @@ fn a_release_is_done_though_a_killed_one_had_the_same_text() {
     assert_eq!(daemon.address(&pool, "10.9.0.2"), "10.9.0.2");
     daemon.release(&pool, "10.9.0.2");
     assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
-    assert_eq!(sandbox.docker_memory("addresses"), [""; 0]);
+    assert!(sandbox.docker_files("addresses").is_empty());
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
 use std::process::Command;
 
-use harness::{DockerDaemon, FakeDocker, Sandbox, needs};
+use harness::{DockerDaemon, FakeDocker, Sandbox, is_answered, needs};
 use serde_json::json;
 
 use crate::waiting::wait_for;
@@ -26,19 +26,20 @@ fn killed() -> (Sandbox, String) {
     assert_eq!(daemon.address(&pool, ""), "10.9.0.1");
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
     daemon.release(&pool, "10.9.0.1");
-    wait_for(|| files(&sandbox).len() == 2 && files(&sandbox).iter().all(|(_, it)| is_had(it)));
+    wait_for(|| {
+        files(&sandbox).len() == 2 && files(&sandbox).iter().all(|(_, it)| is_answered(it))
+    });
     daemon.kill();
     (sandbox, pool)
 }
 
 /// The daemon's files of addresses: paths and texts.
 fn files(sandbox: &Sandbox) -> Vec<(PathBuf, String)> {
-    let folder = sandbox.docker_state().join("memory/v1/addresses");
-    let names = sandbox.docker_memory("addresses").into_iter();
-    names
-        .map(|name| {
-            let text = fs::read_to_string(folder.join(&name)).unwrap_or_default();
-            (folder.join(name), text)
+    let files = sandbox.docker_files("addresses").into_iter();
+    files
+        .map(|file| {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            (file, text)
         })
         .collect()
 }
@@ -46,11 +47,13 @@ fn files(sandbox: &Sandbox) -> Vec<(PathBuf, String)> {
 /// The file that names this address.
 fn file_of(sandbox: &Sandbox, ip: &str) -> PathBuf {
     let mut files = files(sandbox).into_iter();
-    files.find(|(_, text)| text.contains(ip)).unwrap().0
-}
-
-fn is_had(file: &str) -> bool {
-    file.ends_with("\"answered\"\n")
+    let is_of = |text: &str| {
+        let ends = ["/", "\""].map(|end| format!("\"{ip}{end}"));
+        text.contains(&ends[0])
+            || text.contains("gateways")
+            || text.starts_with("{\"made\"") && text.contains(&ends[1])
+    };
+    files.find(|(_, text)| is_of(text)).unwrap().0
 }
 
 /// A Docker with the network, and the container.
@@ -175,8 +178,7 @@ fn a_gateway_whose_file_cant_be_read_is_given_to_nobody() {
 #[test]
 fn a_pool_whose_file_cant_be_read_overlaps_no_other() {
     let (sandbox, pool) = killed();
-    let folder = sandbox.docker_state().join("memory/v1/pools");
-    let file = folder.join(&sandbox.docker_memory("pools")[0]);
+    let file = sandbox.docker_files("pools").remove(0);
     mode(&file, 0o666);
     let _docker = docker(&sandbox);
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);

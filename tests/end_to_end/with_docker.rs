@@ -136,8 +136,8 @@ fn networks_have_what_they_ask_for() {
     docker.ok(&["rm", "--force", "c1", "c2", "c6", "d1", "i1", "i2"]);
     docker.ok(&["network", "rm", "plain", "full", "six", "inner", "dockers"]);
     assert_eq!(reserved(&docker), BTreeSet::new());
-    docker.wait(|it| it.sandbox.docker_memory("pools").is_empty());
-    docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("pools").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
     // The misspelt RleaseAddress is only in Docker's documentation.
     let all = [
         "/IpamDriver.GetCapabilities",

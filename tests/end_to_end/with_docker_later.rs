@@ -62,7 +62,7 @@ fn assert_whole(mut docker: Dockerd) {
     assert!(!docker.ok(&["network", "ls"]).contains("ours"));
     docker.start_daemon_with(&["--unanswered-after=0s"]);
     for kind in ["pools", "addresses", "networks", "endpoints"] {
-        docker.wait(|it| it.sandbox.docker_memory(kind).is_empty());
+        docker.wait(|it| it.sandbox.docker_files(kind).is_empty());
     }
 }
 

@@ -35,8 +35,8 @@ fn create(docker: &Dockerd, name: &str, options: &[&str]) {
 fn assert_nothing_left(docker: &Dockerd) {
     assert_eq!(reserved(docker), BTreeSet::new());
     assert_eq!(left(&docker.node), [""; 0]);
-    docker.wait(|it| it.sandbox.docker_memory("endpoints").is_empty());
-    docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("endpoints").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     docker.ok(&["rm", "--force", "c1", "c2", "i1"]);
     docker.ok(&["network", "rm", "net", "inner"]);
     assert_nothing_left(&docker);
-    assert_eq!(docker.sandbox.docker_memory("networks"), [""; 0]);
+    assert!(docker.sandbox.docker_files("networks").is_empty());
     let called: BTreeSet<String> = docker
         .called()
         .iter()

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
+use harness::{BUSYBOX, DOCKERD, Dockerd, is_answered, needs};
 use serde_json::json;
 
 use crate::with_docker::reserved;
@@ -48,8 +48,8 @@ fn assert_whole(docker: &Dockerd, names: &[&str]) {
     docker.ok(&[&["rm", "--force"][..], names].concat());
     docker.ok(&["network", "rm", "net"]);
     assert_eq!(reserved(docker), BTreeSet::new());
-    docker.wait(|it| it.sandbox.docker_memory("addresses").is_empty());
-    docker.wait(|it| it.sandbox.docker_memory("pools").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
+    docker.wait(|it| it.sandbox.docker_files("pools").is_empty());
 }
 
 #[test]
@@ -148,26 +148,22 @@ const LAST: &str = "#!/bin/sh\n\
 
 /// What the daemon remembers of addresses.
 fn files(docker: &Dockerd) -> Vec<String> {
-    let folder = docker.sandbox.docker_state().join("memory/v1/addresses");
-    let names = docker.sandbox.docker_memory("addresses").into_iter();
-    names
-        .map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default())
-        .collect()
+    docker.sandbox.docker_contents("addresses")
 }
 
-fn is_answered(docker: &Dockerd) -> bool {
-    files(docker)
-        .iter()
-        .all(|it| it.ends_with("\"answered\"\n"))
+fn all_are_answered(docker: &Dockerd) -> bool {
+    files(docker).iter().all(|file| is_answered(file))
 }
 
 /// Lets the daemon, which was killed, not know that Docker has had its answers.
 fn forget_answers(docker: &Dockerd) {
-    let folder = docker.sandbox.docker_state().join("memory/v1/addresses");
-    for name in docker.sandbox.docker_memory("addresses") {
-        let text = fs::read_to_string(folder.join(&name)).unwrap();
-        let text = text.strip_suffix("\"answered\"\n").unwrap_or(&text);
-        fs::write(folder.join(name), text).unwrap();
+    for file in docker.sandbox.docker_files("addresses") {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text
+            .lines()
+            .filter(|line| !line.ends_with("\"answered\"") && !line.ends_with("\"answered\"}"));
+        let lines: String = lines.map(|line| format!("{line}\n")).collect();
+        fs::write(file, lines).unwrap();
     }
 }
 
@@ -199,7 +195,7 @@ fn the_daemon_is_killed_while_it_requests_an_address() {
     ]);
     docker.run("net", "c-a", &[]);
     let before = addresses(&docker, &["c-a"]);
-    docker.wait(is_answered);
+    docker.wait(all_are_answered);
     let file = |name: &str| docker.sandbox.root().join(name);
     let (wait, waits) = (file("wait"), file("waits"));
     fs::write(&wait, "").unwrap();
@@ -212,7 +208,7 @@ fn the_daemon_is_killed_while_it_requests_an_address() {
     docker.start_daemon_with(&["--unanswered-after=1s"]);
     // Docker has repeated the call without its body.
     assert!(!starting.wait().unwrap().success());
-    docker.wait(|it| files(it).len() == 2 && is_answered(it));
+    docker.wait(|it| files(it).len() == 2 && all_are_answered(it));
     assert_eq!(reserved(&docker), before);
     docker.ok(&["rm", "--force", "c-b"]);
     docker.run("net", "c-b", &[]);
@@ -225,7 +221,7 @@ fn what_docker_has_lost_before_it_was_answered_is_released() {
     let Some(mut docker) = start(&[]) else {
         return;
     };
-    docker.wait(is_answered);
+    docker.wait(all_are_answered);
     docker.kill_dockerd();
     docker.lose_networks();
     docker.kill_daemon();

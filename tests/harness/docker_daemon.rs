@@ -73,16 +73,60 @@ impl Sandbox {
         ]
     }
 
-    /// The names of the daemon's files of one kind: `pools` or `addresses`.
-    pub fn docker_memory(&self, kind: &str) -> Vec<String> {
-        let folder = self.docker_state().join("memory/v1").join(kind);
-        let entries = fs::read_dir(folder).into_iter().flatten();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
+    /// The daemon's files of one kind, in order: `pools`, `gateways`, `networks`; `addresses`
+    /// are the records of attachments, and the gateways; `endpoints` are records.
+    pub fn docker_files(&self, kind: &str) -> Vec<PathBuf> {
+        let memory = self.docker_state().join("memory/v2");
+        let mut files = match kind {
+            "addresses" => {
+                let records = [self.docker_state().join("records"), self.state_dir()];
+                let mut files: Vec<PathBuf> =
+                    records.iter().flat_map(|it| in_folders(it)).collect();
+                files.retain(|file| is_of_address(file));
+                files.extend(entries(&memory.join("gateways")));
+                files
+            }
+            "endpoints" => in_folders(&self.docker_state().join("endpoints")),
+            kind => entries(&memory.join(kind)),
+        };
+        files.sort();
+        files
     }
+
+    /// The contents of the daemon's files of one kind.
+    pub fn docker_contents(&self, kind: &str) -> Vec<String> {
+        let files = self.docker_files(kind).into_iter();
+        let contents = files.map(|file| fs::read_to_string(file).unwrap_or_default());
+        contents.filter(|content| !content.is_empty()).collect()
+    }
+}
+
+/// True if the content of a file of the daemon's says that Docker has the answer, and has not
+/// given the object back.
+pub fn is_answered(content: &str) -> bool {
+    let last = content.lines().last().unwrap_or_default();
+    last == "\"answered\""
+        || (last.starts_with("{\"caller\"") && content.contains("\"answered\"}\n"))
+}
+
+/// True if this is the record of an address.
+fn is_of_address(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    let parts: Vec<&str> = name.unwrap_or_default().split(['-', ':']).collect();
+    matches!(parts[..], ["docker", start, _, "eth0.json"] if start.len() == 16)
+}
+
+fn in_folders(path: &Path) -> Vec<PathBuf> {
+    entries(path)
+        .iter()
+        .flat_map(|folder| entries(folder))
+        .collect()
+}
+
+/// The entries of a folder; none if it is missing.
+fn entries(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
 }
 
 /// The path of the daemon's executable.

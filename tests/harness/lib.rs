@@ -41,7 +41,7 @@ pub use clock::{CC, WrongClock};
 pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
 pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
-    read_docker_answer,
+    is_answered, read_docker_answer,
 };
 pub use dockerd::{DOCKERD, Dockerd};
 pub use elf::segment_types;

@@ -26,7 +26,7 @@ use crate::http::peers;
 use crate::http::socket::Socket;
 use crate::ipam::ipam_recovery;
 use crate::network::network_recovery;
-use crate::state::memory::Memory;
+use crate::state::files::Files;
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
@@ -57,9 +57,9 @@ pub fn main() -> ExitCode {
 }
 
 fn run(arguments: &CommandLine) -> Result<()> {
-    // Before the socket: two daemons with one memory must not have one socket after the
+    // Before the socket: two daemons with the same files must not have one socket after the
     // other.
-    let memory = Memory::open(&arguments.state_dir)?;
+    let files = Files::open(&arguments.state_dir)?;
     // Before there is a second thread: it sets the umask.
     let socket = Socket::open(&arguments.socket)?;
     // One thread serves all connections. Calls run in threads of their own.
@@ -68,15 +68,15 @@ fn run(arguments: &CommandLine) -> Result<()> {
         .max_blocking_threads(CONNECTIONS + 64)
         .enable_all()
         .build()?;
-    let served = runtime.block_on(serve(arguments, Arc::new(memory), socket));
+    let served = runtime.block_on(serve(arguments, Arc::new(files), socket));
     // Calls note that their answers were delivered. One that still runs is left.
     runtime.shutdown_timeout(NOTING);
     served
 }
 
-async fn serve(arguments: &CommandLine, memory: Arc<Memory>, socket: Socket) -> Result<()> {
+async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
     let mut signals = Signals::new()?;
-    let starting = start(arguments.clone(), memory);
+    let starting = start(arguments.clone(), files);
     let server = tokio::select! {
         () = signals.received() => return Ok(()),
         started = starting => Arc::new(started?),
@@ -117,12 +117,12 @@ async fn serve(arguments: &CommandLine, memory: Arc<Memory>, socket: Socket) -> 
 }
 
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
-async fn start(arguments: CommandLine, memory: Arc<Memory>) -> Result<Server> {
+async fn start(arguments: CommandLine, files: Arc<Files>) -> Result<Server> {
     let records = arguments.records();
     let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
     let recovering = spawn_blocking(move || {
-        let ipam = ipam_recovery::driver(&arguments, Arc::clone(&memory))?;
-        anyhow::Ok((ipam, network_recovery::driver(&arguments, memory)?))
+        let ipam = ipam_recovery::driver(&arguments, Arc::clone(&files))?;
+        anyhow::Ok((ipam, network_recovery::driver(&arguments, files)?))
     });
     let (ipam, networks) = recovering.await??;
     let comparison = Comparison::new(Arc::clone(&ipam), Arc::clone(&networks), records);

@@ -41,6 +41,4 @@ pub(crate) mod releases;
 #[cfg(feature = "daemon")]
 pub(crate) mod requests;
 #[cfg(feature = "daemon")]
-pub(crate) mod unread;
-#[cfg(feature = "daemon")]
 pub(crate) mod waiting_releases;

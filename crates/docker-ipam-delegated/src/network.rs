@@ -3,14 +3,14 @@
 pub(crate) mod cni_result;
 pub(crate) mod endpoint_answers;
 pub(crate) mod endpoint_calls;
-pub(crate) mod endpoint_lock;
+pub(crate) mod endpoint_record;
 pub(crate) mod live_endpoints;
 pub(crate) mod namespaces;
 pub(crate) mod network_bodies;
 pub(crate) mod network_calls;
 pub(crate) mod network_driver;
 pub(crate) mod network_recovery;
+pub(crate) mod new_endpoint;
 pub(crate) mod plugin_list;
-pub(crate) mod runtime_conf;
 pub(crate) mod stale_endpoints;
 pub(crate) mod undo;

@@ -53,8 +53,10 @@ impl Calls for Drivers {
                 ipam.release_address(call)
             }
             "/NetworkDriver.GetCapabilities" => {
+                // A dockerd that starts calls it, and so does swarm mode.
+                networks.collect();
                 comparison.is_due();
-                Ok(networks.capabilities())
+                Ok(NetworkDriver::capabilities())
             }
             "/NetworkDriver.CreateNetwork" => networks.create_network(call),
             "/NetworkDriver.DeleteNetwork" => networks.delete_network(call),

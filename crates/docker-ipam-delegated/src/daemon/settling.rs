@@ -1,4 +1,4 @@
-//! What follows for one thing from Docker's answer: it is kept, or left to the releases.
+//! Settles one thing by Docker's answer: it is kept, or left to be released.
 
 use std::net::IpAddr;
 
@@ -7,15 +7,12 @@ use ipam::IpNet;
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held, Verdict, judge};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::AddressFile;
+use crate::ipam::live_pools::{Holder, Use};
 use crate::ipam::waiting_releases::Release;
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
-use crate::state::endpoint::Endpoint;
-use crate::state::journal::Journal;
 use crate::state::network::Network;
-use crate::state::pool::{Address, Reference};
 
 /// An address, or a gateway, that Docker may have.
 pub(crate) struct KeptAddress {
@@ -23,7 +20,7 @@ pub(crate) struct KeptAddress {
     pool: String,
     subnet: IpNet,
     ip: IpAddr,
-    file: AddressFile,
+    kept: Use,
 }
 
 /// A reference to a pool that Docker may have.
@@ -37,19 +34,19 @@ pub(crate) struct KeptPool {
 impl IpamDriver {
     /// The addresses and gateways of all pools.
     pub(crate) fn kept_addresses(&self) -> Vec<KeptAddress> {
-        let all = self.state.addresses().into_iter();
-        let kept = all.map(|(pool, ip, file)| KeptAddress {
+        let all = self.pools.addresses().into_iter();
+        let kept = all.map(|(pool, ip, kept)| KeptAddress {
             pool: pool.id.clone(),
             subnet: pool.pool.subnet,
             ip,
-            file,
+            kept,
         });
         kept.collect()
     }
 
     /// The references to all pools.
     pub(crate) fn kept_pools(&self) -> Vec<KeptPool> {
-        let all = self.state.references().into_iter();
+        let all = self.pools.references().into_iter();
         let kept = all.map(|(pool, file)| KeptPool {
             pool: pool.id.clone(),
             subnet: pool.pool.subnet,
@@ -63,35 +60,44 @@ impl IpamDriver {
             pool: id,
             subnet,
             ip,
-            file,
+            kept: Use { holder, is_sure },
         } = address;
-        let held = match file.container_id {
-            Some(_) => Held::Address(*subnet, *ip),
-            None => Held::Gateway(*subnet, *ip),
+        let held = match holder {
+            Holder::Attachment(_) => Held::Address(*subnet, *ip),
+            Holder::Gateway(_) => Held::Gateway(*subnet, *ip),
         };
         match judge(held, docker) {
-            Verdict::InUse(_) if file.is_sure => {}
+            Verdict::InUse(_) if *is_sure => {}
             Verdict::InUse(user) => {
                 tracing::info!(pool = id, %ip, user.network, user.container, "Docker has it");
-                // If it has been released meanwhile, there is no file.
-                let folder = self.memory.addresses.folder();
-                if let Ok(mut journal) = Journal::<Address>::open(folder, &file.name) {
-                    journal.answered();
+                let pool = self.pools.pool(id);
+                match (holder, pool) {
+                    (Holder::Gateway(file), _) => self.files.gateways.note_answered(file),
+                    (Holder::Attachment(container_id), Some(pool)) => {
+                        self.chains.note_answered(&pool, container_id);
+                    }
+                    // It has ended meanwhile.
+                    (Holder::Attachment(_), None) => {}
                 }
-                self.state.make_sure(id, *ip, &file.name);
+                self.pools.make_sure(id, *ip, holder);
             }
             Verdict::Unknown(why) => tracing::debug!(pool = id, %ip, why, "kept"),
             Verdict::Lost => {
-                let Some(pool) = self.state.pool(id) else {
+                let Some(pool) = self.pools.pool(id) else {
                     return;
                 };
-                let Some(file) = self.state.take(id, *ip, Some(&file.name)) else {
+                let Some(holder) = self.pools.take(id, *ip, Some(holder)) else {
                     return;
                 };
                 tracing::warn!(pool = id, %ip, "released: Docker doesn't have it");
-                self.memory.addresses.note_ending::<Address>(&file.name);
-                let ip = Some(*ip);
-                self.releases.put(Release { pool, ip, file });
+                match holder {
+                    Holder::Gateway(file) => self.files.gateways.remove(&file),
+                    Holder::Attachment(container_id) => self.releases.put(Release {
+                        pool,
+                        ip: Some(*ip),
+                        container_id,
+                    }),
+                }
             }
         }
     }
@@ -101,16 +107,10 @@ impl IpamDriver {
         if judge(Held::Pool(*subnet), docker) != Verdict::Lost {
             return;
         }
-        let dropped = self.state.drop_reference(pool, Some(file), |file| {
-            self.memory.pools.note_ending::<Reference>(file);
-        });
-        let Some(dropped) = dropped else {
-            return;
-        };
-        tracing::warn!(pool, "released: Docker doesn't have it");
-        match dropped.ended {
-            Some(ended) => self.end_pool_later(ended, file),
-            None => self.memory.pools.remove(file),
+        let note = |file: &str| self.files.pools.note_ending(file);
+        if let Some(dropped) = self.pools.drop_reference(pool, Some(file), note) {
+            tracing::warn!(pool, "released: Docker doesn't have it");
+            self.end_reference_later(dropped);
         }
     }
 }
@@ -119,27 +119,24 @@ impl NetworkDriver {
     /// False if it can't be settled now: a call, or the collection of stale endpoints, works on
     /// it.
     pub(crate) fn settle_endpoint(&self, live: &LiveEndpoint, docker: &Engine) -> bool {
-        let id = &live.endpoint.id;
+        let id = live.id();
         let verdict = judge(Held::Endpoint(id), docker);
         let Ok(_call) = live.calls.try_lock() else {
             return verdict != Verdict::Lost;
         };
-        let Some(now) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
+        let Some(now) = self.endpoints.same(live) else {
             return true;
         };
         match verdict {
             Verdict::InUse(user) if now.is_unanswered => {
                 tracing::info!(endpoint = id, user.network, user.container, "Docker has it");
-                let folder = self.endpoint_files().folder();
-                if let Ok(mut journal) = Journal::<Endpoint>::open(folder, &live.file) {
-                    journal.answered();
-                }
-                self.endpoints.change(id, |it| it.is_unanswered = false);
+                self.note_answered(&now);
+                self.endpoints.change(id, |live| live.is_unanswered = false);
             }
             Verdict::InUse(_) | Verdict::Unknown(_) => {}
             Verdict::Lost => {
                 tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
-                self.endpoints.change(id, |it| it.is_abandoned = true);
+                self.endpoints.change(id, |live| live.is_abandoned = true);
             }
         }
         true
@@ -149,10 +146,10 @@ impl NetworkDriver {
     pub(crate) fn settle_network(&self, network: &Network, docker: &Engine) {
         let id = &network.id;
         if judge(Held::Network(id), docker) == Verdict::Lost
-            && let Some(network) = lock(&self.networks).remove(id)
+            && let Some((file, _)) = lock(&self.networks).remove(id)
         {
             tracing::warn!(network = id, "forgotten: Docker doesn't have it");
-            self.memory.networks.remove(&network.file);
+            self.files.networks.remove(&file);
         }
     }
 }

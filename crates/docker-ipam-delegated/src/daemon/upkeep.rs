@@ -7,8 +7,11 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::waiting_releases::INTERVAL;
+
 use crate::network::network_driver::NetworkDriver;
+
+/// Interval of the attempts.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest that calls wait for what an earlier daemon left to be released. It goes on
 /// after that: a delegate that hangs must not keep all networks waiting.
@@ -27,10 +30,10 @@ pub(crate) async fn start(ipam: Arc<IpamDriver>, networks: Arc<NetworkDriver>) {
         loop {
             sleep(INTERVAL).await;
             while running.try_join_next().is_some() {}
-            let (its, nets) = (Arc::clone(&ipam), Arc::clone(&networks));
+            let (addresses, endpoints) = (Arc::clone(&ipam), Arc::clone(&networks));
             let read = spawn_blocking(move || {
-                its.take_in_unread();
-                nets.take_in_unread();
+                addresses.take_in_unread();
+                endpoints.take_in_unread();
             });
             let _ = read.await;
             let mut next = round(&ipam);

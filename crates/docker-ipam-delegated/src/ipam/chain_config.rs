@@ -101,6 +101,18 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
     Ok(config)
 }
 
+/// Sets the folder of the chain's records.
+///
+/// # Errors
+///
+/// `ipam` is wrong.
+pub(crate) fn set_state_dir(config: &mut Object, state_dir: &Path) -> Result<(), Error> {
+    let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
+    ipam.set("stateDir", state_dir);
+    config.set("ipam", &ipam);
+    Ok(())
+}
+
 /// Number of the selectors that come before all other delegates.
 fn selectors(delegates: &[String]) -> usize {
     let names = delegates.iter();
@@ -126,8 +138,8 @@ pub(crate) fn of_selectors(
         return Ok(None);
     }
     ipam.set("delegates", &delegates);
-    ipam.set("stateDir", state_dir);
     config.set("ipam", &ipam);
+    set_state_dir(&mut config, state_dir)?;
     let mut runtime = Object::new();
     if let Some((subnet, range)) = ranges {
         runtime.set("ipRanges", &[[range_of(subnet, range, None)]]);

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
-use chain::record::{self as records, ListedRecord};
+use chain::record as records;
 use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig};
 use tokio::runtime::Handle;
@@ -11,9 +12,8 @@ use tokio::runtime::Handle;
 use crate::ipam::delegate_log::DelegateLog;
 use crate::ipam::linked_plugins::LINKED;
 use crate::ipam::live_pools::LivePool;
-
-/// The name of the interface in every attachment.
-const IFNAME: &str = "eth0";
+use crate::state::address_record::IFNAME;
+use crate::state::caller_line::CallerLine;
 
 /// The network namespace that plugins are told of. An address is asked for before there
 /// is one; this is the host's, which none of them enters.
@@ -36,7 +36,8 @@ impl Chains {
         Self { environment }
     }
 
-    /// ADD of an attachment that holds an address of a pool; waits for its turn.
+    /// ADD of an attachment that holds an address of a pool; waits for its turn. Its record has
+    /// the pool's ID.
     ///
     /// # Errors
     ///
@@ -49,7 +50,8 @@ impl Chains {
         args: &str,
     ) -> Result<IpamResult, Error> {
         let _turn = Handle::current().block_on(pool.chains.acquire());
-        self.ask(config, container_id, args)
+        let line = CallerLine::Pool(pool.id.clone());
+        self.add_recorded(config, container_id, args, Some(&line))
     }
 
     /// DEL of such an attachment; waits for its turn. What is gone already is no error.
@@ -62,7 +64,22 @@ impl Chains {
         self.release(&pool.pool.release_config()?, container_id)
     }
 
-    /// ADD of any attachment.
+    /// Notes in the record of such an attachment that Docker has the answer. If that can't be
+    /// written, Docker is asked for the address after the next start.
+    pub(crate) fn note_answered(&self, pool: &LivePool, container_id: &ContainerId) {
+        let note = || {
+            let config = pool.pool.release_config()?;
+            let plugins = Plugins::in_cni_path(&self.environment)?;
+            let chain = Chain::for_del(&config, &self.environment, plugins)?;
+            let line = CallerLine::Answered.to_raw();
+            chain.append_caller_line(&attachment(container_id)?, line)
+        };
+        if let Err(error) = note() {
+            tracing::warn!(%error, pool = pool.id, %container_id, "can't note that it was answered");
+        }
+    }
+
+    /// ADD of an attachment that holds no address.
     ///
     /// # Errors
     ///
@@ -73,9 +90,22 @@ impl Chains {
         container_id: &ContainerId,
         args: &str,
     ) -> Result<IpamResult, Error> {
+        self.add_recorded(config, container_id, args, None)
+    }
+
+    fn add_recorded(
+        &self,
+        config: &NetworkConfig,
+        container_id: &ContainerId,
+        args: &str,
+        line: Option<&CallerLine>,
+    ) -> Result<IpamResult, Error> {
         let environment = self.environment_of(container_id).with("CNI_ARGS", args);
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
-        let chain = Chain::new(config, &environment, plugins)?.observed_by(&DelegateLog);
+        let mut chain = Chain::new(config, &environment, plugins)?.observed_by(&DelegateLog);
+        if let Some(line) = line {
+            chain = chain.with_caller_line(line.to_raw());
+        }
         let output = chain.add(&attachment(container_id)?)?;
         IpamResult::read("the chain's result", output.json())
     }
@@ -96,26 +126,24 @@ impl Chains {
         chain.del(&attachment(container_id)?)
     }
 
-    /// The chain's record of an attachment, which holds something as long as there is one.
+    /// False if the chain certainly has no record of an attachment: then the attachment holds
+    /// nothing.
+    pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
+        let (Ok((folder, network)), Ok(attachment)) =
+            (pool.pool.records(), attachment(container_id))
+        else {
+            return true;
+        };
+        !matches!(records::record_of(&folder, &network, &attachment), Ok(None))
+    }
+
+    /// The folder of the records of a configuration's chain.
     ///
     /// # Errors
     ///
-    /// It can't be said whether there is one.
-    pub(crate) fn record(
-        &self,
-        pool: &LivePool,
-        container_id: &ContainerId,
-    ) -> Result<Option<ListedRecord>, Error> {
-        let config = pool.pool.release_config()?;
-        let folder = records::state_dir(&config, &self.environment)?;
-        let attachment = attachment(container_id)?;
-        records::record_of(&folder, config.name(), &attachment)
-            .map_err(|error| Error::io(folder.display(), error))
-    }
-
-    /// False if the chain certainly has no record of an attachment.
-    pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
-        !matches!(self.record(pool, container_id), Ok(None))
+    /// Code 7 or 4: the path is relative.
+    pub(crate) fn state_dir(&self, config: &NetworkConfig) -> Result<PathBuf, Error> {
+        records::state_dir(config, &self.environment)
     }
 
     fn environment_of(&self, container_id: &ContainerId) -> Environment {
@@ -132,8 +160,10 @@ fn attachment(container_id: &ContainerId) -> Result<Attachment, Error> {
     })
 }
 
-/// The address of a result that is in this subnet.
-pub(crate) fn address_in(result: &IpamResult, subnet: ipam::IpNet) -> Option<IpAddr> {
-    let mut ips = result.ips.iter().map(cni::IpConfig::ip);
+/// The first of these addresses that is in this subnet.
+pub(crate) fn address_in(
+    mut ips: impl Iterator<Item = IpAddr>,
+    subnet: ipam::IpNet,
+) -> Option<IpAddr> {
     ips.find(|ip| subnet.contains(ip))
 }

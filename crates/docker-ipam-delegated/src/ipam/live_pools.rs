@@ -1,4 +1,4 @@
-//! Pools and addresses that Docker has now, in memory.
+//! Pools and addresses that Docker has now.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,7 +16,7 @@ const CHAINS_AT_ONCE: usize = 4;
 
 /// All pools, by their IDs.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct LivePools {
     pools: Mutex<HashMap<String, Entry>>,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct LivePool {
 }
 
 impl LivePool {
-    /// A pool by itself.
+    /// A pool that has nothing.
     pub(crate) fn new(pool: Pool) -> Arc<Self> {
         Arc::new(Self {
             id: pool.id(),
@@ -46,7 +46,7 @@ struct Entry {
     pool: Arc<LivePool>,
     references: Vec<Reference>,
     /// The gateway may be had several times.
-    addresses: HashMap<IpAddr, Vec<AddressFile>>,
+    addresses: HashMap<IpAddr, Vec<Use>>,
     /// Those of the addresses that are gateways, as often as Docker has each.
     gateways: Vec<IpAddr>,
 }
@@ -55,19 +55,34 @@ struct Entry {
 struct Reference {
     /// The name of its file.
     file: String,
-    /// False if an earlier daemon was killed, and Docker may not have had the answer.
+    /// False if Docker may not have had the answer, since an earlier daemon was killed.
     is_sure: bool,
 }
 
-/// The file of an address that Docker has.
+/// What Docker has an address for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AddressFile {
-    /// Its name.
-    pub(crate) name: String,
-    /// The attachment that holds the address; `None` for the pool's gateway.
-    pub(crate) container_id: Option<ContainerId>,
-    /// False if an earlier daemon was killed, and Docker may not have had the answer.
+pub(crate) struct Use {
+    pub(crate) holder: Holder,
+    /// False if Docker may not have had the answer, since an earlier daemon was killed.
     pub(crate) is_sure: bool,
+}
+
+/// The holder of an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The attachment of this container ID.
+    Attachment(ContainerId),
+    /// The pool itself: the address is its gateway. This is the name of its file.
+    Gateway(String),
+}
+
+impl Holder {
+    fn container_id(&self) -> Option<&ContainerId> {
+        match self {
+            Self::Attachment(container_id) => Some(container_id),
+            Self::Gateway(_) => None,
+        }
+    }
 }
 
 /// A reference that was taken away.
@@ -78,25 +93,27 @@ pub(crate) struct Dropped {
     pub(crate) ended: Option<Ended>,
 }
 
-/// What is left of a pool that has ended.
+/// A pool that has ended, with what is left of it.
 pub(crate) struct Ended {
     pub(crate) pool: Arc<LivePool>,
     /// The files of references that nobody has.
     pub(crate) references: Vec<String>,
     /// Addresses that were not released before it.
-    pub(crate) addresses: Vec<(IpAddr, AddressFile)>,
+    pub(crate) addresses: Vec<(IpAddr, Holder)>,
 }
 
-impl State {
+impl LivePools {
     /// The pool of this ID.
     pub(crate) fn pool(&self, id: &str) -> Option<Arc<LivePool>> {
-        lock(&self.pools).get(id).map(|it| Arc::clone(&it.pool))
+        let pools = lock(&self.pools);
+        pools.get(id).map(|entry| Arc::clone(&entry.pool))
     }
 
     /// All pools.
-    pub(crate) fn pools(&self) -> Vec<Arc<LivePool>> {
+    pub(crate) fn all(&self) -> Vec<Arc<LivePool>> {
         let pools = lock(&self.pools);
-        pools.values().map(|it| Arc::clone(&it.pool)).collect()
+        let entries = pools.values();
+        entries.map(|entry| Arc::clone(&entry.pool)).collect()
     }
 
     /// Adds a reference to a pool, which may be there.
@@ -115,8 +132,8 @@ impl State {
 
     /// Takes a reference away: that of a file, or any. `note` gets the file's name before.
     ///
-    /// The pool ends with its last reference, and if Docker has no address of it, not
-    /// even a gateway, and may never have had the others.
+    /// The pool ends with its last reference. It also ends if Docker has no address of it, not
+    /// even a gateway, and may never have had the other references.
     pub(crate) fn drop_reference(
         &self,
         id: &str,
@@ -126,24 +143,28 @@ impl State {
         let mut pools = lock(&self.pools);
         let entry = pools.get_mut(id)?;
         let references = &mut entry.references;
-        let i = match file {
-            Some(file) => references.iter().position(|it| it.file == file),
+        let index = match file {
+            Some(file) => references.iter().position(|other| other.file == file),
             None => references
                 .iter()
-                .rposition(|it| it.is_sure)
+                .rposition(|reference| reference.is_sure)
                 .or(references.len().checked_sub(1)),
         };
-        let i = i?;
-        note(&references[i].file);
-        let file = references.remove(i).file;
-        let is_unused = entry.addresses.is_empty() && references.iter().all(|it| !it.is_sure);
-        if !is_unused && !references.is_empty() {
+        let index = index?;
+        note(&references[index].file);
+        let file = references.remove(index).file;
+        let is_needed = !entry.addresses.is_empty() || references.iter().any(|other| other.is_sure);
+        if is_needed && !references.is_empty() {
             return Some(Dropped { file, ended: None });
         }
         let ended = pools.remove(id).map(|entry| Ended {
             pool: entry.pool,
-            references: entry.references.into_iter().map(|it| it.file).collect(),
-            addresses: each(entry.addresses),
+            references: entry
+                .references
+                .into_iter()
+                .map(|reference| reference.file)
+                .collect(),
+            addresses: holders(entry.addresses),
         });
         Some(Dropped { file, ended })
     }
@@ -151,45 +172,47 @@ impl State {
     /// The references to all pools, each with the name of its file.
     pub(crate) fn references(&self) -> Vec<(Arc<LivePool>, String)> {
         let pools = lock(&self.pools);
-        let of_pool = |entry: &Entry| {
-            let files = entry.references.iter().map(|it| it.file.clone());
-            let pool = Arc::clone(&entry.pool);
-            files
-                .map(move |file| (Arc::clone(&pool), file))
-                .collect::<Vec<_>>()
-        };
-        pools.values().flat_map(of_pool).collect()
-    }
-
-    /// The addresses and gateways of all pools.
-    pub(crate) fn addresses(&self) -> Vec<(Arc<LivePool>, IpAddr, AddressFile)> {
-        let pools = lock(&self.pools);
         let mut all = Vec::new();
         for entry in pools.values() {
-            let files = entry.addresses.iter();
-            let files = files.flat_map(|(ip, files)| files.iter().map(|file| (*ip, file.clone())));
-            all.extend(files.map(|(ip, file)| (Arc::clone(&entry.pool), ip, file)));
+            let files = entry.references.iter();
+            all.extend(files.map(|reference| (Arc::clone(&entry.pool), reference.file.clone())));
         }
         all
     }
 
-    /// Notes an address that an earlier daemon has given; false if its pool isn't there.
-    /// If two files have one address, both are kept: their order proves nothing.
-    #[must_use]
-    pub(crate) fn recover(&self, pool: &str, ip: IpAddr, file: AddressFile) -> bool {
+    /// The addresses and gateways of all pools.
+    pub(crate) fn addresses(&self) -> Vec<(Arc<LivePool>, IpAddr, Use)> {
+        let pools = lock(&self.pools);
+        let mut all = Vec::new();
+        for entry in pools.values() {
+            for (ip, uses) in &entry.addresses {
+                let uses = uses.iter().cloned();
+                all.extend(uses.map(|one| (Arc::clone(&entry.pool), *ip, one)));
+            }
+        }
+        all
+    }
+
+    /// Notes an address that an earlier daemon has given. If two attachments have one address,
+    /// both are kept: their order proves nothing.
+    pub(crate) fn recover(&self, pool: &str, ip: IpAddr, recovered: Use) {
         let mut pools = lock(&self.pools);
         let Some(entry) = pools.get_mut(pool) else {
-            return false;
+            return;
         };
-        if file.container_id.is_none() {
+        let uses = entry.addresses.entry(ip).or_default();
+        if uses.iter().any(|one| one.holder == recovered.holder) {
+            return;
+        }
+        if recovered.holder.container_id().is_none() {
             entry.gateways.push(ip);
         }
-        entry.addresses.entry(ip).or_default().push(file);
-        true
+        uses.push(recovered);
     }
 
     /// Notes that Docker has an address of a pool. The chain gives an attachment's address
-    /// again only if it was released: returns the attachments that were noted for it.
+    /// again only if it was released, so other attachments that were noted for it are not any
+    /// more.
     ///
     /// # Errors
     ///
@@ -198,65 +221,69 @@ impl State {
         &self,
         pool: &Arc<LivePool>,
         ip: IpAddr,
-        file: AddressFile,
-    ) -> Result<Vec<AddressFile>, AddressFile> {
+        holder: Holder,
+    ) -> Result<(), PoolEnded> {
         let mut pools = lock(&self.pools);
         let entry = pools.get_mut(&pool.id);
-        let Some(entry) = entry.filter(|it| Arc::ptr_eq(&it.pool, pool)) else {
-            return Err(file);
+        let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.pool, pool)) else {
+            return Err(PoolEnded);
         };
-        let all = entry.addresses.entry(ip).or_default();
-        let mut stale = Vec::new();
-        match file.container_id {
-            Some(_) => stale.extend(all.extract_if(.., |it| it.container_id.is_some())),
-            None => entry.gateways.push(ip),
+        let uses = entry.addresses.entry(ip).or_default();
+        match &holder {
+            Holder::Attachment(_) => uses.retain(|one| {
+                let is_released = one.holder.container_id().is_some();
+                if is_released {
+                    tracing::warn!(pool = pool.id, %ip, holder = ?one.holder, "was released without Docker");
+                }
+                !is_released
+            }),
+            Holder::Gateway(_) => entry.gateways.push(ip),
         }
-        all.push(file);
-        Ok(stale)
+        let is_sure = true;
+        uses.push(Use { holder, is_sure });
+        Ok(())
     }
 
-    /// Takes an address away from Docker: the one with that file, or any.
-    pub(crate) fn take(&self, id: &str, ip: IpAddr, file: Option<&str>) -> Option<AddressFile> {
+    /// Takes an address away from Docker: from this holder, or any.
+    pub(crate) fn take(&self, id: &str, ip: IpAddr, holder: Option<&Holder>) -> Option<Holder> {
         let mut pools = lock(&self.pools);
         let entry = pools.get_mut(id)?;
-        let all = entry.addresses.get_mut(&ip)?;
-        let i = match file {
-            None => all.len().checked_sub(1)?,
-            Some(file) => all.iter().position(|it| it.name == file)?,
+        let uses = entry.addresses.get_mut(&ip)?;
+        let index = match holder {
+            None => uses.len().checked_sub(1)?,
+            Some(holder) => uses.iter().position(|one| one.holder == *holder)?,
         };
-        let taken = all.remove(i);
-        if all.is_empty() {
+        let taken = uses.remove(index).holder;
+        if uses.is_empty() {
             entry.addresses.remove(&ip);
         }
-        if taken.container_id.is_none()
-            && let Some(i) = entry.gateways.iter().position(|it| *it == ip)
+        if taken.container_id().is_none()
+            && let Some(index) = entry.gateways.iter().position(|gateway| *gateway == ip)
         {
-            entry.gateways.remove(i);
+            entry.gateways.remove(index);
         }
         Some(taken)
     }
 
-    /// Notes that Docker has the address of this file.
-    pub(crate) fn make_sure(&self, id: &str, ip: IpAddr, file: &str) {
+    /// Notes that Docker has the address of this holder.
+    pub(crate) fn make_sure(&self, id: &str, ip: IpAddr, holder: &Holder) {
         let mut pools = lock(&self.pools);
-        let files = pools.get_mut(id).and_then(|it| it.addresses.get_mut(&ip));
-        let mut files = files.into_iter().flatten();
-        if let Some(found) = files.find(|it| it.name == file) {
+        let uses = pools
+            .get_mut(id)
+            .and_then(|entry| entry.addresses.get_mut(&ip));
+        let mut uses = uses.into_iter().flatten();
+        if let Some(found) = uses.find(|one| one.holder == *holder) {
             found.is_sure = true;
         }
     }
 
     /// The attachments that hold this address, as far as is known.
-    pub(crate) fn holders(&self, id: &str, ip: IpAddr) -> Vec<ContainerId> {
+    pub(crate) fn attachments(&self, id: &str, ip: IpAddr) -> Vec<ContainerId> {
         let pools = lock(&self.pools);
-        let files = pools.get(id).and_then(|it| it.addresses.get(&ip));
-        let files = files.into_iter().flatten();
-        files.filter_map(|it| it.container_id.clone()).collect()
-    }
-
-    /// True if an attachment holds this address.
-    pub(crate) fn is_held(&self, id: &str, ip: IpAddr) -> bool {
-        !self.holders(id, ip).is_empty()
+        let uses = pools.get(id).and_then(|entry| entry.addresses.get(&ip));
+        let uses = uses.into_iter().flatten();
+        let ids = uses.filter_map(|one| one.holder.container_id().cloned());
+        ids.collect()
     }
 
     /// The gateway that Docker has had longest of a pool.
@@ -265,17 +292,25 @@ impl State {
     }
 
     /// The attachments that hold addresses.
-    pub(crate) fn container_ids(&self) -> Vec<ContainerId> {
+    pub(crate) fn all_attachments(&self) -> Vec<ContainerId> {
         let pools = lock(&self.pools);
-        let files = pools.values().flat_map(|it| it.addresses.values());
-        let files = files.flatten();
-        files.filter_map(|it| it.container_id.clone()).collect()
+        let uses = pools.values().flat_map(|entry| entry.addresses.values());
+        let uses = uses.flatten();
+        let ids = uses.filter_map(|one| one.holder.container_id().cloned());
+        ids.collect()
     }
 }
 
-fn each(addresses: HashMap<IpAddr, Vec<AddressFile>>) -> Vec<(IpAddr, AddressFile)> {
-    let of_ip = |(ip, files): (IpAddr, Vec<AddressFile>)| files.into_iter().map(move |it| (ip, it));
-    addresses.into_iter().flat_map(of_ip).collect()
+/// The pool has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolEnded;
+
+fn holders(addresses: HashMap<IpAddr, Vec<Use>>) -> Vec<(IpAddr, Holder)> {
+    let mut all = Vec::new();
+    for (ip, uses) in addresses {
+        all.extend(uses.into_iter().map(|one| (ip, one.holder)));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -284,64 +319,62 @@ mod tests {
 
     const GATEWAY: &str = "10.1.0.1";
 
-    fn state(references: &[(&str, bool)]) -> (State, Arc<LivePool>) {
-        let state = State::default();
+    fn pools(references: &[(&str, bool)]) -> (LivePools, Arc<LivePool>) {
+        let pools = LivePools::default();
         let pool = crate::state::pool::tests::pool("10.1.0.0/16", None, None);
         for (file, is_sure) in references {
-            state.refer(pool.clone(), file, *is_sure);
+            pools.refer(pool.clone(), file, *is_sure);
         }
-        let pool = state.pool(&pool.id()).unwrap();
-        (state, pool)
+        let pool = pools.pool(&pool.id()).unwrap();
+        (pools, pool)
     }
 
-    fn file(name: &str, container_id: Option<&str>) -> AddressFile {
-        AddressFile {
-            name: name.to_owned(),
-            container_id: container_id.map(|it| it.parse().unwrap()),
-            is_sure: true,
-        }
+    fn attachment(container_id: &str) -> Holder {
+        Holder::Attachment(container_id.parse().unwrap())
     }
 
-    /// Whether the pool has ended with a reference of this file.
-    fn dropped(state: &State, pool: &LivePool) -> (String, bool) {
-        let dropped = state.drop_reference(&pool.id, None, |_| ()).unwrap();
+    /// Takes any reference away: the name of its file, and whether the pool has ended.
+    fn dropped(pools: &LivePools, pool: &LivePool) -> (String, bool) {
+        let dropped = pools.drop_reference(&pool.id, None, |_| ()).unwrap();
         (dropped.file, dropped.ended.is_some())
     }
 
     #[test]
     fn a_reference_that_docker_may_not_have_keeps_only_a_pool_that_is_used() {
-        let (state, pool) = state(&[("1", true), ("2", false)]);
+        let (pools, pool) = pools(&[("1", true), ("2", false)]);
         let ip = GATEWAY.parse().unwrap();
-        state.give(&pool, ip, file("g", None)).unwrap();
+        pools
+            .give(&pool, ip, Holder::Gateway("g".to_owned()))
+            .unwrap();
         // The other network's gateway.
-        assert_eq!(dropped(&state, &pool), ("1".to_owned(), false));
+        assert_eq!(dropped(&pools, &pool), ("1".to_owned(), false));
 
-        let (state, pool) = self::state(&[("1", false), ("2", true)]);
-        assert_eq!(dropped(&state, &pool), ("2".to_owned(), true));
+        let (pools, pool) = self::pools(&[("1", false), ("2", true)]);
+        assert_eq!(dropped(&pools, &pool), ("2".to_owned(), true));
     }
 
     #[test]
-    fn two_files_of_one_address_are_both_kept() {
-        let (state, pool) = state(&[("1", true)]);
+    fn two_attachments_of_one_address_are_both_kept() {
+        let (pools, pool) = pools(&[("1", true)]);
         let ip = "10.1.0.2".parse().unwrap();
-        for (name, id) in [("b", "c2"), ("a", "c1")] {
-            assert!(state.recover(&pool.id, ip, file(name, Some(id))));
+        for id in ["c2", "c1", "c1"] {
+            let (holder, is_sure) = (attachment(id), true);
+            pools.recover(&pool.id, ip, Use { holder, is_sure });
         }
-        assert_eq!(state.holders(&pool.id, ip).len(), 2);
-        assert!(!state.recover("none", ip, file("c", Some("c3"))));
+        assert_eq!(pools.attachments(&pool.id, ip).len(), 2);
     }
 
     #[test]
     fn an_address_of_a_pool_that_has_ended_is_not_noted() {
-        let (state, pool) = state(&[("1", true)]);
+        let (pools, pool) = pools(&[("1", true)]);
         let ip = "10.1.0.2".parse().unwrap();
-        assert_eq!(state.give(&pool, ip, file("a", Some("c1"))), Ok(Vec::new()));
-        let stale = state.give(&pool, ip, file("b", Some("c2"))).unwrap();
-        assert_eq!(stale, [file("a", Some("c1"))]);
-        dropped(&state, &pool);
+        for id in ["c1", "c2"] {
+            pools.give(&pool, ip, attachment(id)).unwrap();
+            assert_eq!(pools.attachments(&pool.id, ip)[0].as_str(), id);
+        }
+        dropped(&pools, &pool);
         // Another pool of the same ID is not the same pool.
-        state.refer(pool.pool.clone(), "2", true);
-        let late = file("c", Some("c3"));
-        assert_eq!(state.give(&pool, ip, late.clone()), Err(late));
+        pools.refer(pool.pool.clone(), "2", true);
+        assert_eq!(pools.give(&pool, ip, attachment("c3")), Err(PoolEnded));
     }
 }

@@ -8,11 +8,11 @@ use crate::http::call::Call;
 use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::ipam_bodies;
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::Ended;
+use crate::ipam::live_pools::{Dropped, Holder};
 use crate::ipam::requests::PoolRequest;
 use crate::ipam::waiting_releases::Release;
 use crate::lock::lock;
-use crate::state::pool::{Address, Pool, Reference};
+use crate::state::pool::Pool;
 
 impl IpamDriver {
     /// `RequestPool`.
@@ -25,7 +25,7 @@ impl IpamDriver {
         self.refuse_unread_pools()?;
         let chosen = self.choice.choose(&request, &self.chains)?;
         let _one_at_a_time = lock(&self.adding);
-        let live = self.state.pools();
+        let live = self.pools.all();
         let others: Vec<&Pool> = live.iter().map(|it| &it.pool).collect();
         let mut pool = self.choice.place(chosen, &request, &others)?;
         if let Some(same) = others.iter().find(|it| it.id() == pool.id()) {
@@ -44,33 +44,23 @@ impl IpamDriver {
             pool: pool.subnet.to_string(),
             data: ipam_bodies::Options::new(),
         });
-        let reference = Reference { pool: pool.clone() };
-        let mut journal = self
-            .memory
-            .pools
-            .make(reference)
-            .map_err(|error| cant_remember(&error))?;
-        let pool = self.state.refer(pool, journal.name(), true);
+        let files = &self.files.pools;
+        let file = files.make(&pool).map_err(|error| cant_remember(&error))?;
+        let pool = self.pools.refer(pool, &file, true);
         let driver = Arc::clone(self);
         Ok(Answer::then(answer, move |is_delivered| {
             if is_delivered {
-                journal.answered();
-            } else {
-                tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
-                driver.undo_pool(&pool.id, journal.name());
+                driver.files.pools.note_answered(&file);
+                return;
+            }
+            tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
+            let dropped = driver.pools.drop_reference(&pool.id, Some(&file), |_| ());
+            drop(pool);
+            if let Some(dropped) = dropped {
+                // What can't be released is tried again.
+                let _ = driver.end_reference(dropped);
             }
         }))
-    }
-
-    fn undo_pool(&self, id: &str, file: &str) {
-        let dropped = self.state.drop_reference(id, Some(file), |_| ());
-        if let Some(dropped) = dropped {
-            // What can't be released is tried again, and keeps the file.
-            let _ = dropped.ended.map(|ended| self.end_pool(ended, file));
-            if !self.releases.has_file(file) {
-                self.memory.pools.remove(file);
-            }
-        }
     }
 
     /// `ReleasePool`. With the last reference, all addresses of the pool are released.
@@ -83,63 +73,75 @@ impl IpamDriver {
     pub(crate) fn release_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: ipam_bodies::ReleasePool = body::decode(&call.body)?;
         let reference = request.reference.as_deref();
-        let dropped = self
-            .state
-            .drop_reference(&request.pool_id, reference, |file| {
-                self.memory.pools.note_ending::<Reference>(file);
-            });
-        let Some(dropped) = dropped else {
-            tracing::warn!(pool = request.pool_id, "released, and not known");
-            self.compare.notify_one();
-            return Ok(Answer::plain(NOTHING));
-        };
-        if let Some(ended) = dropped.ended {
-            self.end_pool(ended, &dropped.file)?;
-        }
-        if !self.releases.has_file(&dropped.file) {
-            self.memory.pools.remove(&dropped.file);
+        let id = &request.pool_id;
+        let note = |file: &str| self.files.pools.note_ending(file);
+        match self.pools.drop_reference(id, reference, note) {
+            Some(dropped) => self.end_reference(dropped)?,
+            None => {
+                tracing::warn!(pool = id, "released, and not known");
+                self.compare.notify_one();
+            }
         }
         Ok(Answer::plain(NOTHING))
     }
 
-    /// Releases what is left of a pool that has ended. The file of its last reference stays
-    /// as long as a release waits, or a call for it runs.
-    fn end_pool(&self, ended: Ended, file: &str) -> Result<(), Refusal> {
-        for reference in ended.references {
-            self.memory.pools.remove(&reference);
-        }
+    /// Ends a reference, and with the last one its pool: what is left of the pool is released.
+    ///
+    /// # Errors
+    ///
+    /// An address can't be released now.
+    fn end_reference(&self, dropped: Dropped) -> Result<(), Refusal> {
         let mut failed = Vec::new();
-        for (ip, address) in ended.addresses {
-            let name = address.name.clone();
-            let release = Release {
-                pool: Arc::clone(&ended.pool),
-                ip: Some(ip),
-                file: address,
-            };
-            match self.release(release) {
-                Ok(()) => self.memory.addresses.remove(&name),
-                Err(why) => failed.push(format!("{ip}: {why}")),
+        for release in self.end_pool(dropped) {
+            let ip = release.ip;
+            if let Err(why) = self.release(release) {
+                let ip = ip.map_or_else(|| "an address".to_owned(), |ip| ip.to_string());
+                failed.push(format!("{ip}: {why}"));
             }
         }
-        if Arc::strong_count(&ended.pool) > 1 {
-            self.releases.put_ended(ended.pool, file.to_owned());
+        self.remove_ended_pools();
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(impossible(format!("released later: {}", failed.join("; ")))),
         }
-        if failed.is_empty() {
-            return Ok(());
-        }
-        Err(impossible(format!("released later: {}", failed.join("; "))))
     }
 
-    /// Leaves what is left of a pool that has ended to the releases that wait.
-    pub(crate) fn end_pool_later(&self, ended: Ended, file: &str) {
+    /// Ends a reference, as [`Self::end_reference`], and leaves what is to be released to the
+    /// releases that wait.
+    pub(crate) fn end_reference_later(&self, dropped: Dropped) {
+        for release in self.end_pool(dropped) {
+            self.releases.put(release);
+        }
+        self.remove_ended_pools();
+    }
+
+    /// Ends a reference, and with the last one its pool; returns what is to be released. The
+    /// file of the last reference stays as long as a release or a call has the pool.
+    fn end_pool(&self, dropped: Dropped) -> Vec<Release> {
+        let Dropped { file, ended } = dropped;
+        let Some(ended) = ended else {
+            self.files.pools.remove(&file);
+            return Vec::new();
+        };
         for reference in ended.references {
-            self.memory.pools.remove(&reference);
+            self.files.pools.remove(&reference);
         }
-        for (ip, file) in ended.addresses {
-            self.memory.addresses.note_ending::<Address>(&file.name);
-            let (pool, ip) = (Arc::clone(&ended.pool), Some(ip));
-            self.releases.put(Release { pool, ip, file });
+        let pool = ended.pool;
+        let mut attachments = Vec::new();
+        for (ip, holder) in ended.addresses {
+            match holder {
+                Holder::Gateway(file) => self.files.gateways.remove(&file),
+                Holder::Attachment(id) => attachments.push((Some(ip), id)),
+            }
         }
-        self.releases.put_ended(ended.pool, file.to_owned());
+        let unread = self.unread_attachments(&pool).into_iter();
+        attachments.extend(unread.map(|id| (None, id)));
+        self.releases.put_ended(Arc::clone(&pool), file);
+        let release = |(ip, container_id)| Release {
+            pool: Arc::clone(&pool),
+            ip,
+            container_id,
+        };
+        attachments.into_iter().map(release).collect()
     }
 }

@@ -20,7 +20,7 @@ use crate::ipam::pool_filter;
 use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
 use crate::state::pool::Facts;
-use crate::state::pool::{Pool, whole};
+use crate::state::pool::{Pool, network_config, whole};
 
 /// Chooses pools.
 pub(crate) struct PoolChoice {
@@ -134,7 +134,10 @@ impl PoolChoice {
         chains: &Chains,
     ) -> Result<Chosen, Refusal> {
         let list = conflists::find(&self.conf_dir, name.as_str())?;
-        let config = chain_config::of_conflist(&list, name)?;
+        let mut config = chain_config::of_conflist(&list, name)?;
+        // A tool that reads the records has another environment.
+        let state_dir = chains.state_dir(&network_config(&config)?)?;
+        chain_config::set_state_dir(&mut config, &state_dir)?;
         let ask = |ranges| self.ask(&config, ranges, &request.facts, chains);
         let Some((subnet, range)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();

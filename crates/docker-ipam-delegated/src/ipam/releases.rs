@@ -1,32 +1,25 @@
 //! Releases addresses, and tries again what could not be released.
 
+use cni::ContainerId;
+
 use crate::http::refusal::Refusal;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::waiting_releases::Release;
 
 impl IpamDriver {
-    /// Releases an address. One that can't be released is tried again later. Its file
-    /// stays.
+    /// Releases an address. If that fails, it is tried again later.
     ///
     /// # Errors
     ///
     /// The chain's.
     pub(crate) fn release(&self, release: Release) -> Result<(), Refusal> {
-        let released = self.try_release(&release);
+        let released = self.chains.del(&release.pool, &release.container_id);
         if let Err(error) = &released {
             let pool = &release.pool.id;
             tracing::warn!(%error, pool, ip = ?release.ip, "can't be released; tried again");
             self.releases.put(release);
         }
-        released
-    }
-
-    /// Releases an address; its file goes with it.
-    pub(crate) fn release_with_file(&self, release: Release) {
-        let name = release.file.name.clone();
-        if self.release(release).is_ok() {
-            self.memory.addresses.remove(&name);
-        }
+        Ok(released?)
     }
 
     /// Tries the releases of a pool that wait, unless they are being tried.
@@ -45,7 +38,7 @@ impl IpamDriver {
     /// Removes the files of pools that have ended, and that nothing needs any more.
     pub(crate) fn remove_ended_pools(&self) {
         for file in self.releases.take_ended() {
-            self.memory.pools.remove(&file);
+            self.files.pools.remove(&file);
         }
     }
 
@@ -55,21 +48,26 @@ impl IpamDriver {
     ///
     /// The chain's.
     pub(crate) fn retry(&self, release: &Release) -> Result<(), Refusal> {
-        let name = &release.file.name;
-        self.try_release(release).inspect_err(|error| {
-            tracing::debug!(%error, pool = release.pool.id, ip = ?release.ip, "still can't be released");
-        })?;
-        tracing::info!(pool = release.pool.id, ip = ?release.ip, "released late");
-        self.memory.addresses.remove(name);
-        self.releases.remove(name);
+        let (pool, ip) = (&release.pool.id, &release.ip);
+        let released = self.chains.del(&release.pool, &release.container_id);
+        released
+            .inspect_err(|error| tracing::debug!(%error, pool, ?ip, "still can't be released"))?;
+        tracing::info!(pool, ?ip, "released late");
+        self.releases.remove(&release.container_id);
         Ok(())
     }
 
-    fn try_release(&self, release: &Release) -> Result<(), Refusal> {
-        // A gateway is no attachment's.
-        match &release.file.container_id {
-            Some(container_id) => Ok(self.chains.del(&release.pool, container_id)?),
-            None => Ok(()),
-        }
+    /// True if an attachment is Docker's, or is to be released, or was made by this process:
+    /// its calls do what is left to be done.
+    pub(crate) fn knows(&self, known: &[ContainerId], container_id: &ContainerId) -> bool {
+        self.ids.has_made(container_id.as_str()) || known.binary_search(container_id).is_ok()
+    }
+
+    /// The attachments that are Docker's, or are to be released, in order.
+    pub(crate) fn known(&self) -> Vec<ContainerId> {
+        let mut known = self.pools.all_attachments();
+        known.extend(self.releases.attachments());
+        known.sort_unstable();
+        known
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses that are to be released: each is tried until it succeeds.
+//! Addresses that are to be released, and pools that have ended before them.
 //!
 //! Docker releases an address once, and only logs that this has failed. A delegate that is
 //! away for a minute must not cost an address.
@@ -6,15 +6,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use cni::ContainerId;
 
-use crate::ipam::live_pools::{AddressFile, LivePool};
+use crate::ipam::live_pools::LivePool;
 use crate::lock::lock;
-
-/// Interval of the attempts.
-pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
 /// An address that is to be released.
 #[derive(Clone)]
@@ -22,12 +18,13 @@ pub(crate) struct Release {
     pub(crate) pool: Arc<LivePool>,
     /// The address; `None` if it is not known which the attachment got.
     pub(crate) ip: Option<IpAddr>,
-    pub(crate) file: AddressFile,
+    /// The attachment that holds the address.
+    pub(crate) container_id: ContainerId,
 }
 
 /// The releases that have failed, and the pools that have ended before them.
 #[derive(Default)]
-pub(crate) struct Releases {
+pub(crate) struct WaitingReleases {
     waiting: Mutex<Vec<Release>>,
     /// The pools, each with the files of its last references, which stay as long as a call
     /// or a release has the pool: they have the configuration.
@@ -36,7 +33,7 @@ pub(crate) struct Releases {
     tried: Mutex<BTreeSet<String>>,
 }
 
-impl Releases {
+impl WaitingReleases {
     /// Adds a release that is to be tried again.
     pub(crate) fn put(&self, release: Release) {
         lock(&self.waiting).push(release);
@@ -45,45 +42,38 @@ impl Releases {
     /// Adds a pool that has ended, with the file of its last reference.
     pub(crate) fn put_ended(&self, pool: Arc<LivePool>, file: String) {
         let mut ended = lock(&self.ended);
-        match ended.iter_mut().find(|it| Arc::ptr_eq(&it.0, &pool)) {
+        match ended.iter_mut().find(|other| Arc::ptr_eq(&other.0, &pool)) {
             Some((_, files)) => files.push(file),
             None => ended.push((pool, vec![file])),
         }
     }
 
-    /// True if this is the file of a release that waits, or of its pool.
-    pub(crate) fn has_file(&self, name: &str) -> bool {
-        lock(&self.waiting).iter().any(|it| it.file.name == name)
-            || lock(&self.ended)
-                .iter()
-                .any(|(_, files)| files.iter().any(|file| file == name))
-    }
-
     /// The release of an address that waits.
     pub(crate) fn of(&self, pool: &str, ip: IpAddr) -> Option<Release> {
         let waiting = lock(&self.waiting);
-        let mut of_ip = waiting.iter().filter(|it| it.ip == Some(ip));
-        of_ip.find(|it| it.pool.id == pool).cloned()
+        let mut releases = waiting.iter();
+        let found = releases.find(|release| release.ip == Some(ip) && release.pool.id == pool);
+        found.cloned()
     }
 
     /// The attachments whose releases wait.
-    pub(crate) fn container_ids(&self) -> Vec<ContainerId> {
+    pub(crate) fn attachments(&self) -> Vec<ContainerId> {
         let waiting = lock(&self.waiting);
-        let ids = waiting.iter().map(|it| it.file.container_id.clone());
-        ids.flatten().collect()
+        let ids = waiting.iter().map(|release| release.container_id.clone());
+        ids.collect()
     }
 
-    /// The pool of this ID that has ended, if it is still needed.
-    pub(crate) fn ended(&self, id: &str) -> Option<Arc<LivePool>> {
+    /// The pools that have ended and are still needed.
+    pub(crate) fn ended(&self) -> Vec<Arc<LivePool>> {
         let ended = lock(&self.ended);
-        let found = ended.iter().find(|(pool, _)| pool.id == id);
-        found.map(|(pool, _)| Arc::clone(pool))
+        ended.iter().map(|(pool, _)| Arc::clone(pool)).collect()
     }
 
     /// The IDs of the pools that have releases.
     pub(crate) fn pools(&self) -> BTreeSet<String> {
         let waiting = lock(&self.waiting);
-        waiting.iter().map(|it| it.pool.id.clone()).collect()
+        let ids = waiting.iter().map(|release| release.pool.id.clone());
+        ids.collect()
     }
 
     /// The releases of a pool, to be tried; `None` if they are being tried.
@@ -92,7 +82,7 @@ impl Releases {
             return None;
         }
         let mut of_pool = lock(&self.waiting).clone();
-        of_pool.retain(|it| it.pool.id == pool);
+        of_pool.retain(|release| release.pool.id == pool);
         Some(of_pool)
     }
 
@@ -101,8 +91,9 @@ impl Releases {
         lock(&self.tried).remove(pool);
     }
 
-    pub(crate) fn remove(&self, file: &str) {
-        lock(&self.waiting).retain(|it| it.file.name != file);
+    /// Takes away the release of an attachment.
+    pub(crate) fn remove(&self, container_id: &ContainerId) {
+        lock(&self.waiting).retain(|release| release.container_id != *container_id);
     }
 
     /// Takes away the pools that nothing else has; returns their files.

@@ -3,25 +3,26 @@
 
 use std::sync::Arc;
 
+use cni::Object;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::http::answer::{Answer, NOTHING, json};
 use crate::http::body;
 use crate::http::call::Call;
-use crate::http::refusal::{Refusal, cant_remember, impossible};
+use crate::http::refusal::{Refusal, impossible};
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::endpoint_answers::{joined, offered};
-use crate::network::endpoint_lock::EndpointLock;
+use crate::network::endpoint_record::LockedEndpoint;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::Namespace;
 use crate::network::network_bodies::{CreateEndpoint, Interface, Join, OfEndpoint};
 use crate::network::network_driver::NetworkDriver;
+use crate::network::new_endpoint::new_endpoint;
 use crate::network::plugin_list;
+use crate::state::caller_line::CallerLine;
 use crate::state::endpoint::Endpoint;
-use crate::state::endpoint::RuntimeConf;
-use crate::state::journal::Journal;
 use crate::state::network::Network;
 
 impl NetworkDriver {
@@ -45,75 +46,59 @@ impl NetworkDriver {
         self.plugins
             .find_all(&list)
             .map_err(|why| of_network(&network, &why))?;
-        let endpoint = Endpoint {
-            conf: RuntimeConf::new(&network, &id, &request.interface),
-            id: id.clone(),
-            network: network.id.clone(),
-            list: json(&list),
-            result: None,
-            sandbox: None,
-        };
-        let file = self.endpoint_files().new_name();
-        let folder = self.endpoint_files().folder();
-        let mut journal = Journal::begin(folder, &file, endpoint.clone())
-            .map_err(|error| cant_remember(&error))?;
-        let live = LiveEndpoint::new(&file, endpoint.clone());
+        let endpoint = new_endpoint(&network, json(&list), &id, &request.interface);
+        let live = LiveEndpoint::new(endpoint.clone());
         let calls = Arc::clone(&live.calls);
         let call_of_this = lock(&calls);
-        if !self.endpoints.add(live) {
-            journal.remove();
+        if !self.endpoints.add(live.clone()) {
             return Err(impossible(format!("EndpointID: {id} is there already")));
         }
-        let made = self.make(&file, endpoint, &request.interface, &mut journal);
+        let locked = self.begin_record(&endpoint).inspect_err(|_| {
+            // Nothing was made.
+            self.endpoints.remove(&id);
+        })?;
+        let made = self.make(&locked, endpoint, &list, &request.interface);
+        drop(locked);
         // A network that is deleted meanwhile takes the endpoints with it that it has.
         let made = made.and_then(|answer| self.network(&network.id).map(|_| answer));
         drop(call_of_this);
-        match made {
-            Ok(answer) => Ok(self.made_endpoint(answer, journal, id)),
-            Err(why) => {
-                let why = of_network(&network, &why);
-                self.abandon(&id, &why.to_string());
-                Err(why)
+        let answer = made.map_err(|why| {
+            let why = of_network(&network, &why);
+            self.abandon(&id, &why.to_string());
+            why
+        })?;
+        let driver = Arc::clone(self);
+        Ok(Answer::then(answer, move |is_delivered| {
+            if !is_delivered {
+                driver.abandon(&id, "Docker has gone before it had this endpoint");
+                return;
             }
-        }
+            let _call = lock(&live.calls);
+            if driver.endpoints.same(&live).is_some() {
+                driver.note_answered(&live);
+            }
+        }))
     }
 
     /// Makes an endpoint, and returns the answer.
     fn make(
         &self,
-        file: &str,
+        locked: &LockedEndpoint,
         mut endpoint: Endpoint,
+        list: &Object,
         interface: &Interface,
-        journal: &mut Journal<Endpoint>,
     ) -> Result<String, Refusal> {
-        let lock = EndpointLock::acquire(self.endpoint_files().folder(), file)?;
-        let execution = lock.execution(&self.plugins);
-        Namespace::of(&endpoint.id).make(&execution)?;
-        let list =
-            serde_json::from_str(&endpoint.list).map_err(|error| impossible(error.to_string()))?;
-        let result = plugin_list::add(&execution, &list, &endpoint.conf)?;
+        let execution = locked.execution(self);
+        let id = endpoint.plugged.id.clone();
+        Namespace::of(&id).make(&execution)?;
+        let results = plugin_list::add(&execution, list, &endpoint)?;
+        let result = results.last().ok_or_else(|| impossible("no plugin"))?;
         endpoint.result = Some(result.get().to_owned());
         // For the undo, if the result can't be read or written.
-        let id = endpoint.id.clone();
-        let made = endpoint.clone();
-        self.endpoints.change(&id, |it| it.endpoint = made);
-        let answer = answer_of(interface, &result)?;
-        let written = journal.made(endpoint);
-        written.map_err(|error| cant_remember(&error))?;
+        self.endpoints.change(&id, |live| live.endpoint = endpoint);
+        let answer = answer_of(interface, result)?;
+        locked.added(&results)?;
         Ok(answer)
-    }
-
-    fn made_endpoint(
-        self: &Arc<Self>,
-        answer: String,
-        mut journal: Journal<Endpoint>,
-        id: String,
-    ) -> Answer {
-        let driver = Arc::clone(self);
-        Answer::then(answer, move |is_delivered| match is_delivered {
-            true => journal.answered(),
-            false => driver.abandon(&id, "Docker has gone before it had this endpoint"),
-        })
     }
 
     /// `DeleteEndpoint`. An unknown endpoint has been deleted.
@@ -134,7 +119,7 @@ impl NetworkDriver {
     /// The endpoint is unknown.
     pub(crate) fn endpoint_info(&self, call: &Call) -> Result<Answer, Refusal> {
         let endpoint = self.endpoint(call)?.endpoint;
-        let value = json!({"namespace": endpoint.conf.netns, "result": result_of(&endpoint)?});
+        let value = json!({"namespace": endpoint.netns, "result": result_of(&endpoint)?});
         Ok(Answer::plain(json!({"Value": value}).to_string()))
     }
 
@@ -145,46 +130,30 @@ impl NetworkDriver {
     /// The endpoint is unknown, or the interface can't be moved.
     pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
         let request: Join = body::decode(&call.body)?;
-        let LiveEndpoint { calls, file, .. } = self.endpoint(call)?;
+        let LiveEndpoint { calls, .. } = self.endpoint(call)?;
         let _call = lock(&calls);
         // Again: it may have ended meanwhile.
         let endpoint = self.endpoint(call)?.endpoint;
+        let id = endpoint.plugged.id.clone();
         let mut result = CniResult::read(&result_of(&endpoint)?)?;
-        let is_internal = self.network(&endpoint.network)?.is_internal;
-        self.remember_sandbox(&file, endpoint.clone(), request.sandbox_key)?;
-        let namespace = Namespace::of(&endpoint.id);
-        let files = Arc::clone(self.endpoint_files().folder());
-        let lock = EndpointLock::acquire(&files, &file)?;
-        namespace.move_out(&lock.execution(&self.plugins))?;
+        let is_internal = self.network(&endpoint.plugged.network)?.is_internal;
+        let locked = self.lock_endpoint(&endpoint)?;
+        let sandbox = request.sandbox_key;
+        locked.append(&CallerLine::Sandbox(sandbox.clone()))?;
+        self.endpoints
+            .change(&id, |live| live.endpoint.sandbox = Some(sandbox));
+        let namespace = Namespace::of(&id);
+        namespace.move_out(&locked.execution(self))?;
         if is_internal {
-            result.routes.retain(|it| it.to.prefix_len() > 0);
+            result.routes.retain(|route| route.to.prefix_len() > 0);
         }
         let joined = joined(&result, namespace.outside());
-        let (driver, id) = (Arc::clone(self), endpoint.id);
+        let driver = Arc::clone(self);
         Ok(Answer::then(json(&joined), move |is_delivered| {
             if !is_delivered && let Err(error) = driver.take_back(&id) {
                 tracing::warn!(%error, endpoint = id, "the interface can't be moved back");
             }
         }))
-    }
-
-    fn remember_sandbox(
-        &self,
-        file: &str,
-        mut endpoint: Endpoint,
-        sandbox: String,
-    ) -> Result<(), Refusal> {
-        endpoint.sandbox = Some(sandbox);
-        Journal::open(self.endpoint_files().folder(), file)
-            .and_then(|mut journal| {
-                journal.made(endpoint.clone())?;
-                journal.answered();
-                Ok(())
-            })
-            .map_err(|error| cant_remember(&error))?;
-        let id = endpoint.id.clone();
-        self.endpoints.change(&id, |it| it.endpoint = endpoint);
-        Ok(())
     }
 
     /// `Leave`. Docker calls it before it gives the interface back, and `DeleteEndpoint`
@@ -205,11 +174,11 @@ impl NetworkDriver {
             return Ok(());
         };
         let _call = lock(&live.calls);
-        if self.endpoints.get(id).is_none_or(|it| it.file != live.file) {
+        if self.endpoints.same(&live).is_none() {
             return Ok(());
         }
-        let lock = EndpointLock::acquire(self.endpoint_files().folder(), &live.file)?;
-        Namespace::of(id).move_back(&lock.execution(&self.plugins))
+        let locked = self.lock_endpoint(&live.endpoint)?;
+        Namespace::of(id).move_back(&locked.execution(self))
     }
 
     /// The endpoint of a call, which has been made.
@@ -218,8 +187,11 @@ impl NetworkDriver {
         self.network(&request.network_id)?;
         let id = request.endpoint_id;
         let live = self.endpoints.get(&id);
-        let is_of_call = |it: &LiveEndpoint| {
-            it.endpoint.network == request.network_id && it.endpoint.result.is_some()
+        let is_of_call = |live: &LiveEndpoint| {
+            let Endpoint {
+                plugged, result, ..
+            } = &live.endpoint;
+            plugged.network == request.network_id && result.is_some()
         };
         live.filter(is_of_call).ok_or_else(|| {
             impossible(format!(

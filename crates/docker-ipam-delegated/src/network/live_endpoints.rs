@@ -9,8 +9,6 @@ use crate::state::endpoint::Endpoint;
 /// An endpoint that is being made, is there, or is being undone.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveEndpoint {
-    /// The name of its file.
-    pub(crate) file: String,
     /// The endpoint.
     pub(crate) endpoint: Endpoint,
     /// Held by the call that works on it.
@@ -31,6 +29,13 @@ impl LiveEndpoints {
         lock(&self.0).get(id).cloned()
     }
 
+    /// The same endpoint as it is now; `None` if it has ended, though Docker may have made
+    /// another of its ID.
+    pub(crate) fn same(&self, live: &LiveEndpoint) -> Option<LiveEndpoint> {
+        let now = self.get(live.id());
+        now.filter(|now| Arc::ptr_eq(&now.calls, &live.calls))
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> Vec<LiveEndpoint> {
         lock(&self.0).values().cloned().collect()
@@ -40,7 +45,7 @@ impl LiveEndpoints {
     #[must_use]
     pub(crate) fn add(&self, live: LiveEndpoint) -> bool {
         let mut endpoints = lock(&self.0);
-        let id = live.endpoint.id.clone();
+        let id = live.id().to_owned();
         let is_new = !endpoints.contains_key(&id);
         if is_new {
             endpoints.insert(id, live);
@@ -63,14 +68,18 @@ impl LiveEndpoints {
 
 impl LiveEndpoint {
     /// An endpoint that nothing has happened to since this process started.
-    pub(crate) fn new(file: &str, endpoint: Endpoint) -> Self {
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
         Self {
-            file: file.to_owned(),
             endpoint,
             calls: Arc::default(),
             is_abandoned: false,
             is_unanswered: false,
         }
+    }
+
+    /// Docker's ID.
+    pub(crate) fn id(&self) -> &str {
+        &self.endpoint.plugged.id
     }
 
     /// True if its making hasn't come to an end.

@@ -13,7 +13,7 @@ use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
-use crate::network::network_driver::{NetworkDriver, Stored};
+use crate::network::network_driver::NetworkDriver;
 use crate::state::network::Network;
 
 /// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
@@ -39,34 +39,33 @@ impl NetworkDriver {
             impossible("option conflist is missing: give -o conflist=NAME, the network configuration whose plugins make the network")
         })?;
         conflists::find(&self.conf_dir, &conflist)?;
-        let of_docker = |it: &&Subnet| !it.gateway.is_empty() && !it.pool.is_empty();
+        let of_docker = |subnet: &&Subnet| !subnet.gateway.is_empty() && !subnet.pool.is_empty();
         let subnets = request.v4.iter().chain(&request.v6).filter(of_docker);
         let network = Network {
             id: request.network_id,
             conflist,
             facts,
-            gateways: subnets.map(|it| it.gateway.clone()).collect(),
+            gateways: subnets.map(|subnet| subnet.gateway.clone()).collect(),
             is_internal: request.options.get(INTERNAL) == Some(&Value::Bool(true)),
         };
         let id = network.id.clone();
-        let known = lock(&self.networks).get(&id).map(|it| it.object == network);
+        let known = lock(&self.networks).get(&id).cloned();
         match known {
-            Some(true) => return Ok(Answer::plain(NOTHING)),
-            Some(false) => return Err(impossible(format!("NetworkID: {id} is there already"))),
+            Some((_, known)) if known == network => return Ok(Answer::plain(NOTHING)),
+            Some(_) => return Err(impossible(format!("NetworkID: {id} is there already"))),
             None => {}
         }
-        let files = &self.memory.networks;
-        let journal = files
-            .make(network.clone())
+        let files = &self.files.networks;
+        let file = files
+            .make(&network)
             .map_err(|error| cant_remember(&error))?;
-        let (file, object) = (journal.name().to_owned(), network);
-        lock(&self.networks).insert(id.clone(), Stored { file, object });
+        lock(&self.networks).insert(id.clone(), (file.clone(), network));
         let driver = Arc::clone(self);
         Ok(Answer::then(NOTHING, move |is_delivered| {
             if !is_delivered {
                 tracing::warn!(network = id, "Docker has gone before it had this network");
                 lock(&driver.networks).remove(&id);
-                journal.remove();
+                driver.files.networks.remove(&file);
             }
         }))
     }
@@ -86,21 +85,19 @@ impl NetworkDriver {
             }
             return Err(why);
         }
-        let Some(network) = network else {
-            return Ok(Answer::plain(NOTHING));
-        };
-        // One step, so there is nothing to finish after a kill.
-        self.memory.networks.remove(&network.file);
+        if let Some((file, _)) = network {
+            // One step, so there is nothing to finish after a kill.
+            self.files.networks.remove(&file);
+        }
         Ok(Answer::plain(NOTHING))
     }
 
     fn end_all_of(&self, network: &str) -> Result<(), Refusal> {
         let mut left = self.endpoints.all();
-        left.retain(|it| it.endpoint.network == network);
+        left.retain(|live| live.endpoint.plugged.network == network);
         for live in left {
-            let id = live.endpoint.id;
-            tracing::warn!(endpoint = id, "left of a network that is deleted");
-            self.end_endpoint(&id)?;
+            tracing::warn!(endpoint = live.id(), "left of a network that is deleted");
+            self.end_endpoint(live.id())?;
         }
         Ok(())
     }

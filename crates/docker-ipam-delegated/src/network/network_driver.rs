@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use cni::Object;
@@ -15,31 +16,26 @@ use crate::ipam::conflists;
 use crate::lock::lock;
 use crate::network::live_endpoints::{LiveEndpoint, LiveEndpoints};
 use crate::network::plugin_list::PluginRunner;
-use crate::state::memory::{Folder, Memory};
+use crate::state::files::Files;
 use crate::state::network::Network;
 
 /// The driver.
 pub(crate) struct NetworkDriver {
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) files: Arc<Files>,
+    /// The folder of the records of endpoints.
+    pub(crate) records: PathBuf,
     pub(crate) conf_dir: PathBuf,
     pub(crate) plugins: PluginRunner,
-    pub(crate) networks: Mutex<HashMap<String, Stored<Network>>>,
+    /// The networks by Docker's IDs, each with the name of its file.
+    pub(crate) networks: Mutex<HashMap<String, (String, Network)>>,
     pub(crate) endpoints: LiveEndpoints,
-}
-
-/// An object, and its file.
-#[derive(Clone, Debug)]
-pub(crate) struct Stored<T> {
-    /// The name of its file.
-    pub(crate) file: String,
-    /// The object.
-    pub(crate) object: T,
+    /// True if the record of an endpoint could not be read.
+    pub(crate) has_unread_records: AtomicBool,
 }
 
 impl NetworkDriver {
-    /// `GetCapabilities`. A dockerd that starts calls it, and so does swarm mode.
-    pub(crate) fn capabilities(self: &Arc<Self>) -> Answer {
-        self.collect();
+    /// `GetCapabilities`.
+    pub(crate) fn capabilities() -> Answer {
         Answer::plain(json!({"Scope": "local", "ConnectivityScope": "local"}).to_string())
     }
 
@@ -58,7 +54,9 @@ impl NetworkDriver {
     ///
     /// Docker has created no such network.
     pub(crate) fn network(&self, id: &str) -> Result<Network, Refusal> {
-        let network = lock(&self.networks).get(id).map(|it| it.object.clone());
+        let network = lock(&self.networks)
+            .get(id)
+            .map(|(_, network)| network.clone());
         network.ok_or_else(|| {
             impossible(format!(
                 "NetworkID: {id:?} is no network that was created and not deleted"
@@ -78,7 +76,10 @@ impl NetworkDriver {
     /// All networks.
     pub(crate) fn all(&self) -> Vec<Network> {
         let networks = lock(&self.networks);
-        networks.values().map(|it| it.object.clone()).collect()
+        networks
+            .values()
+            .map(|(_, network)| network.clone())
+            .collect()
     }
 
     /// True if an endpoint is being made.
@@ -88,11 +89,6 @@ impl NetworkDriver {
 
     /// True if an endpoint that Docker doesn't have could not be undone yet.
     pub(crate) fn has_abandoned(&self) -> bool {
-        self.endpoints.all().iter().any(|it| it.is_abandoned)
-    }
-
-    /// The folder of endpoints.
-    pub(crate) fn endpoint_files(&self) -> &Folder {
-        &self.memory.endpoints
+        self.endpoints.all().iter().any(|live| live.is_abandoned)
     }
 }

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::delegate_log::DelegateLog;
 use crate::network::namespaces::{IFNAME, is_there};
-use crate::state::endpoint::RuntimeConf;
+use crate::state::endpoint::Endpoint;
 
 /// The longest that a plugin may take, as long as the kubelet gives a runtime
 /// (`runtimeRequestTimeout`).
@@ -35,6 +35,11 @@ impl PluginRunner {
         }
     }
 
+    /// The environment of every call.
+    pub(crate) fn environment(&self) -> &Environment {
+        &self.environment
+    }
+
     /// The execution of programs that inherit this lock.
     pub(crate) fn execution<'a>(&'a self, lock: Option<BorrowedFd<'a>>) -> Execution<'a> {
         Execution {
@@ -51,8 +56,7 @@ impl PluginRunner {
     /// The first plugin that isn't there.
     pub(crate) fn find_all(&self, list: &Object) -> Result<(), Refusal> {
         let search_path = SearchPath::from_environment(&self.environment)?;
-        for plugin in plugins(list)? {
-            let name = name(&plugin)?;
+        for name in names(list)? {
             search_path
                 .find(&name)
                 .map_err(|failure| impossible(format!("{name}: {}", failure.to_error().msg)))?;
@@ -61,7 +65,7 @@ impl PluginRunner {
     }
 }
 
-/// ADD of all plugins; the result is the last one's. If one fails, all may have to be undone.
+/// ADD of all plugins; returns their results. If one fails, all may have to be undone.
 ///
 /// # Errors
 ///
@@ -69,13 +73,13 @@ impl PluginRunner {
 pub(crate) fn add(
     execution: &Execution<'_>,
     list: &Object,
-    conf: &RuntimeConf,
-) -> Result<Box<RawValue>, Refusal> {
-    let mut result: Option<Box<RawValue>> = None;
+    endpoint: &Endpoint,
+) -> Result<Vec<Box<RawValue>>, Refusal> {
+    let mut results: Vec<Box<RawValue>> = Vec::new();
     for plugin in plugins(list)? {
-        let config = config(list, &plugin, conf, result.as_deref())?;
-        match call(execution, Command::Add, &plugin, &config, conf)? {
-            Some(output) => result = Some(output),
+        let config = config(list, &plugin, endpoint, results.last().map(|last| &**last))?;
+        match call(execution, Command::Add, &plugin, &config, endpoint)? {
+            Some(output) => results.push(output),
             None => {
                 let name = name(&plugin)?;
                 return Err(impossible(format!(
@@ -84,7 +88,10 @@ pub(crate) fn add(
             }
         }
     }
-    result.ok_or_else(|| impossible("the network configuration lists no plugin"))
+    match results.is_empty() {
+        true => Err(impossible("the network configuration lists no plugin")),
+        false => Ok(results),
+    }
 }
 
 /// DEL of all plugins, whatever fails.
@@ -95,13 +102,14 @@ pub(crate) fn add(
 pub(crate) fn del(
     execution: &Execution<'_>,
     list: &Object,
-    conf: &RuntimeConf,
-    result: Option<&RawValue>,
+    endpoint: &Endpoint,
 ) -> Result<(), Refusal> {
+    let result = endpoint.result.clone().map(RawValue::from_string);
+    let result = result.and_then(Result::ok);
     let mut failed = Vec::new();
     for plugin in plugins(list)?.iter().rev() {
-        let config = config(list, plugin, conf, result)?;
-        if let Err(why) = call(execution, Command::Del, plugin, &config, conf) {
+        let config = config(list, plugin, endpoint, result.as_deref())?;
+        if let Err(why) = call(execution, Command::Del, plugin, &config, endpoint) {
             failed.push(why.to_string());
         }
     }
@@ -116,18 +124,19 @@ fn call(
     command: Command,
     plugin: &Object,
     config: &Object,
-    conf: &RuntimeConf,
+    endpoint: &Endpoint,
 ) -> Result<Option<Box<RawValue>>, Refusal> {
-    let is_there = is_there(Path::new(&conf.netns));
-    let is_there = is_there.map_err(|error| impossible(format!("{}: {error}", conf.netns)))?;
+    let netns = &endpoint.netns;
+    let is_there = is_there(Path::new(netns));
+    let is_there = is_there.map_err(|error| impossible(format!("{netns}: {error}")))?;
     let environment = execution
         .environment
         .clone()
-        .with("CNI_CONTAINERID", &conf.container_id)
+        .with("CNI_CONTAINERID", endpoint.container_id())
         .with("CNI_IFNAME", IFNAME)
-        .with("CNI_ARGS", &conf.args)
+        .with("CNI_ARGS", &endpoint.args)
         // DEL must work without it, which an empty value says.
-        .with("CNI_NETNS", if is_there { &conf.netns } else { "" });
+        .with("CNI_NETNS", if is_there { netns } else { "" });
     let execution = Execution {
         environment: &environment,
         ..*execution
@@ -135,7 +144,16 @@ fn call(
     let config = serde_json::to_vec(config).expect("an object is JSON");
     let config = NetworkConfig::parse(config)?;
     let output = execution.plugin(command, &name(plugin)?, &config, &DelegateLog)?;
-    Ok(output.map(|it| it.json().to_owned()))
+    Ok(output.map(|output| output.json().to_owned()))
+}
+
+/// The names of all plugins, in order.
+///
+/// # Errors
+///
+/// A plugin has no name.
+pub(crate) fn names(list: &Object) -> Result<Vec<DelegateName>, Refusal> {
+    plugins(list)?.iter().map(name).collect()
 }
 
 /// The plugin's executable.
@@ -153,7 +171,7 @@ fn plugins(list: &Object) -> Result<Vec<Object>, Refusal> {
 fn config(
     list: &Object,
     plugin: &Object,
-    conf: &RuntimeConf,
+    endpoint: &Endpoint,
     result: Option<&RawValue>,
 ) -> Result<Object, Refusal> {
     let mut config = plugin.clone();
@@ -164,13 +182,15 @@ fn config(
     }
     let capabilities: Object = plugin.read("", "capabilities")?.unwrap_or_default();
     config.remove("capabilities");
-    if capabilities.read::<bool>("capabilities", "mac")? == Some(true) && !conf.mac.is_empty() {
-        config.set("runtimeConfig", &json!({"mac": conf.mac}));
+    if capabilities.read::<bool>("capabilities", "mac")? == Some(true)
+        && !endpoint.plugged.mac.is_empty()
+    {
+        config.set("runtimeConfig", &json!({"mac": endpoint.plugged.mac}));
     }
     if let Some(ipam) = config.read::<Object>("", "ipam")?
-        && !conf.addresses.is_empty()
+        && !endpoint.plugged.addresses.is_empty()
     {
-        config.set("ipam", &given_addresses(&ipam, &conf.addresses));
+        config.set("ipam", &given_addresses(&ipam, &endpoint.plugged.addresses));
     }
     if let Some(result) = result {
         config.set("prevResult", result);
@@ -207,24 +227,31 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::state::caller_line::Plugged;
 
     fn object(json: &Value) -> Object {
         serde_json::from_value(json.clone()).unwrap()
     }
 
-    fn conf() -> RuntimeConf {
-        RuntimeConf {
-            container_id: "docker-e1".to_owned(),
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            plugged: Plugged {
+                id: "e1".to_owned(),
+                network: "n1".to_owned(),
+                mac: "02:42:0a:00:00:02".to_owned(),
+                addresses: Vec::new(),
+            },
+            list: String::new(),
             netns: "/nowhere".to_owned(),
             args: String::new(),
-            mac: "02:42:0a:00:00:02".to_owned(),
-            addresses: Vec::new(),
+            result: None,
+            sandbox: None,
         }
     }
 
-    fn config_of(plugin: &Value, conf: &RuntimeConf) -> Value {
+    fn config_of(plugin: &Value, endpoint: &Endpoint) -> Value {
         let list = object(&json!({"cniVersion": "1.0.0", "name": "net", "plugins": []}));
-        let config = config(&list, &object(plugin), conf, None).unwrap();
+        let config = config(&list, &object(plugin), endpoint, None).unwrap();
         serde_json::to_value(config).unwrap()
     }
 
@@ -232,7 +259,7 @@ mod tests {
     fn a_plugin_gets_the_lists_name_and_what_it_is_capable_of() {
         let plugin = json!({"type": "bridge", "capabilities": {"mac": true, "ips": true}, "ipam": {"type": "x"}});
         assert_eq!(
-            config_of(&plugin, &conf()),
+            config_of(&plugin, &endpoint()),
             json!({"cniVersion": "1.0.0", "name": "net", "type": "bridge", "ipam": {"type": "x"},
                    "runtimeConfig": {"mac": "02:42:0a:00:00:02"}})
         );
@@ -240,16 +267,16 @@ mod tests {
 
     #[test]
     fn dockers_addresses_take_the_place_of_the_configurations() {
-        let mut conf = conf();
-        conf.addresses = vec![("10.0.0.5/24".to_owned(), "10.0.0.1".to_owned())];
+        let mut endpoint = endpoint();
+        endpoint.plugged.addresses = vec![("10.0.0.5/24".to_owned(), "10.0.0.1".to_owned())];
         let plugin = json!({"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.0.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}});
         assert_eq!(
-            config_of(&plugin, &conf)["ipam"],
+            config_of(&plugin, &endpoint)["ipam"],
             json!({"type": "static", "addresses": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]})
         );
         // A plugin without addresses gets none.
         assert_eq!(
-            config_of(&json!({"type": "tuning"}), &conf).get("ipam"),
+            config_of(&json!({"type": "tuning"}), &endpoint).get("ipam"),
             None
         );
     }

@@ -18,7 +18,6 @@ use state_files::is_namespace;
 use crate::http::refusal::Refusal;
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
-use crate::network::endpoint_lock::EndpointLock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::{Namespace, is_on_host};
 use crate::network::network_driver::NetworkDriver;
@@ -47,7 +46,7 @@ impl NetworkDriver {
                 let _done = done;
                 while let Some(live) = { lock(&stale).pop() } {
                     if let Err(error) = driver.end_stale(&live) {
-                        tracing::warn!(%error, endpoint = live.endpoint.id, "can't be undone");
+                        tracing::warn!(%error, endpoint = live.id(), "can't be undone");
                     }
                 }
             });
@@ -63,22 +62,19 @@ impl NetworkDriver {
         let Ok(_call) = live.calls.try_lock() else {
             return Ok(());
         };
-        let id = &live.endpoint.id;
-        let Some(live) = self.endpoints.get(id).filter(|it| it.file == live.file) else {
+        let Some(live) = self.endpoints.same(live) else {
             return Ok(());
         };
+        let id = live.id();
         // A program of a killed daemon's may be moving the interface.
-        drop(EndpointLock::acquire(
-            self.endpoint_files().folder(),
-            &live.file,
-        )?);
+        drop(self.lock_endpoint(&live.endpoint)?);
         if live.is_abandoned {
-            return self.end_locked(id, &live.file);
+            return self.end_locked(&live);
         }
         match is_gone(&live.endpoint) {
             Ok(true) => {
                 tracing::warn!(endpoint = id, "its container is gone");
-                self.end_locked(id, &live.file)?;
+                self.end_locked(&live)?;
             }
             Ok(false) => {}
             Err(error) => {
@@ -93,7 +89,8 @@ impl NetworkDriver {
 fn may_be_stale(live: &LiveEndpoint) -> bool {
     let sandbox = live.endpoint.sandbox.as_deref();
     // An error is looked at, and logged, with the lock.
-    let is_there = sandbox.map(|it| look(Path::new(it)).is_ok_and(|it| it == Look::Present));
+    let is_there =
+        sandbox.map(|path| look(Path::new(path)).is_ok_and(|look| look == Look::Present));
     live.is_abandoned || is_there == Some(false)
 }
 
@@ -109,12 +106,12 @@ fn is_gone(endpoint: &Endpoint) -> io::Result<bool> {
         return Ok(false);
     };
     let looked = look(sandbox)?;
-    if looked == Look::Present || Namespace::of(&endpoint.id).has_interface()? {
+    if looked == Look::Present || Namespace::of(&endpoint.plugged.id).has_interface()? {
         return Ok(false);
     }
     let result = endpoint.result.clone().map(RawValue::from_string);
     let result = result.and_then(Result::ok);
-    let Some(result) = result.and_then(|it| CniResult::read(&it).ok()) else {
+    let Some(result) = result.and_then(|raw| CniResult::read(&raw).ok()) else {
         return Ok(false);
     };
     let ends: Vec<&str> = result.host_interfaces().collect();

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
-use cni::{ContainerId, Error, NetworkConfig, NetworkName, Object};
+use chain::record::state_dir;
+use cni::{Environment, Error, NetworkConfig, NetworkName, Object};
 use ipam::{Interval, IpNet, Range};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +56,18 @@ impl Pool {
     /// The pool's configuration is wrong.
     pub(crate) fn release_config(&self) -> Result<NetworkConfig, Error> {
         NetworkConfig::parse(self.config.clone().into_bytes())
+    }
+
+    /// The folder of the chain's records, and the name of the chain's network in it.
+    ///
+    /// # Errors
+    ///
+    /// The pool's configuration is wrong.
+    pub(crate) fn records(&self) -> Result<(PathBuf, NetworkName), Error> {
+        let config = self.release_config()?;
+        // The configuration names the folder.
+        let folder = state_dir(&config, &Environment::default())?;
+        Ok((folder, config.name().clone()))
     }
 
     /// The configuration of a pool that no network configuration serves, with the pool as
@@ -116,25 +130,13 @@ pub(crate) fn whole(subnet: IpNet) -> Result<Range, Error> {
     Range::read("Pool", &keys)
 }
 
-/// A reference to a pool: one `RequestPool` without its `ReleasePool`.
+/// A gateway that Docker has of a pool. No attachment holds it: the chain gives it to nobody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reference {
-    /// The pool.
-    pub(crate) pool: Pool,
-}
-
-/// An address that Docker has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Address {
-    /// The ID of its pool.
+pub(crate) struct Gateway {
+    /// The ID of the pool.
     pub(crate) pool: String,
-    /// The address, once there is one.
-    #[serde(default)]
-    pub(crate) ip: Option<IpAddr>,
-    /// The container ID of the attachment that holds the address; `None` for the pool's
-    /// gateway, which nobody holds.
-    #[serde(default)]
-    pub(crate) container_id: Option<ContainerId>,
+    /// The address.
+    pub(crate) ip: IpAddr,
 }
 
 #[cfg(test)]

@@ -1,18 +1,19 @@
-//! The daemon's memory for tools: a read-only view, which waits for no lock and makes nothing.
+//! What a daemon remembers, for tools: a read-only view, which waits for no lock and makes
+//! nothing.
 
+use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use cni::{ContainerId, NetworkConfig};
 use ipam::IpNet;
-use serde::de::DeserializeOwned;
 use state_files::StateFolder;
 
-use crate::state::endpoint::Endpoint;
-use crate::state::journal::Stage;
-use crate::state::memory;
-use crate::state::pool::{Address, Reference};
+use crate::state::address_record::{self, AddressRecord};
+use crate::state::endpoint;
+use crate::state::files::{self, Stage, Stored};
+use crate::state::pool::Pool;
 
 /// The folder below the daemon's state folder that has the records of networks without a
 /// network configuration.
@@ -71,82 +72,97 @@ pub struct RememberedEndpoint {
     pub network: String,
 }
 
-/// Reads the memory in the state folder of a daemon; `None` if there is none.
+/// Reads what a daemon remembers in this state folder; `None` if it has no files there.
 ///
 /// # Errors
 ///
-/// The system's, for a folder.
+/// An I/O error of a folder.
 pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
-    let root = memory::path(state_dir);
+    let root = files::path(state_dir);
     match StateFolder::open(&root) {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     }
-    let mut it = Remembered::default();
-    for (file, stage) in it.read::<Reference>(&root.join(memory::POOLS))? {
-        // The daemon is releasing it.
-        let is_ending = matches!(stage, Stage::Ending(_));
-        let Reference { pool } = stage.into_object();
-        let id = pool.id();
-        let i = it.pools.iter().position(|known| known.id == id);
-        let i = i.unwrap_or_else(|| {
-            let network = pool.release_config();
-            it.pools.push(RememberedPool {
-                id,
-                file: file.clone(),
-                references: Vec::new(),
-                network: network.map_or_else(|_| String::new(), |it| it.name().to_string()),
-                subnet: pool.subnet,
-                config: pool.config_with_ranges(),
-            });
-            it.pools.len() - 1
-        });
-        let name = file.file_name().and_then(|it| it.to_str());
-        let name = name.filter(|_| !is_ending).map(str::to_owned);
-        it.pools[i].references.extend(name);
-    }
-    for (_, address) in it.read::<Address>(&root.join(memory::ADDRESSES))? {
-        let address = address.into_object();
-        // The gateway is nobody's.
-        if let Some(container_id) = address.container_id {
-            it.addresses.push(RememberedAddress {
-                container_id,
-                pool: address.pool,
-                ip: address.ip,
-            });
+    let mut all = Remembered::default();
+    let mut folders = BTreeSet::new();
+    let pools = root.join(files::POOLS);
+    for (name, content) in files::read::<Pool>(&pools)? {
+        match content {
+            Ok(Some(stored)) => {
+                folders.extend(stored.object.records());
+                all.add_reference(pools.join(&stored.file), &stored);
+            }
+            Ok(None) => {}
+            Err(reason) => all.problems.push((pools.join(name), reason)),
         }
     }
-    for (_, endpoint) in it.read::<Endpoint>(&root.join(memory::ENDPOINTS))? {
-        let endpoint = endpoint.into_object();
-        it.endpoints.push(RememberedEndpoint {
-            container_id: endpoint.conf.container_id,
-            id: endpoint.id,
-            network: endpoint.network,
-        });
+    for (folder, network) in folders {
+        all.add_addresses(address_record::read_all(&folder, &network)?);
     }
-    Ok(Some(it))
+    for record in endpoint::read_all(&endpoint::records(state_dir))? {
+        match record.content {
+            Ok(None) => {}
+            Ok(Some((endpoint, _))) => all.endpoints.push(RememberedEndpoint {
+                container_id: endpoint.container_id(),
+                id: endpoint.plugged.id,
+                network: endpoint.plugged.network,
+            }),
+            Err(reason) => {
+                let folder = endpoint::records(state_dir).join(record.network.as_str());
+                let file = folder.join(record.attachment.container_id.as_str());
+                all.problems.push((file, reason));
+            }
+        }
+    }
+    Ok(Some(all))
 }
 
 impl Remembered {
-    /// The objects of a folder, each with its stage.
-    fn read<T: DeserializeOwned>(&mut self, folder: &Path) -> io::Result<Vec<(PathBuf, Stage<T>)>> {
-        let mut found = Vec::new();
-        for (name, stage) in memory::read(folder)? {
-            let file = folder.join(name);
-            match stage {
-                Ok(Some(stage)) => found.push((file, stage)),
-                Ok(None) => {}
-                Err(reason) => self.problems.push((file, reason)),
-            }
+    fn add_reference(&mut self, file: PathBuf, stored: &Stored<Pool>) {
+        let pool = &stored.object;
+        let id = pool.id();
+        // The daemon is releasing it.
+        let is_ending = stored.stage == Stage::Ending;
+        let reference = (!is_ending).then(|| stored.file.clone());
+        if let Some(known) = self.pools.iter_mut().find(|known| known.id == id) {
+            known.references.extend(reference);
+            return;
         }
-        Ok(found)
+        let network = pool.release_config();
+        self.pools.push(RememberedPool {
+            id,
+            file,
+            references: reference.into_iter().collect(),
+            network: network.map_or_else(|_| String::new(), |config| config.name().to_string()),
+            subnet: pool.subnet,
+            config: pool.config_with_ranges(),
+        });
     }
-}
 
-/// True if a container ID is one that the daemon makes for an attachment.
-pub fn is_attachment(container_id: &str) -> bool {
-    memory::is_attachment(container_id)
+    /// Adds the addresses whose pools are known.
+    fn add_addresses(&mut self, records: Vec<AddressRecord>) {
+        for record in records {
+            let content = match record.content {
+                Ok(Some(content)) => content,
+                Ok(None) => continue,
+                Err(reason) => {
+                    self.problems.push((record.file, reason));
+                    continue;
+                }
+            };
+            let mut pools = self.pools.iter();
+            let Some(pool) = pools.find(|pool| content.pool.as_ref() == Some(&pool.id)) else {
+                continue;
+            };
+            let mut ips = content.ips.into_iter();
+            self.addresses.push(RememberedAddress {
+                container_id: record.container_id,
+                pool: pool.id.clone(),
+                ip: ips.find(|ip| pool.subnet.contains(ip)),
+            });
+        }
+    }
 }
 
 #[cfg(test)]
@@ -154,10 +170,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_folder_without_memory_is_told_from_an_empty_memory() {
+    fn a_state_folder_without_files_is_told_from_one_without_objects() {
         let state = tempfile::tempdir().unwrap();
         assert!(remembered(state.path()).unwrap().is_none());
-        memory::Memory::open(state.path()).unwrap();
+        files::Files::open(state.path()).unwrap();
         assert!(remembered(state.path()).unwrap().unwrap().pools.is_empty());
     }
 }

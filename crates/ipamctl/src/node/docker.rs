@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use conflist::{Problem, readable};
 use docker_ipam_delegated::docker::engine::Engine;
 use docker_ipam_delegated::docker::judgement::{Held, Verdict, judge};
-use docker_ipam_delegated::state::view::{Remembered, is_attachment, remembered};
+use docker_ipam_delegated::state::attachment_id::is_attachment;
+use docker_ipam_delegated::state::view::{Remembered, remembered};
 use ipam::IpNet;
 
 use crate::arguments::DockerPlaces;

@@ -1,0 +1,87 @@
+//! The daemon's lines in the record of an attachment, and the progress that a record tells.
+
+use chain::record::{AttachmentRecord, RecordState};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// A line of the daemon's in the record of an attachment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CallerLine {
+    /// The ID of the pool that the address is of.
+    Pool(String),
+    /// The endpoint that the attachment is.
+    Endpoint(Plugged),
+    /// The namespace of the container that joins the endpoint.
+    Sandbox(String),
+    /// Docker has the answer to the call that made the attachment.
+    Answered,
+}
+
+impl CallerLine {
+    /// The line as it is written.
+    pub(crate) fn to_raw(&self) -> Box<RawValue> {
+        to_raw_value(self).expect("a line is JSON")
+    }
+
+    /// The daemon's lines in a record. One that another program has written is left out.
+    pub(crate) fn all(record: &AttachmentRecord) -> Vec<Self> {
+        let lines = record.caller_lines.iter();
+        lines
+            .filter_map(|line| serde_json::from_str(line.get()).ok())
+            .collect()
+    }
+}
+
+/// Progress of an attachment, by its record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It is not known how far it was made.
+    Begun,
+    /// It is made, and Docker may not have had the answer.
+    Made,
+    /// It is made, and Docker has the answer.
+    Answered,
+    /// It is not known how far it was released.
+    Ending,
+}
+
+impl Progress {
+    /// The progress that a record tells, with these lines of the daemon's.
+    pub(crate) fn of(record: &AttachmentRecord, lines: &[CallerLine]) -> Self {
+        match record.state {
+            RecordState::Adding => Self::Begun,
+            RecordState::Deleting => Self::Ending,
+            RecordState::Added if lines.contains(&CallerLine::Answered) => Self::Answered,
+            RecordState::Added => Self::Made,
+        }
+    }
+}
+
+/// Docker's part of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Plugged {
+    /// Docker's ID of the endpoint.
+    pub(crate) id: String,
+    /// Docker's ID of its network.
+    pub(crate) network: String,
+    /// The MAC address that Docker gives it, or an empty text.
+    pub(crate) mac: String,
+    /// The addresses that Docker gives it, each with its gateway, which may be empty.
+    pub(crate) addresses: Vec<(String, String)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_json_that_people_can_read() {
+        let text = |line: CallerLine| line.to_raw().get().to_owned();
+        assert_eq!(text(CallerLine::Answered), "\"answered\"");
+        assert_eq!(
+            text(CallerLine::Pool("a/b".to_owned())),
+            r#"{"pool":"a/b"}"#
+        );
+    }
+}
