@@ -345,7 +345,7 @@ pub(crate) struct ExplainArguments {
 fn fact(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("it is no KEY=VALUE".to_owned()),
+        _ => Err("it is not KEY=VALUE".to_owned()),
     }
 }
 

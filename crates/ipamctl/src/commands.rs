@@ -31,11 +31,7 @@ use crate::output::Output;
 /// What could not be done, and why.
 pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Status> {
     let output = Output::of_process(arguments.json, environment);
-    let node = || {
-        let node = Node::read(&arguments.places, environment);
-        node.warn();
-        node
-    };
+    let node = || Node::read(&arguments.places, environment);
     match &arguments.command {
         Command::Pools(arguments) => pools::run(arguments, &node(), output),
         Command::Ls(arguments) => ls::run(arguments, &node(), output),

@@ -1,6 +1,5 @@
 //! Judges whether an attachment is leaked: nobody will release it.
 
-pub(crate) mod container_id;
 pub(crate) mod container_list;
 pub(crate) mod evidence;
 pub(crate) mod netns;

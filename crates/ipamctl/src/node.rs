@@ -2,14 +2,19 @@
 //! which address.
 
 pub(crate) mod attachment;
+pub(crate) mod container_id;
+pub(crate) mod directory;
 pub(crate) mod docker;
 pub(crate) mod held_address;
+pub(crate) mod holders;
 pub(crate) mod inventory;
 pub(crate) mod names;
 pub(crate) mod network;
 pub(crate) mod one_address;
+pub(crate) mod pool_usage;
 pub(crate) mod pools;
-pub(crate) mod usage;
+pub(crate) mod record;
+pub(crate) mod selection;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +23,7 @@ use cni::Environment;
 use conflist::{Conflist, Found, Problem};
 use docker_ipam_delegated::state::view::RECORDS;
 
-use crate::arguments::{DockerPlaces, Places};
+use crate::arguments::Places;
 use crate::node::docker::{Docker, Memory};
 use crate::node::network::Network;
 use crate::output::warn;
@@ -28,12 +33,12 @@ use crate::shared_pools::EtcdCluster;
 const CNI_PATH: &str =
     "/opt/cni/bin:/usr/local/libexec/cni:/usr/libexec/cni:/usr/local/lib/cni:/usr/lib/cni";
 
-/// What is known of a machine by its conflists.
+/// A machine, as its conflists describe it.
 pub(crate) struct Node {
     /// All network configurations.
     pub(crate) conflists: Vec<Conflist>,
-    /// The networks that we can look into; the first of several with one name, as the
-    /// runtimes have it.
+    /// The networks of ipam-delegated and host-local; the first of several with one name, as
+    /// the runtimes have it.
     pub(crate) networks: Vec<Network>,
     /// The memory of `docker-ipam-delegated`; its networks without a conflist are among
     /// [`Self::networks`].
@@ -44,72 +49,75 @@ pub(crate) struct Node {
     pub(crate) problems: Vec<Problem>,
     /// The environment of calls: that of this process, with `CNI_PATH`.
     pub(crate) environment: Environment,
-    places: Places,
+    /// The folders and sockets of the command line.
+    pub(crate) places: Places,
 }
 
 impl Node {
-    /// Reads the conflists of these places.
+    /// Reads the conflists of these places, and names on stderr what can't be used.
     pub(crate) fn read(places: &Places, environment: &Environment) -> Self {
-        Self::with(Found::in_folders(&places.conf_dir), places, environment)
+        let node = Self::with(Found::in_folders(&places.conf_dir), places, environment);
+        for Problem { path, reason } in &node.problems {
+            warn(&format!("{}: {reason}", path.display()));
+        }
+        node
     }
 
     /// The node with these conflists.
     pub(crate) fn with(found: Found, places: &Places, environment: &Environment) -> Self {
-        let cni_path = places.cni_path.clone();
-        let environment = environment
-            .clone()
-            .with("CNI_PATH", cni_path.unwrap_or_else(|| CNI_PATH.to_owned()));
-        let mut it = Self {
-            conflists: found.conflists,
+        let cni_path = places.cni_path.as_deref().unwrap_or(CNI_PATH);
+        let docker = Memory::read(&places.docker);
+        let mut node = Self {
+            conflists: Vec::new(),
             networks: Vec::new(),
-            docker: Memory::read(&places.docker),
             clusters: Vec::new(),
             problems: found.problems,
-            environment,
+            environment: environment.clone().with("CNI_PATH", cni_path),
             places: places.clone(),
+            docker: Memory::Missing,
         };
-        it.problems
-            .extend(it.docker.problems(&places.docker.docker_state_dir));
-        for conflist in &it.conflists {
-            if it.networks.iter().any(|known| known.name == conflist.name) {
-                continue;
-            }
-            match Network::of(conflist, &it.environment) {
-                Ok(Some(mut network)) => {
-                    // host-local has no records; this is where releases are locked.
-                    if network.is_host_local {
-                        network.state_dir.clone_from(&places.state_dir);
-                    }
-                    it.networks.push(network);
-                }
-                Ok(None) => {}
-                Err(reason) => it.problems.push(Problem {
-                    path: conflist.file.clone(),
-                    reason,
-                }),
+        let problems = docker.problems(&places.docker.docker_state_dir);
+        node.problems.extend(problems);
+        for conflist in &found.conflists {
+            if node.network(conflist.name.as_str()).is_none() {
+                node.add_network(conflist);
             }
         }
-        it.add_docker_networks();
-        it.clusters = EtcdCluster::of(&it.networks);
-        it
-    }
-
-    /// Adds the networks of Docker's that have no conflist.
-    fn add_docker_networks(&mut self) {
-        let pools = self.docker.remembered().map(|it| &it.pools);
+        node.conflists = found.conflists;
+        // The networks of Docker's that have no conflist.
+        let pools = docker.remembered().map(|memory| &memory.pools);
         for pool in pools.into_iter().flatten() {
             let Some(config) = &pool.config else {
                 continue;
             };
-            let conflist = Conflist::parse(&pool.file, config.as_bytes());
-            let network = conflist.and_then(|it| Network::of(&it, &self.environment));
-            match network {
-                Ok(network) => self.networks.extend(network),
-                Err(reason) => self.problems.push(Problem {
+            match Conflist::parse(&pool.file, config.as_bytes()) {
+                Ok(conflist) => node.add_network(&conflist),
+                Err(reason) => node.problems.push(Problem {
                     path: pool.file.clone(),
                     reason,
                 }),
             }
+        }
+        node.docker = docker;
+        node.clusters = EtcdCluster::of(&node.networks);
+        node
+    }
+
+    /// Adds the network of a conflist, if ipam-delegated or host-local gives its addresses.
+    fn add_network(&mut self, conflist: &Conflist) {
+        match Network::of(conflist, &self.environment) {
+            Ok(Some(mut network)) => {
+                // host-local has no records; this is where releases are locked.
+                if network.is_host_local {
+                    network.state_dir.clone_from(&self.places.state_dir);
+                }
+                self.networks.push(network);
+            }
+            Ok(None) => {}
+            Err(reason) => self.problems.push(Problem {
+                path: conflist.file.clone(),
+                reason,
+            }),
         }
     }
 
@@ -118,44 +126,28 @@ impl Node {
         Docker::read(&self.docker, &self.places.docker)
     }
 
-    /// Docker's folder and sockets.
-    pub(crate) fn docker_places(&self) -> &DockerPlaces {
-        &self.places.docker
-    }
-
     /// The network of this name.
     pub(crate) fn network(&self, name: &str) -> Option<&Network> {
-        self.networks.iter().find(|it| it.name.as_str() == name)
+        let mut networks = self.networks.iter();
+        networks.find(|network| network.name.as_str() == name)
     }
 
     /// The folders with directories of reservations.
     pub(crate) fn data_dirs(&self) -> BTreeSet<PathBuf> {
-        let networks = self.networks.iter().filter(|it| it.keeps_files());
+        let networks = self.networks.iter().filter(|network| network.keeps_files());
         networks
-            .map(|it| it.folders.data_dir.clone())
+            .map(|network| network.folders.data_dir.clone())
             .chain([self.places.data_dir.clone()])
             .collect()
     }
 
     /// The folders with records.
     pub(crate) fn state_dirs(&self) -> BTreeSet<PathBuf> {
-        let networks = self.networks.iter();
-        networks
-            .map(|it| it.state_dir.clone())
-            .chain([self.places.state_dir.clone()])
-            .chain([self.places.docker.docker_state_dir.join(RECORDS)])
+        let of_docker = self.places.docker.docker_state_dir.join(RECORDS);
+        self.networks
+            .iter()
+            .map(|network| network.state_dir.clone())
+            .chain([self.places.state_dir.clone(), of_docker])
             .collect()
-    }
-
-    /// The options of the command line that lead to this node, where they aren't the defaults.
-    pub(crate) fn words(&self) -> Vec<String> {
-        self.places.words()
-    }
-
-    /// Prints what can't be used, on stderr.
-    pub(crate) fn warn(&self) {
-        for Problem { path, reason } in &self.problems {
-            warn(&format!("{}: {reason}", path.display()));
-        }
     }
 }

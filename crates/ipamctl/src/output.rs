@@ -1,8 +1,11 @@
 //! Output: text for people, fitted to the terminal, or JSON for programs.
 
+pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod times;
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use cni::Environment;
@@ -18,12 +21,25 @@ pub(crate) enum Style {
     Green,
 }
 
+impl Style {
+    /// The parameter of the escape sequence (ECMA-48, SGR).
+    fn code(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "31",
+            Self::Yellow => "33",
+            Self::Green => "32",
+        }
+    }
+}
+
 /// Destination and form of the output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     /// True for JSON.
     pub(crate) json: bool,
-    /// Columns of the terminal; `None` where stdout is none.
+    /// Columns of the terminal; `None` if stdout is no terminal.
     pub(crate) width: Option<usize>,
     colour: bool,
 }
@@ -33,7 +49,7 @@ impl Output {
     /// not empty; `COLUMNS` overrides the width.
     pub(crate) fn of_process(json: bool, environment: &Environment) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let no_colour = environment.get("NO_COLOR").is_some_and(|it| !it.is_empty());
+        let no_colour = environment.text("NO_COLOR") != "";
         let columns = environment.text("COLUMNS").parse().ok();
         let of_terminal = || {
             let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
@@ -46,20 +62,35 @@ impl Output {
         }
     }
 
+    /// Text without colour, of this width.
+    #[cfg(test)]
+    pub(crate) fn plain_text(width: Option<usize>) -> Self {
+        Self {
+            json: false,
+            width,
+            colour: false,
+        }
+    }
+
     /// The text in this style.
     pub(crate) fn styled(self, style: Style, text: &str) -> String {
         if !self.colour || text.is_empty() {
             return text.to_owned();
         }
-        let text = plain(text);
-        let code = match style {
-            Style::Bold => "1",
-            Style::Dim => "2",
-            Style::Red => "31",
-            Style::Yellow => "33",
-            Style::Green => "32",
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
+        format!("\x1b[{}m{}\x1b[0m", style.code(), plain(text))
+    }
+
+    /// Prints the value as JSON, or these lines for people.
+    pub(crate) fn print<T: AsRef<str>>(
+        self,
+        value: &impl Serialize,
+        lines: impl FnOnce() -> Vec<T>,
+    ) -> io::Result<()> {
+        if self.json {
+            Self::json(value)
+        } else {
+            self.lines(lines())
+        }
     }
 
     /// Prints lines.
@@ -67,11 +98,8 @@ impl Output {
         let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
         for line in lines {
             let line = line.as_ref();
-            let line = if self.colour {
-                printable(line)
-            } else {
-                plain(line)
-            };
+            let is_styled = self.colour && has_only_own_escapes(line);
+            let line = if is_styled { line.into() } else { plain(line) };
             out.write_all(line.as_bytes())?;
             out.write_all(b"\n")?;
         }
@@ -85,42 +113,26 @@ impl Output {
         out.write_all(b"\n")?;
         out.flush()
     }
-
-    /// Prints a table.
-    pub(crate) fn table(self, table: &crate::output::table::Table) -> io::Result<()> {
-        let lines = table.render(self.width).into_iter().zip(table.styles());
-        self.lines(lines.map(|(line, style)| match style {
-            Some(style) => self.styled(style, &line),
-            None => line,
-        }))
-    }
 }
 
-/// The text without control characters, which a file of somebody else's might use against
-/// the terminal. The escapes of [`Output::styled`] stay.
-fn printable(text: &str) -> std::borrow::Cow<'_, str> {
-    let is_bad = |c: char| c.is_control() && c != '\x1b';
-    if !text.contains(is_bad) && !has_foreign_escape(text) {
-        return text.into();
-    }
-    plain(text)
+/// The items in one text.
+pub(crate) fn joined<T: Display>(items: impl IntoIterator<Item = T>, separator: &str) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    items.join(separator)
 }
 
-/// The text without control characters, without those that change its direction, and without
-/// those that XML can't have.
-pub(crate) fn plain(text: &str) -> std::borrow::Cow<'_, str> {
+/// The text without control characters, which a file may use against the terminal, without
+/// characters that change its direction, and without those that XML doesn't allow.
+pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     let is_bad = |c: char| {
         c.is_control()
             || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
     };
-    if !text.contains(is_bad) {
-        return text.into();
+    if text.contains(is_bad) {
+        text.replace(is_bad, "\u{fffd}").into()
+    } else {
+        text.into()
     }
-    let text: String = text
-        .chars()
-        .map(|c| if is_bad(c) { '\u{fffd}' } else { c })
-        .collect();
-    text.into()
 }
 
 /// Prints a line on stderr.
@@ -128,11 +140,13 @@ pub(crate) fn warn(line: &str) {
     eprintln!("ipamctl: {}", plain(line));
 }
 
-/// True if an escape is none of those that [`Output::styled`] writes.
-fn has_foreign_escape(text: &str) -> bool {
+/// True if the line has no control characters but the escapes of [`Output::styled`].
+fn has_only_own_escapes(line: &str) -> bool {
     let own = ["[0m", "[1m", "[2m", "[31m", "[32m", "[33m"];
-    let mut parts = text.split('\x1b').skip(1);
-    parts.any(|part| !own.iter().any(|own| part.starts_with(own)))
+    let mut parts = line.split('\x1b');
+    let is_plain = |part: &str| matches!(plain(part), Cow::Borrowed(_));
+    parts.next().is_none_or(is_plain)
+        && parts.all(|part| own.iter().any(|own| part.starts_with(own)) && is_plain(part))
 }
 
 #[cfg(test)]
@@ -141,20 +155,16 @@ mod tests {
 
     #[test]
     fn control_characters_of_a_file_dont_reach_the_terminal() {
-        assert_eq!(printable("web-1"), "web-1");
-        assert_eq!(printable("\x1b[31mred\x1b[0m"), "\x1b[31mred\x1b[0m");
-        assert_eq!(printable("a\x07b"), "a\u{fffd}b");
-        assert_eq!(printable("\x1b]0;title"), "\u{fffd}]0;title");
+        assert!(has_only_own_escapes("web-1"));
+        assert!(has_only_own_escapes("\x1b[31mred\x1b[0m"));
+        assert!(!has_only_own_escapes("a\x07b"));
+        assert!(!has_only_own_escapes("\x1b]0;title"));
         assert_eq!(plain("\x1b[31mred\u{202e}"), "\u{fffd}[31mred\u{fffd}");
     }
 
     #[test]
     fn text_is_plain_unless_it_goes_to_a_terminal() {
-        let plain = Output {
-            json: false,
-            width: None,
-            colour: false,
-        };
+        let plain = Output::plain_text(None);
         assert_eq!(plain.styled(Style::Red, "x"), "x");
         let coloured = Output {
             colour: true,

@@ -182,35 +182,6 @@ fn a_delegate_that_is_not_run_leaves_the_address_unknown() {
 }
 
 #[test]
-fn a_second_add_of_an_attachment_is_explained_as_a_refusal() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    let (container, other) = (id("a1"), id("b2"));
-    add(&sandbox, &config, &container, THERE);
-    let file = sandbox.conf_dir().join("10-testnet.conflist");
-    let explain = |container: &str| {
-        let fact = format!("containerID={container}");
-        json_of(&sandbox, &["explain", file.to_str().unwrap(), &fact])
-    };
-    let assert_refused = |by: &str| {
-        let explained = explain(&container);
-        let refusal = explained["refusal"].as_str().unwrap();
-        assert!(
-            refusal.contains(by) && refusal.contains("110"),
-            "{explained}"
-        );
-        assert_eq!(explained["pools"][0]["address"], json!(null));
-        let again = sandbox.call("ipam-delegated", "ADD", &config);
-        assert_eq!(again.container(&container).run().code(), 110);
-    };
-    assert_refused("recorded in");
-    assert_eq!(explain(&other)["pools"][0]["address"], "10.77.0.3");
-    // Without a record, by its reservation.
-    fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    assert_refused("10.77.0.2");
-}
-
-#[test]
 fn a_full_pool_leaves_no_address_in_the_others() {
     let sandbox = Sandbox::default();
     let ranges = json!({"ranges": [[{"subnet": "10.77.0.0/24"}], [{"subnet": "10.78.0.0/30"}]]});

@@ -154,32 +154,6 @@ fn gc_keeps_what_may_have_a_record_that_cant_be_read() {
 }
 
 #[test]
-fn explain_knows_no_more_of_an_earlier_add_than_an_add_does() {
-    let sandbox = Sandbox::default();
-    let config = network(&sandbox);
-    add(&sandbox, &config, &id("a1"), THERE);
-    let explain = || {
-        let file = sandbox.conf_dir().join("10-testnet.conflist");
-        let container = format!("containerID={}", id("a1"));
-        let words = ["explain", file.to_str().unwrap(), &container];
-        json_of(&sandbox, &words)
-    };
-    // The boot ID of a container that the kernel shows one of its own.
-    change_record(&sandbox, &id("a1"), |it| it["boot"] = json!("another"));
-    let refused = explain()["refusal"].to_string();
-    assert!(refused.contains("recorded in"), "{refused}");
-    let years = Duration::from_secs(20 * 365 * 86_400);
-    change_record(&sandbox, &id("a1"), |it| make_older(it, years));
-    let undone = explain()["unknown"].to_string();
-    assert!(undone.contains("before the last boot"), "{undone}");
-    // A record that can't be used isn't one that isn't there.
-    fs::write(record(&sandbox, &id("a1")), "damaged\n").unwrap();
-    fs::remove_file(sandbox.data_dir().join("testnet/10.77.0.2")).unwrap();
-    let unknown = explain()["unknown"].to_string();
-    assert!(unknown.contains("can't be used"), "{unknown}");
-}
-
-#[test]
 fn metrics_count_a_reclaim_that_cant_be_read() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);

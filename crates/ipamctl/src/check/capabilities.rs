@@ -1,10 +1,11 @@
-//! Capabilities: what a runtime sends to a plugin only if the plugin declares it.
+//! Checks capabilities: a runtime sends some keys only to a plugin that declares them.
 
 use cni::Object;
 use conflist::PluginEntry;
 use ipam_ds_rules::tools::ANNOTATIONS;
 
-use crate::check::{Checked, Findings};
+use crate::check::checked::Checked;
+use crate::check::findings::{Findings, key_of};
 use crate::node::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
 
 /// Ranges of the runtime's.
@@ -13,9 +14,11 @@ const IP_RANGES: &str = "ipRanges";
 /// Start of the names of facts that are annotations.
 const ANNOTATION: &str = "annotation:";
 
-pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
-    let Some(network) = &it.network else { return };
-    let list = &it.conflist.object;
+pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
+    let Some(network) = &checked.network else {
+        return;
+    };
+    let list = &checked.conflist.object;
     if list.get("plugins").is_some() && list.get("capabilities").is_some() {
         findings.error(
             "capabilities",
@@ -24,14 +27,14 @@ pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
         );
         return;
     }
-    runtime_ranges(it, network, findings);
-    annotations(it, network, findings);
+    runtime_ranges(checked, network, findings);
+    annotations(checked, network, findings);
 }
 
 /// True if this object of the plugin has this key, and it isn't `false`.
 fn has(plugin: &PluginEntry, object: &str, key: &str) -> bool {
     let section: Option<Object> = plugin.object.read("", object).ok().flatten();
-    section.is_some_and(|it| it.get(key).is_some_and(|raw| raw.get() != "false"))
+    section.is_some_and(|section| section.get(key).is_some_and(|raw| raw.get() != "false"))
 }
 
 fn declares(plugin: &PluginEntry, capability: &str) -> bool {
@@ -50,7 +53,7 @@ fn declaration(capability: &str) -> String {
 
 /// Finds a capability that only a plugin declares which gives no addresses.
 fn misplaced(
-    it: &Checked<'_>,
+    checked: &Checked<'_>,
     network: &Network,
     capability: &str,
     findings: &mut Findings<'_>,
@@ -58,7 +61,7 @@ fn misplaced(
     if is_sent(network, capability) {
         return false;
     }
-    let mut plugins = it.conflist.plugins.iter().enumerate();
+    let mut plugins = checked.conflist.plugins.iter().enumerate();
     let other = plugins.find(|(_, plugin)| {
         (plugin.kind == GC || plugin.ipam().is_none()) && declares(plugin, capability)
     });
@@ -68,7 +71,7 @@ fn misplaced(
     findings.error(
         &format!("plugins[{i}].capabilities.{capability}"),
         format!(
-            "the runtime sends it to {} alone, and {} gives the addresses",
+            "the runtime sends it only to {}, and {} gives the addresses",
             plugin.kind, network.main.kind
         ),
         declaration(capability),
@@ -77,7 +80,7 @@ fn misplaced(
 }
 
 /// A runtime sends `ipRanges` only to a plugin that declares the capability.
-fn runtime_ranges(it: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
+fn runtime_ranges(checked: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
     let main = &network.main;
     let is_declared = declares(main, IP_RANGES);
     let ipam = network.ipam();
@@ -97,7 +100,7 @@ fn runtime_ranges(it: &Checked<'_>, network: &Network, findings: &mut Findings<'
         );
     }
     let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
-    if !needs_ranges || misplaced(it, network, IP_RANGES, findings) {
+    if !needs_ranges || misplaced(checked, network, IP_RANGES, findings) {
         return;
     }
     let has_ranges = ["ranges", "subnet"].iter().any(|key| {
@@ -117,25 +120,23 @@ fn runtime_ranges(it: &Checked<'_>, network: &Network, findings: &mut Findings<'
 }
 
 /// Rules ask for annotations, and the runtime is not asked for them.
-fn annotations(it: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
+fn annotations(checked: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) || is_sent(network, ANNOTATIONS) {
         return;
     }
     // An invalid catalogue is found elsewhere.
     let rules = ipam_ds_rules::tools::facts_of_rules(&network.config).unwrap_or_default();
     let asking = rules.into_iter().find_map(|(rule, facts)| {
-        let fact = facts.into_iter().find(|it| it.starts_with(ANNOTATION))?;
+        let fact = facts
+            .into_iter()
+            .find(|fact| fact.starts_with(ANNOTATION))?;
         Some((rule, fact))
     });
     let Some((rule, fact)) = asking else { return };
-    if misplaced(it, network, ANNOTATIONS, findings) {
+    if misplaced(checked, network, ANNOTATIONS, findings) {
         return;
     }
     let problem =
         format!("{rule}: {fact} is never there, since the runtime is not asked for annotations");
-    findings.error(
-        super::key_of(&problem),
-        problem.clone(),
-        declaration(ANNOTATIONS),
-    );
+    findings.error(key_of(&problem), problem.clone(), declaration(ANNOTATIONS));
 }

@@ -1,4 +1,4 @@
-//! GC: whether it gets to the chain, and whether `ipam-gc` stands where it can.
+//! Checks that GC reaches the chain, and that `ipam-gc` is in the right place.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use cni::{Command, Object};
 use conflist::PluginEntry;
 use serde_json::Value;
 
-use crate::check::{Checked, Findings};
+use crate::check::checked::Checked;
+use crate::check::findings::Findings;
 use crate::node::network::GC;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
@@ -21,15 +22,23 @@ const SWALLOWS_GC: [&str; 7] = [
     "dummy",
 ];
 
-pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
-    ipam_gc(it, findings);
-    let Some(network) = it.network.as_ref().filter(|it| !it.is_host_local) else {
+pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
+    ipam_gc(checked, findings);
+    let Some(network) = checked
+        .network
+        .as_ref()
+        .filter(|network| !network.is_host_local)
+    else {
         return;
     };
     // Before this version, no runtime sends GC.
-    let is_sent = it.conflist.version >= Command::Gc.since() && !it.conflist.disable_gc;
+    let is_sent = checked.conflist.version >= Command::Gc.since() && !checked.conflist.disable_gc;
     let swallows = SWALLOWS_GC.contains(&network.main.kind.as_str());
-    let has_gc = it.conflist.plugins.iter().any(|plugin| plugin.kind == GC);
+    let has_gc = checked
+        .conflist
+        .plugins
+        .iter()
+        .any(|plugin| plugin.kind == GC);
     if is_sent && swallows && !has_gc {
         findings.warning(
             "plugins",
@@ -39,10 +48,13 @@ pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
     }
 }
 
-/// `ipam-gc` stands behind the main plugin, and has the same `ipam` section.
-fn ipam_gc(it: &Checked<'_>, findings: &mut Findings<'_>) {
-    let plugins = &it.conflist.plugins;
-    let ours = it.network.as_ref().and_then(|it| it.main.ipam_type());
+/// `ipam-gc` has to be behind the main plugin, with the same `ipam` section.
+fn ipam_gc(checked: &Checked<'_>, findings: &mut Findings<'_>) {
+    let plugins = &checked.conflist.plugins;
+    let ours = checked
+        .network
+        .as_ref()
+        .and_then(|network| network.main.ipam_type());
     let is_main = |plugin: &PluginEntry| {
         let kind = plugin.ipam_type();
         plugin.kind != GC && kind.is_some() && (ours.is_none() || kind == ours)
@@ -55,9 +67,7 @@ fn ipam_gc(it: &Checked<'_>, findings: &mut Findings<'_>) {
         if i == 0 || main.is_some_and(|main| i < main) {
             findings.error(
                 &format!("plugins[{i}]"),
-                format!(
-                    "{GC} stands before the main plugin: each ADD fails, as prevResult is missing"
-                ),
+                format!("{GC} is before the main plugin: each ADD fails, as prevResult is missing"),
                 format!("{GC} behind the main plugin"),
             );
         }
@@ -72,8 +82,8 @@ fn ipam_gc(it: &Checked<'_>, findings: &mut Findings<'_>) {
                 format!("{GC} has no ipam section: GC and STATUS fail"),
                 instead,
             ),
-            (Some(its), Some(main_ipam)) => {
-                let different = different(its, main_ipam);
+            (Some(ipam), Some(main_ipam)) => {
+                let different = different(ipam, main_ipam);
                 if !different.is_empty() {
                     let keys: Vec<&str> = different.into_iter().collect();
                     findings.warning(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::check::Findings;
+use crate::check::findings::Findings;
 use crate::check::host::{Folder, Host};
 use crate::node::network::Network;
 

@@ -1,4 +1,4 @@
-//! The machine, as far as conflists depend on it: plugins, routes, folders, runtimes.
+//! The parts of the machine that conflists depend on: plugins, routes, folders, runtimes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -128,14 +128,18 @@ fn held_elsewhere(
     names: &BTreeSet<NetworkName>,
     networks: &BTreeSet<&str>,
 ) -> Result<Vec<HeldElsewhere>, String> {
-    let concerns = |directory: &NetworkName, it: &ListedAddress| {
-        names.contains(directory) || it.network.as_deref().is_none_or(|it| networks.contains(it))
+    let concerns = |directory: &NetworkName, address: &ListedAddress| {
+        names.contains(directory)
+            || address
+                .network
+                .as_deref()
+                .is_none_or(|network| networks.contains(network))
     };
     ipam_ds_rules::tools::held_elsewhere(data_dir, pools, concerns).map_err(|error| error.msg)
 }
 
 fn folder(path: &Path) -> Folder {
-    let mut it = Folder::default();
+    let mut folder = Folder::default();
     let known = path.ancestors().find_map(|existing| {
         let metadata = fs::metadata(existing);
         let is_missing = |error: &io::Error| {
@@ -147,33 +151,33 @@ fn folder(path: &Path) -> Folder {
         }
     });
     let Some((existing, metadata)) = known else {
-        return it;
+        return folder;
     };
     let shown = existing.display();
     match metadata {
-        Err(error) if is_refused_to_others(&error) => it.is_roots = true,
-        Err(error) => it.unknown = Some(format!("{shown}: {error}")),
+        Err(error) if is_refused_to_others(&error) => folder.is_roots = true,
+        Err(error) => folder.unknown = Some(format!("{shown}: {error}")),
         Ok(metadata) if !metadata.is_dir() => {
-            it.unwritable = Some(format!("{shown} is no folder"));
+            folder.unwritable = Some(format!("{shown} is no folder"));
         }
         Ok(_) => match access(existing, Access::WRITE_OK | Access::EXEC_OK) {
             Ok(()) => {}
-            Err(error) if is_refused_to_others(&error.into()) => it.is_roots = true,
-            Err(error) => it.unwritable = Some(format!("{shown}: {error}")),
+            Err(error) if is_refused_to_others(&error.into()) => folder.is_roots = true,
+            Err(error) => folder.unwritable = Some(format!("{shown}: {error}")),
         },
     }
-    if it.unknown.is_none() && it.unwritable.is_none() {
+    if folder.unknown.is_none() && folder.unwritable.is_none() {
         match statfs(existing) {
             #[expect(
                 clippy::unnecessary_cast,
                 reason = "the type is not the same everywhere"
             )]
-            Ok(stat) => it.volatile = VOLATILE.contains(&(stat.f_type as i64)),
-            Err(_) if it.is_roots => {}
-            Err(error) => it.unknown = Some(format!("file system of {shown}: {error}")),
+            Ok(stat) => folder.volatile = VOLATILE.contains(&(stat.f_type as i64)),
+            Err(_) if folder.is_roots => {}
+            Err(error) => folder.unknown = Some(format!("file system of {shown}: {error}")),
         }
     }
-    it
+    folder
 }
 
 /// True if this user may not, and root may.
@@ -183,7 +187,7 @@ fn is_refused_to_others(error: &io::Error) -> bool {
 
 /// The routes that lead to a subnet: neither default routes nor ones to a single address.
 fn to_subnets(mut routes: Vec<Route>) -> Vec<Route> {
-    routes.retain(|it| (1..it.to.max_prefix_len()).contains(&it.to.prefix_len()));
+    routes.retain(|route| (1..route.to.max_prefix_len()).contains(&route.to.prefix_len()));
     routes
 }
 

@@ -4,14 +4,17 @@ use std::collections::BTreeSet;
 
 use ipam::IpNet;
 
-use crate::check::{Checked, Findings};
+use crate::check::checked::Checked;
+use crate::check::findings::Findings;
 
 /// Number of subnets that a finding names.
 const MOST_NAMED: usize = 8;
 
 /// `bridge` with `isGateway` serves one IPv4 subnet.
-pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
-    let Some(network) = &it.network else { return };
+pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
+    let Some(network) = &checked.network else {
+        return;
+    };
     let main = &network.main;
     let key = ["isGateway", "isDefaultGateway"]
         .into_iter()
@@ -19,7 +22,7 @@ pub(crate) fn check(it: &Checked<'_>, findings: &mut Findings<'_>) {
     let Some(key) = key.filter(|_| main.kind == "bridge") else {
         return;
     };
-    let ranges = it
+    let ranges = checked
         .pools
         .iter()
         .flat_map(|placed| placed.pool.ranges.ranges());

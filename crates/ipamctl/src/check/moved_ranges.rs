@@ -8,20 +8,23 @@ use ipam::RangeSet;
 use ipam_ds_rules::tools::HeldElsewhere;
 use reservations::State;
 
+use crate::check::checked::Checked;
+use crate::check::findings::Findings;
 use crate::check::host::Host;
-use crate::check::{Checked, Findings};
 use crate::node::network::RULES;
 
 /// Most holders that are named in a finding.
 const MOST_NAMED: usize = 5;
 
 pub(crate) fn check(
-    it: &Checked<'_>,
+    checked: &Checked<'_>,
     all: &[Checked<'_>],
     host: &Host<'_>,
     findings: &mut Findings<'_>,
 ) {
-    let Some(network) = &it.network else { return };
+    let Some(network) = &checked.network else {
+        return;
+    };
     if !network.has_delegate(RULES) || !network.keeps_files() {
         return;
     }
@@ -30,21 +33,28 @@ pub(crate) fn check(
     if (host.folder)(data_dir).is_roots {
         return;
     }
-    let named = |it: &Checked<'_>| -> BTreeSet<NetworkName> {
-        let named = it.pools.iter().filter(|it| it.name().is_some());
-        named.map(|it| it.directory_name().clone()).collect()
+    let named = |checked: &Checked<'_>| -> BTreeSet<NetworkName> {
+        let named = checked
+            .pools
+            .iter()
+            .filter(|placed| placed.name().is_some());
+        named
+            .map(|placed| placed.directory_name().clone())
+            .collect()
     };
-    let own = named(it);
+    let own = named(checked);
     // This network, and those that share a pool with it.
     let networks: BTreeSet<&str> = all
         .iter()
-        .filter(|other| other.conflist.name == it.conflist.name || !named(other).is_disjoint(&own))
+        .filter(|other| {
+            other.conflist.name == checked.conflist.name || !named(other).is_disjoint(&own)
+        })
         .map(|other| other.conflist.name.as_str())
         .collect();
-    let pools: Vec<(&str, &RangeSet)> = it
+    let pools: Vec<(&str, &RangeSet)> = checked
         .pools
         .iter()
-        .map(|it| (it.directory_name().as_str(), &it.pool.ranges))
+        .map(|placed| (placed.directory_name().as_str(), &placed.pool.ranges))
         .collect();
     let held = match (host.held_elsewhere)(data_dir, &pools, &own, &networks) {
         Ok(held) => held,
@@ -58,11 +68,15 @@ pub(crate) fn check(
         }
     };
     for (i, (pool, _)) in pools.iter().enumerate() {
-        let held: Vec<&HeldElsewhere> = held.iter().filter(|it| it.pool == i).collect();
+        let held: Vec<&HeldElsewhere> = held.iter().filter(|held| held.pool == i).collect();
         if held.is_empty() {
             continue;
         }
-        let mut holders: Vec<String> = held.iter().take(MOST_NAMED).map(|it| text(it)).collect();
+        let mut holders: Vec<String> = held
+            .iter()
+            .take(MOST_NAMED)
+            .map(|held| text(held))
+            .collect();
         if held.len() > MOST_NAMED {
             holders.push(format!("{} more", held.len() - MOST_NAMED));
         }
@@ -77,10 +91,10 @@ pub(crate) fn check(
     }
 }
 
-fn text(it: &HeldElsewhere) -> String {
-    let ip = it.address.ip;
-    let pool = &it.directory;
-    match &it.address.state {
+fn text(held: &HeldElsewhere) -> String {
+    let ip = held.address.ip;
+    let pool = &held.directory;
+    match &held.address.state {
         State::Reserved(holder) => format!("{ip} of {pool} by {}", holder.container_id),
         _ => format!("{ip} of {pool}"),
     }

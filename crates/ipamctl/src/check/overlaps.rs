@@ -1,12 +1,13 @@
-//! Addresses that two networks, two pools, or a network and the host would use.
+//! Finds addresses that two networks, two pools, or a network and the host would use.
 
 use std::ops::ControlFlow;
 
 use ipam::{Interval, IpNet, Range};
 
+use crate::check::checked::Checked;
+use crate::check::findings::Findings;
 use crate::check::host::Host;
 use crate::check::range_index::RangeIndex;
-use crate::check::{Checked, Findings};
 use crate::node::pools::PlacedPool;
 
 /// Main plugins whose containers are on a link of the host's, with its subnet.
@@ -31,11 +32,11 @@ pub(crate) fn check(
     host: &Host<'_>,
     findings: &mut Findings<'_>,
 ) {
-    let it = &all[at];
-    for (i, pool) in it.pools.iter().enumerate() {
+    let checked = &all[at];
+    for (i, pool) in checked.pools.iter().enumerate() {
         with_others(i, at, all, ranges, findings);
         for range in pool.pool.ranges.ranges() {
-            with_host(it, pool, range, host, findings);
+            with_host(checked, pool, range, host, findings);
         }
     }
 }
@@ -58,15 +59,15 @@ fn with_others(
     ranges: &RangeIndex,
     findings: &mut Findings<'_>,
 ) {
-    let it = &all[at];
-    let pool = &it.pools[number];
+    let checked = &all[at];
+    let pool = &checked.pools[number];
     let is_other = |conflist: usize, theirs: usize| {
         let other = &all[conflist];
         // Of this network, each pair once.
         let is_meant = if conflist == at {
             theirs < number
         } else {
-            other.conflist.file != it.conflist.file
+            other.conflist.file != checked.conflist.file
         };
         is_meant && other.pools[theirs].directory != pool.directory
     };
@@ -107,7 +108,7 @@ fn with_others(
 }
 
 fn with_host(
-    it: &Checked<'_>,
+    checked: &Checked<'_>,
     pool: &PlacedPool,
     range: &Range,
     host: &Host<'_>,
@@ -118,9 +119,9 @@ fn with_host(
         (host.has_podman, "10.88.0.0/16", "podman"),
         (host.has_docker, "172.17.0.0/16", "Docker"),
     ];
-    let name = it.conflist.name.as_str();
+    let name = checked.conflist.name.as_str();
     for (is_installed, default, whose) in defaults {
-        let default: IpNet = default.parse().expect("it is a subnet");
+        let default: IpNet = default.parse().expect("the constant is a subnet");
         if is_installed && share(subnet, default) && !name.eq_ignore_ascii_case(whose) {
             findings.warning(
                 &key(pool),
@@ -129,7 +130,7 @@ fn with_host(
             );
         }
     }
-    let Some(main) = it.network.as_ref().map(|it| &it.main) else {
+    let Some(main) = checked.network.as_ref().map(|network| &network.main) else {
         return;
     };
     let kind = main.kind.as_str();

@@ -1,11 +1,11 @@
-//! The ranges of all conflists' pools, in which overlaps are found without comparing all pairs.
+//! An interval tree of the ranges of all pools: finds overlaps without comparing all pairs.
 
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 
 use ipam::Interval;
 
-use crate::check::Checked;
+use crate::check::checked::Checked;
 
 /// A range of a pool.
 struct Entry {
@@ -37,13 +37,13 @@ impl RangeIndex {
                 }));
             }
         }
-        entries.sort_by_key(|it| it.addresses.first());
-        let mut it = Self {
-            last: entries.iter().map(|it| it.addresses.last()).collect(),
+        entries.sort_by_key(|entry| entry.addresses.first());
+        let mut index = Self {
+            last: entries.iter().map(|entry| entry.addresses.last()).collect(),
             entries,
         };
-        it.fill(0, it.entries.len());
-        it
+        index.fill(0, index.entries.len());
+        index
     }
 
     fn fill(&mut self, from: usize, to: usize) -> Option<IpAddr> {
@@ -79,12 +79,12 @@ impl RangeIndex {
             return ControlFlow::Continue(());
         }
         self.visit(from, root, addresses, f)?;
-        let it = &self.entries[root];
-        if it.addresses.first() > addresses.last() {
+        let entry = &self.entries[root];
+        if entry.addresses.first() > addresses.last() {
             return ControlFlow::Continue(());
         }
-        if let Some(both) = it.addresses.intersection(addresses) {
-            f(both, it.conflist, it.pool)?;
+        if let Some(both) = entry.addresses.intersection(addresses) {
+            f(both, entry.conflist, entry.pool)?;
         }
         self.visit(root + 1, to, addresses, f)
     }

@@ -1,31 +1,27 @@
-//! Rules of `ipam-ds-rules`: invalid ones, and those that no container reaches.
+//! Finds rules of `ipam-ds-rules` that are invalid, or that no container reaches.
 
-use crate::check::Findings;
+use ipam_ds_rules::tools::unreached;
+
+use crate::check::findings::{Findings, key_of};
 use crate::node::network::{Network, RULES};
 
 pub(crate) fn check(network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) {
         return;
     }
-    let unreached = match ipam_ds_rules::tools::unreached(&network.config) {
-        Ok(unreached) => unreached,
+    match unreached(&network.config) {
         Err(error) => {
-            return findings.error(
-                super::key_of(&error.msg),
-                error.msg.clone(),
-                "rules and pools as docs/configuration.md has them",
-            );
+            let instead = "rules and pools as docs/configuration.md has them";
+            findings.error(key_of(&error.msg), error.msg.as_str(), instead);
         }
-    };
-    for it in unreached {
-        let problem = format!(
-            "{}: it is never reached, since {} holds whenever it does",
-            it.rule, it.earlier
-        );
-        findings.warning(
-            super::key_of(&problem),
-            problem.clone(),
-            format!("this rule before {}, or none", it.earlier),
-        );
+        Ok(unreached) => {
+            for rule in unreached {
+                let (rule, earlier) = (rule.rule, rule.earlier);
+                let problem =
+                    format!("{rule}: it is never reached, since {earlier} holds whenever it does");
+                let instead = format!("this rule before {earlier}, or none");
+                findings.warning(key_of(&problem), problem.as_str(), instead);
+            }
+        }
     }
 }

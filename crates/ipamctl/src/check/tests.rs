@@ -1,5 +1,5 @@
-//! Conflists of other projects go through the checks: none crashes them, and the sane ones
-//! have no finding. `testdata/conflists/SOURCES.md` lists them.
+//! Checks conflists of other projects: none crashes the checks, and the sane ones have no
+//! finding. `testdata/conflists/SOURCES.md` lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use cni::Environment;
 use conflist::Found;
 
+use crate::check::findings;
+use crate::check::findings::Finding;
 use crate::check::host::{Folder, Host, Plugin};
-use crate::check::{findings, unusable};
 
 /// A machine that has every plugin, and nothing else.
 fn host() -> Host<'static> {
@@ -41,13 +42,13 @@ fn listed() -> Vec<(String, String)> {
 fn found(file: &Path) -> String {
     let mut read = Found::default();
     read.add(file);
-    let mut all: Vec<_> = read.problems.iter().map(unusable).collect();
+    let mut all: Vec<_> = read.problems.iter().map(Finding::unusable).collect();
     let environment = Environment::default().with("CNI_PATH", "/nowhere");
     all.extend(findings(&read.conflists, |_| true, &host(), &environment));
     let mut keys: Vec<String> = all
         .iter()
-        .map(|it| match it.key.as_str() {
-            "" => format!("unusable: {}", it.problem),
+        .map(|finding| match finding.key.as_str() {
+            "" => format!("unusable: {}", finding.problem),
             key => key.to_owned(),
         })
         .collect();

@@ -2,18 +2,15 @@
 
 mod svg;
 
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use conflist::Problem;
 use serde::Serialize;
 
 use crate::arguments::BlocksArguments;
 use crate::exit_status::Status;
 use crate::node::Node;
-use crate::output::table::{Align, Table};
-use crate::output::{Output, warn};
+use crate::output::table::Table;
+use crate::output::{Output, joined, warn};
 use crate::shared_pools::{BlockPool, EtcdCluster, block_pools};
 
 /// A pool. The keys are documented, and don't change their meaning.
@@ -44,7 +41,7 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
         warn(&format!("{}: {reason}", path.display()));
     }
     if let Some(name) = &arguments.pool {
-        pools.retain(|it| it.name.as_str() == name);
+        pools.retain(|pool| pool.name.as_str() == name);
         ensure!(
             !pools.is_empty() || problems.is_empty(),
             "it isn't known whether pool {name} is given in blocks: {} pools could not be read",
@@ -57,17 +54,12 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
         );
     }
     match &arguments.svg {
-        Some(file) => {
-            let picture = svg::picture(&pools);
-            if file == Path::new("-") {
-                output.lines(picture.lines())?;
-            } else {
-                fs::write(file, picture).with_context(|| file.display().to_string())?;
-            }
+        Some(file) => svg::picture(&pools).write(file, output)?,
+        None if pools.is_empty() && !output.json => warn("no pool is given in blocks"),
+        None => {
+            let rows: Vec<Row<'_>> = pools.iter().map(row).collect();
+            output.print(&rows, || table(&pools).lines(output))?;
         }
-        None if output.json => Output::json(&pools.iter().map(row).collect::<Vec<_>>())?,
-        None if pools.is_empty() => warn("no pool is given in blocks"),
-        None => output.table(&table(&pools))?,
     }
     ensure!(
         problems.is_empty(),
@@ -78,10 +70,10 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
 }
 
 fn row(pool: &BlockPool) -> Row<'_> {
-    let claimed = pool.claimed.iter().map(|it| Claimed {
-        block: it.block.to_string(),
-        node: it.owner.as_ref().map(|it| it.node.as_str()),
-        since: it.owner.as_ref().map(|it| it.since.as_str()),
+    let claimed = pool.claimed.iter().map(|block| Claimed {
+        block: block.block.to_string(),
+        node: block.owner.as_ref().map(|owner| owner.node.as_str()),
+        since: block.owner.as_ref().map(|owner| owner.since.as_str()),
     });
     Row {
         pool: pool.name.as_str(),
@@ -94,32 +86,18 @@ fn row(pool: &BlockPool) -> Row<'_> {
 
 /// A line for each node of each pool, and one for the blocks that nobody has.
 fn table(pools: &[BlockPool]) -> Table {
-    let mut table = Table::new(&[
-        ("POOL", Align::Left),
-        ("NODE", Align::Left),
-        ("BLOCKS", Align::Right),
-        ("WHICH", Align::Left),
-    ]);
+    let mut table = Table::new(&["POOL", "NODE", "BLOCKS", "WHICH"]).right_aligned(&["BLOCKS"]);
     for pool in pools {
         let name = format!("{}/{}", pool.name, pool.length);
         for (node, count) in pool.by_node() {
-            let its = pool.claimed.iter().filter(|it| it.node() == node);
-            let which: Vec<String> = its.map(|it| it.block.to_string()).collect();
-            table.row(
-                None,
-                [
-                    name.clone(),
-                    node.to_owned(),
-                    count.to_string(),
-                    which.join(" "),
-                ],
-            );
+            let claimed = pool.claimed.iter().filter(|block| block.node() == node);
+            let which = joined(claimed.map(|block| block.block), " ");
+            let cells = [name.clone(), node.to_owned(), count.to_string(), which];
+            table.row(None, cells);
         }
         let free = pool.size().saturating_sub(pool.claimed.len() as u128);
-        table.row(
-            None,
-            [name, "(free)".to_owned(), free.to_string(), String::new()],
-        );
+        let cells = [name, "(free)".to_owned(), free.to_string(), String::new()];
+        table.row(None, cells);
     }
     table
 }

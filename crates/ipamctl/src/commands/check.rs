@@ -7,8 +7,9 @@ use anyhow::{Result, ensure};
 use conflist::{Conflist, Found};
 
 use crate::arguments::{CheckArguments, Places};
+use crate::check::findings::{Finding, Severity};
 use crate::check::host::Host;
-use crate::check::{Finding, Severity, findings, folders, unusable};
+use crate::check::{findings, folders};
 use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, Style, warn};
@@ -40,7 +41,7 @@ pub(crate) fn run(
     }
     let is_wanted = |path: &PathBuf| only.is_none_or(|file| file == path);
     let problems = found.problems.iter().filter(|it| is_wanted(&it.path));
-    let mut all: Vec<Finding> = problems.map(unusable).collect();
+    let mut all: Vec<Finding> = problems.map(Finding::unusable).collect();
     let node = Node::with(found, places, environment);
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty(),

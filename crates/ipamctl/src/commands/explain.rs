@@ -2,108 +2,21 @@
 //! reserved.
 
 mod allocation;
-mod earlier_add;
+mod explanation;
 mod question;
-
-use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 use cni::{DelegateName, Environment};
 use conflist::Found;
-use ipam_ds_rules::tools::Tried;
-use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::arguments::{ExplainArguments, Places};
-use crate::commands::pools::large;
 use crate::exit_status::Status;
 use crate::node::Node;
 use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network};
 use crate::node::pools::of_ranges;
-use crate::output::{Output, Style};
-use earlier_add::Earlier;
+use crate::output::Output;
+use explanation::Explanation;
 use question::Question;
-
-/// The fact that names the container.
-const CONTAINER_ID: &str = "containerID";
-
-/// The explanation. The keys are documented, and don't change their meaning.
-#[derive(Debug, Serialize)]
-struct Explanation {
-    network: String,
-    delegates: Vec<String>,
-    /// The rules that were tried, up to the one that holds.
-    rules: Vec<Rule>,
-    /// What each selector has answered.
-    selectors: Vec<Selector>,
-    pools: Vec<ChosenPool>,
-    /// The reason why an ADD would be refused, whatever the pools have.
-    refusal: Option<String>,
-    /// The reason why the pools or the addresses are not known.
-    unknown: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    rule: String,
-    holds: bool,
-    /// The reason why it doesn't: the fact, what it is, what it must be.
-    fact: Option<String>,
-    is: Option<String>,
-    must_be: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Selector {
-    name: String,
-    answer: Option<Box<RawValue>>,
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct ChosenPool {
-    pool: Option<String>,
-    ranges: String,
-    size: String,
-    reserved: String,
-    free: String,
-    sticky: Option<String>,
-    /// The address that an ADD would get now.
-    address: Option<IpAddr>,
-    gateway: Option<IpAddr>,
-    /// The reason why it would get none.
-    refusal: Option<String>,
-}
-
-impl Rule {
-    fn of(tried: Tried) -> Self {
-        let (fact, is, must_be) = match tried.unmet {
-            None => (None, None, None),
-            Some(it) => (Some(it.fact), it.is, Some(it.must_be)),
-        };
-        Self {
-            rule: tried.rule,
-            holds: fact.is_none(),
-            fact,
-            is,
-            must_be,
-        }
-    }
-
-    fn text(&self) -> String {
-        let Self { rule, is, .. } = self;
-        match (&self.fact, &self.must_be) {
-            (Some(fact), Some(must_be)) => {
-                let is = is
-                    .as_ref()
-                    .map_or("missing".to_owned(), |is| format!("{is:?}"));
-                format!("{rule}: doesn't hold: {fact} is {is}, and must be {must_be}")
-            }
-            _ => format!("{rule}: holds"),
-        }
-    }
-}
 
 pub(crate) fn run(
     arguments: &ExplainArguments,
@@ -124,57 +37,35 @@ pub(crate) fn run(
         );
     };
     let explanation = explain(network, &node, arguments)?;
-    if output.json {
-        Output::json(&explanation)?;
-    } else {
-        output.lines(text(&explanation, arguments, output))?;
-    }
-    let is_refused = explanation.refusal.is_some()
-        || explanation.selectors.iter().any(|it| it.error.is_some())
-        || explanation.pools.iter().any(|it| it.refusal.is_some());
-    Ok(Status::of(is_refused))
+    output.print(&explanation, || explanation.lines(&arguments.facts, output))?;
+    Ok(Status::of(explanation.is_refused()))
 }
 
 fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {
     let mut explanation = Explanation {
         network: network.name.to_string(),
         delegates: network.delegates.iter().map(ToString::to_string).collect(),
-        rules: Vec::new(),
-        selectors: Vec::new(),
-        pools: Vec::new(),
-        refusal: None,
-        unknown: None,
+        ..Explanation::default()
     };
     let question = Question::read(network, node, arguments)?;
-    let pools = if network.delegates[..]
-        .iter()
-        .any(|it| it.as_str() == HOST_LOCAL)
-    {
+    let pools = if network.has_delegate(HOST_LOCAL) {
         of_ranges(&question.config, &question.environment).map_err(anyhow::Error::msg)?
     } else {
         explanation.rules = question.rules(network);
         question.select(network, arguments.no_exec, &mut explanation)?
     };
-    let is_failed = explanation.selectors.iter().any(|it| it.error.is_some());
+    // A selector's failure is the answer.
+    let is_failed = explanation.is_refused();
     if explanation.unknown.is_none() && !is_failed {
         explanation.unknown = unknown(network, explanation.selectors.len());
     }
-    if arguments.facts.iter().any(|(key, _)| key == CONTAINER_ID) {
-        match earlier_add::of(network, &question, &pools)? {
-            None => {}
-            Some(Earlier::Refused(reason)) => explanation.refusal = Some(reason),
-            Some(Earlier::Unknown(reason)) => {
-                explanation.unknown.get_or_insert(reason);
-            }
-        }
-    }
-    let is_sized = explanation.refusal.is_some() || explanation.unknown.is_some() || is_failed;
+    let is_sized = explanation.unknown.is_some() || is_failed;
     for (index, pool) in pools.iter().enumerate() {
         let pool = allocation::chosen(network, index, pool, is_sized)?;
         explanation.pools.push(pool);
     }
     // An ADD gets an address from each pool, or none.
-    if explanation.pools.iter().any(|it| it.refusal.is_some()) {
+    if explanation.pools.iter().any(|pool| pool.refusal.is_some()) {
         for pool in &mut explanation.pools {
             (pool.address, pool.gateway) = (None, None);
         }
@@ -194,64 +85,4 @@ fn unknown(network: &Network, answered: usize) -> Option<String> {
     } else {
         format!("{name} was not run: it is no selector")
     })
-}
-
-fn text(it: &Explanation, arguments: &ExplainArguments, output: Output) -> Vec<String> {
-    let mut lines = vec![
-        output.styled(Style::Bold, &format!("network {}", it.network)),
-        format!("  chain      {}", it.delegates.join(" → ")),
-    ];
-    let facts: Vec<String> = arguments
-        .facts
-        .iter()
-        .map(|(key, value)| format!("{key}={value}"))
-        .collect();
-    lines.push(format!(
-        "  facts      {}",
-        if facts.is_empty() {
-            "none".to_owned()
-        } else {
-            facts.join(", ")
-        }
-    ));
-    lines.extend(it.rules.iter().map(|rule| format!("  {}", rule.text())));
-    for selector in &it.selectors {
-        if let Some(error) = &selector.error {
-            lines.push(format!("  {} refuses: {error}", selector.name));
-        }
-    }
-    for pool in &it.pools {
-        let name = pool
-            .pool
-            .as_ref()
-            .map_or_else(String::new, |it| format!("{it}, "));
-        let [reserved, size, free] = [&pool.reserved, &pool.size, &pool.free]
-            .map(|text| text.parse().map_or_else(|_| text.clone(), large));
-        lines.push(format!(
-            "  pool       {name}{}: {reserved} of {size} reserved, {free} free",
-            pool.ranges
-        ));
-        if let Some(key) = &pool.sticky {
-            lines.push(format!(
-                "    sticky   {key}: the address that this key had last, if it is free"
-            ));
-        }
-        match (&pool.address, &pool.refusal) {
-            (Some(ip), _) => {
-                let gateway = pool
-                    .gateway
-                    .map_or_else(String::new, |it| format!(", gateway {it}"));
-                lines.push(format!("    an ADD would get {ip} now{gateway}"));
-            }
-            (None, Some(refusal)) => lines.push(format!("    an ADD would be refused: {refusal}")),
-            (None, None) => {}
-        }
-    }
-    if let Some(refusal) = &it.refusal {
-        lines.push(format!("  an ADD would be refused: {refusal}"));
-    }
-    if let Some(unknown) = &it.unknown {
-        lines.push(format!("  not known: {unknown}"));
-    }
-    lines
 }

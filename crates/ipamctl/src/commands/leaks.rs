@@ -1,174 +1,174 @@
 //! `ipamctl leaks`: attachments that nobody will release, each with the evidence.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::arguments::LeaksArguments;
-use crate::commands::gc::listable;
-use crate::commands::ls::short;
 use crate::exit_status::Status;
-use crate::leaks::container_list::Valid;
-use crate::leaks::evidence::{Evidence, Evidences, is_proven};
+use crate::leaks::container_list::ContainerList;
+use crate::leaks::evidence::{Evidence, Judge, is_proven};
 use crate::leaks::record_lock::Lock;
 use crate::node::Node;
-use crate::node::attachment::{Attached, attached};
+use crate::node::attachment::{NetworkAttachment, attachments};
+use crate::node::holders::held_addresses;
 use crate::node::inventory::{Extent, Inventory};
-use crate::output::table::{Align, Table};
-use crate::output::times::{rfc3339, rounded};
-use crate::output::{Output, Style, warn};
-use crate::release::printed_command;
+use crate::node::names::{Names, short_id};
+use crate::output::table::Table;
+use crate::output::times::{self, rounded};
+use crate::output::{Output, Style, joined, warn};
+use crate::release::printed_command::release_command;
 
 /// A leak. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Row {
-    network: String,
+struct Leak<'a> {
+    network: &'a str,
     #[serde(rename = "containerID")]
-    container: String,
-    ifname: Option<String>,
+    container: &'a str,
+    ifname: Option<&'a str>,
     addresses: Vec<IpAddr>,
-    names: BTreeMap<String, String>,
-    since: Option<String>,
+    names: &'a Names,
+    #[serde(serialize_with = "times::serialize")]
+    since: Option<SystemTime>,
     evidence: Vec<&'static str>,
     evidence_text: Vec<String>,
     /// True if a process holds the attachment's lock; `null` if that is unknown.
     locked: Option<bool>,
     /// These processes.
     locked_by: Vec<String>,
+    /// The command that releases it.
     release: String,
+    /// The reason not to release it: its lock.
+    #[serde(skip)]
+    lock_reason: Option<String>,
+    #[serde(skip)]
+    is_proven: bool,
+    #[serde(skip)]
+    is_docker: bool,
+}
+
+impl<'a> Leak<'a> {
+    fn new(attachment: &'a NetworkAttachment<'_>, evidence: &[Evidence], node: &Node) -> Self {
+        let lock = Lock::of(attachment);
+        let lock_reason = lock.reason();
+        let (locked, locked_by) = match lock {
+            Lock::Free => (Some(false), Vec::new()),
+            Lock::Held(holders) => (Some(true), holders),
+            Lock::Unknown(_) => (None, Vec::new()),
+        };
+        Self {
+            network: attachment.network,
+            container: attachment.container,
+            ifname: attachment.ifname,
+            addresses: attachment.ips().collect(),
+            names: attachment.names(),
+            since: attachment.last_change(),
+            evidence: evidence.iter().map(Evidence::key).collect(),
+            evidence_text: evidence.iter().map(Evidence::text).collect(),
+            locked,
+            locked_by,
+            release: release_command(node, attachment),
+            lock_reason,
+            is_proven: is_proven(evidence),
+            is_docker: attachment.docker().is_some(),
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Result<Status> {
-    let valid = match &arguments.valid {
-        Some(file) => Some(Valid::read(file, arguments.none_valid)?),
-        None => None,
-    };
+    let valid = arguments.valid.as_ref();
+    let valid = valid.map(|file| ContainerList::read(file, arguments.none_valid));
+    let valid = valid.transpose()?;
     let inventory = Inventory::read(node, Extent::All);
-    inventory.warn();
-    let all = attached(inventory.holdings());
+    let all = attachments(held_addresses(&inventory));
     if let Some(valid) = &valid {
-        valid.refuse_wrong_ids(&listable(&all))?;
+        valid.refuse_wrong_ids(&all)?;
     }
-    let evidences = Evidences::new(valid.as_ref(), arguments.older_than, &node.environment);
-    let found: Vec<(&Attached<'_>, Vec<Evidence>)> = all
-        .iter()
-        .map(|it| (it, evidences.of(it)))
-        .filter(|(_, evidence)| !evidence.is_empty())
-        .collect();
-    let proven = found
-        .iter()
-        .filter(|(_, evidence)| is_proven(evidence))
-        .count();
-    if output.json {
-        let rows: Vec<Row> = found
-            .iter()
-            .map(|(it, evidence)| row(it, evidence, node))
-            .collect();
-        Output::json(&rows)?;
-    } else if found.is_empty() {
-        let unless = if inventory.is_whole() {
-            ""
-        } else {
-            " in what could be read"
-        };
-        output.lines([format!("No leak is known{unless}.")])?;
-    } else {
-        output.table(&table(&found, &evidences))?;
-        output.lines(remedies(&found, node))?;
-        let unknown = found.len() - proven;
-        if unknown > 0 && valid.is_none() {
-            warn(&format!(
-                "{unknown} of {} can't be judged without a list of the containers: --valid FILE",
-                all.len()
-            ));
+    let judge = Judge::new(valid.as_ref(), arguments.older_than, &node.environment);
+    let mut leaks = Vec::new();
+    for attachment in &all {
+        let evidence = judge.evidence(attachment);
+        if !evidence.is_empty() {
+            leaks.push(Leak::new(attachment, &evidence, node));
         }
+    }
+    output.print(&leaks, || {
+        if leaks.is_empty() {
+            let unread = inventory.unread() > 0;
+            let unless = if unread { " in what could be read" } else { "" };
+            return vec![format!("No leak is known{unless}.")];
+        }
+        let mut lines = table(&leaks).lines(output);
+        lines.extend(remedies(&leaks));
+        lines
+    })?;
+    let proven = leaks.iter().filter(|leak| leak.is_proven).count();
+    let unknown = leaks.len() - proven;
+    if unknown > 0 && valid.is_none() && !output.json {
+        warn(&format!(
+            "{unknown} of {} can't be judged without a list of the containers: --valid FILE",
+            all.len()
+        ));
     }
     inventory.verdict(Status::of(proven > 0))
 }
 
-fn row(it: &Attached<'_>, evidence: &[Evidence], node: &Node) -> Row {
-    let lock = Lock::of(it);
-    Row {
-        network: it.network.to_owned(),
-        container: it.container.to_owned(),
-        ifname: it.ifname.map(str::to_owned),
-        addresses: it.addresses().collect(),
-        names: it.names().pairs().clone(),
-        since: it.last_change().map(rfc3339),
-        evidence: evidence.iter().map(Evidence::key).collect(),
-        evidence_text: evidence.iter().map(Evidence::text).collect(),
-        locked: lock.is_held(),
-        locked_by: match lock {
-            Lock::Held(holders) => holders,
-            Lock::Free | Lock::Unknown(_) => Vec::new(),
-        },
-        release: printed_command::release(node, it),
-    }
-}
-
-/// What releases the leaks, a line each: whole, so that it can be copied.
-fn remedies(found: &[(&Attached<'_>, Vec<Evidence>)], node: &Node) -> Vec<String> {
-    let (mut commands, mut of_docker, mut of_others) = (Vec::new(), false, false);
-    for (it, evidence) in found {
-        if is_proven(evidence) {
-            commands.push(format!("  {}", printed_command::release(node, it)));
-        } else if it.docker().is_some() {
-            of_docker = true;
-        } else {
-            of_others = true;
-        }
-    }
+/// The commands that release the leaks, a line each: whole, so that they can be copied.
+fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
     let mut lines = Vec::new();
-    if !commands.is_empty() {
+    if leaks.iter().any(|leak| leak.is_proven) {
         lines.extend([String::new(), "To release them:".to_owned()]);
-        lines.extend(commands);
+        let proven = leaks.iter().filter(|leak| leak.is_proven);
+        lines.extend(proven.map(|leak| format!("  {}", leak.release)));
     }
-    if of_others || of_docker {
+    let has_unknown = |of_docker| {
+        let is_one = |leak: &Leak<'_>| !leak.is_proven && leak.is_docker == of_docker;
+        leaks.iter().any(is_one)
+    };
+    let hints = [
+        (
+            has_unknown(false),
+            "Unknown ones, if their containers are gone: ipamctl gc --valid FILE",
+        ),
+        (
+            has_unknown(true),
+            "Unknown ones, if Docker doesn't have them: ipamctl gc --docker",
+        ),
+    ];
+    let mut hints = hints.iter().filter(|(is_given, _)| *is_given).peekable();
+    if hints.peek().is_some() {
         lines.push(String::new());
     }
-    if of_others {
-        lines
-            .push("Unknown ones, if their containers are gone: ipamctl gc --valid FILE".to_owned());
-    }
-    if of_docker {
-        lines.push("Unknown ones, if Docker doesn't have them: ipamctl gc --docker".to_owned());
-    }
+    lines.extend(hints.map(|(_, hint)| (*hint).to_owned()));
     lines
 }
 
-fn table(found: &[(&Attached<'_>, Vec<Evidence>)], evidences: &Evidences<'_>) -> Table {
-    let mut table = Table::new(&[
-        ("ADDRESS", Align::Left),
-        ("NETWORK", Align::Left),
-        ("CONTAINER", Align::Left),
-        ("AGE", Align::Left),
-        ("NAME", Align::Left),
-        ("EVIDENCE", Align::Left),
-    ]);
-    for (it, evidence) in found {
-        let age = it
-            .last_change()
-            .and_then(|time| evidences.now.duration_since(time).ok());
-        let mut texts: Vec<String> = evidence.iter().map(Evidence::text).collect();
-        texts.extend(Lock::of(it).reason());
-        table.row(
-            Some(if is_proven(evidence) {
-                Style::Yellow
-            } else {
-                Style::Dim
-            }),
-            [
-                it.addresses_text(),
-                it.network.to_owned(),
-                short(it.container).to_owned(),
-                age.map_or_else(|| "?".to_owned(), rounded),
-                it.names().short(),
-                texts.join("; "),
-            ],
-        );
+fn table(leaks: &[Leak<'_>]) -> Table {
+    let header = &["ADDRESS", "NETWORK", "CONTAINER", "AGE", "NAME", "EVIDENCE"];
+    let mut table = Table::new(header);
+    for leak in leaks {
+        let style = if leak.is_proven {
+            Style::Yellow
+        } else {
+            Style::Dim
+        };
+        let age = leak.since.and_then(|since| since.elapsed().ok());
+        let addresses = match leak.addresses[..] {
+            [] => "-".to_owned(),
+            _ => joined(&leak.addresses, ", "),
+        };
+        let cells = [
+            addresses,
+            leak.network.to_owned(),
+            short_id(leak.container).to_owned(),
+            age.map_or("?".to_owned(), rounded),
+            leak.names.short(),
+            joined(leak.evidence_text.iter().chain(&leak.lock_reason), "; "),
+        ];
+        table.row(Some(style), cells);
     }
     table
 }

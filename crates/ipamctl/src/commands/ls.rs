@@ -1,132 +1,139 @@
-//! `ipamctl ls`: who holds what.
+//! `ipamctl ls`: who holds which address.
 
-mod all_nodes;
-
-use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 
-use anyhow::{Result, bail};
-use serde::Serialize;
+use anyhow::{Result, ensure};
 
 use crate::arguments::LsArguments;
 use crate::exit_status::Status;
 use crate::node::Node;
-use crate::node::held_address::{Holding, HoldingState};
+use crate::node::held_address::HeldAddress;
+use crate::node::holders::held_addresses;
 use crate::node::inventory::{Extent, Inventory};
-use crate::output::table::{Align, Table};
-use crate::output::times::{ago, rfc3339};
-use crate::output::{Output, Style, warn};
-
-/// Characters of a container ID that are shown, as by the runtimes' own commands.
-const SHORT: usize = 12;
-
-/// A holding. The keys are documented, and don't change their meaning.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) network: Option<String>,
-    pub(crate) pool: Option<String>,
-    #[serde(rename = "containerID")]
-    pub(crate) container: Option<String>,
-    pub(crate) ifname: Option<String>,
-    pub(crate) since: Option<String>,
-    pub(crate) state: &'static str,
-    pub(crate) names: BTreeMap<String, String>,
-    pub(crate) record: Option<String>,
-}
-
-impl From<&Holding<'_>> for Row {
-    fn from(it: &Holding<'_>) -> Self {
-        Self {
-            address: it.ip,
-            network: it.network.map(str::to_owned),
-            pool: it.pool_name().map(str::to_owned),
-            container: it.container.map(str::to_owned),
-            ifname: it.ifname.map(str::to_owned),
-            since: it.since.map(rfc3339),
-            state: it.state.as_str(),
-            names: it.names().pairs().clone(),
-            record: it.record.map(|it| it.listed.file.display().to_string()),
-        }
-    }
-}
+use crate::node::names::short_id;
+use crate::node::record::HeldState;
+use crate::output::table::Table;
+use crate::output::times::ago;
+use crate::output::{Output, Style, joined, warn};
+use crate::shared_pools::{Member, claimed_blocks, since};
 
 pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<Status> {
     if arguments.all_nodes {
-        return all_nodes::run(arguments, node, output);
+        let members = members(node)?;
+        let mut addresses: Vec<HeldAddress<'_>> = members.iter().map(of_member).collect();
+        if let Some(name) = &arguments.network {
+            addresses.retain(|address| address.is_of(name));
+        }
+        show(arguments, &addresses, output)?;
+        return Ok(Status::Fine);
     }
     let inventory = Inventory::read(node, Extent::All);
-    inventory.warn();
-    let network = arguments.network.as_deref();
-    let holdings = inventory.holdings_of(network);
-    if let Some(name) = network
-        && holdings.is_empty()
-        && node.network(name).is_none()
-        && !inventory.pools.all.iter().any(|it| it.name() == Some(name))
-        && !inventory
-            .directories
-            .iter()
-            .any(|it| it.name.as_str() == name)
-    {
-        bail!("no network and no pool is named {name}");
+    let mut addresses = held_addresses(&inventory);
+    if let Some(name) = &arguments.network {
+        addresses.retain(|address| address.is_of(name));
+        let mut pools = inventory.pools.all.iter();
+        let mut directories = inventory.directories.iter();
+        let is_known = !addresses.is_empty()
+            || node.network(name).is_some()
+            || pools.any(|pool| pool.name() == Some(name))
+            || directories.any(|directory| directory.name.as_str() == name);
+        ensure!(is_known, "no network and no pool is named {name}");
     }
-    if output.json {
-        let rows: Vec<Row> = holdings.iter().map(Row::from).collect();
-        Output::json(&rows)?;
-        return inventory.verdict(Status::Fine);
-    }
-    if holdings.is_empty() {
-        warn("no address is reserved");
-        return inventory.verdict(Status::Fine);
-    }
-    output.table(&table(&holdings, arguments.no_trunc))?;
+    show(arguments, &addresses, output)?;
     inventory.verdict(Status::Fine)
 }
 
-fn table(holdings: &[Holding<'_>], no_trunc: bool) -> Table {
-    let now = SystemTime::now();
-    let mut table = Table::new(&[
-        ("ADDRESS", Align::Left),
-        ("NETWORK", Align::Left),
-        ("POOL", Align::Left),
-        ("CONTAINER", Align::Left),
-        ("IF", Align::Left),
-        ("SINCE", Align::Left),
-        ("NAME", Align::Left),
-        ("STATE", Align::Left),
-    ]);
-    for it in holdings {
-        let container = it.container.unwrap_or("?");
-        let style = match it.state {
-            HoldingState::Added | HoldingState::Reserved => None,
-            _ => Some(Style::Yellow),
-        };
-        table.row(
-            style,
-            [
-                it.ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string()),
-                it.network.unwrap_or("?").to_owned(),
-                it.pool_name().unwrap_or_default().to_owned(),
-                if no_trunc {
-                    container
-                } else {
-                    short(container)
-                }
-                .to_owned(),
-                it.ifname.unwrap_or("-").to_owned(),
-                it.since
-                    .map_or_else(|| "?".to_owned(), |since| ago(since, now)),
-                it.names().short(),
-                it.state.as_str().to_owned(),
-            ],
-        );
+fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) -> Result<()> {
+    if addresses.is_empty() && !output.json {
+        warn("no address is reserved");
+        return Ok(());
     }
-    table
+    let table = || table(addresses, arguments.no_trunc).lines(output);
+    Ok(output.print(&addresses, table)?)
 }
 
-/// The beginning of a container ID, long enough for people.
-pub(crate) fn short(container: &str) -> &str {
-    container.get(..SHORT).unwrap_or(container)
+/// The addresses in the clusters' pools, of all nodes.
+fn members(node: &Node) -> Result<Vec<Member>> {
+    ensure!(
+        !node.clusters.is_empty(),
+        "no conflist leads to a cluster: none has ipam-da-etcd or ipam-ds-etcd among its delegates"
+    );
+    let mut members = Vec::new();
+    for cluster in &node.clusters {
+        let mut engine = cluster.engine();
+        members.extend(cluster.members(&mut engine)?);
+        let blocks = claimed_blocks(&mut engine)?;
+        let in_blocks: BTreeSet<_> = blocks.into_iter().map(|block| block.pool).collect();
+        if !in_blocks.is_empty() {
+            warn(&format!(
+                "{} doesn't have the addresses of these pools, which are given in blocks (ipamctl blocks): {}",
+                cluster.path().display(),
+                joined(in_blocks, ", ")
+            ));
+        }
+    }
+    Ok(members)
+}
+
+fn of_member(member: &Member) -> HeldAddress<'_> {
+    let ip = Some(member.ip);
+    let pool = Some(member.pool.as_str());
+    match &member.holder {
+        Some(holder) => HeldAddress {
+            pool,
+            node: Some(&holder.node),
+            network: Some(&holder.network),
+            container: Some(&holder.container_id),
+            ifname: Some(&holder.ifname),
+            since: since(holder),
+            ..HeldAddress::new(ip, HeldState::Reserved)
+        },
+        None => HeldAddress {
+            pool,
+            ..HeldAddress::new(ip, HeldState::Unreadable)
+        },
+    }
+}
+
+fn table(addresses: &[HeldAddress<'_>], no_trunc: bool) -> Table {
+    let now = SystemTime::now();
+    let mut table = Table::new(&[
+        "ADDRESS",
+        "NETWORK",
+        "POOL",
+        "NODE",
+        "CONTAINER",
+        "IF",
+        "SINCE",
+        "NAME",
+        "STATE",
+    ]);
+    for address in addresses {
+        let container = address.container.unwrap_or("?");
+        let style = match address.state {
+            HeldState::Added | HeldState::Reserved => None,
+            _ => Some(Style::Yellow),
+        };
+        let cells = [
+            address.ip.map_or("-".to_owned(), |ip| ip.to_string()),
+            address.network.unwrap_or("?").to_owned(),
+            address.pool.unwrap_or_default().to_owned(),
+            address.node.unwrap_or_default().to_owned(),
+            if no_trunc {
+                container
+            } else {
+                short_id(container)
+            }
+            .to_owned(),
+            address.ifname.unwrap_or("-").to_owned(),
+            address
+                .since
+                .map_or("?".to_owned(), |since| ago(since, now)),
+            address.names.short(),
+            address.state.as_str().to_owned(),
+        ];
+        table.row(style, cells);
+    }
+    table
 }

@@ -1,59 +1,52 @@
 //! `ipamctl map`: the addresses of a network or a named pool as a picture.
 
-pub(crate) mod cells;
+mod cells;
 mod svg;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::arguments::MapArguments;
-use crate::commands::ls::short;
-use crate::commands::map::cells::{Cell, Grid, Known};
 use crate::exit_status::Status;
-use crate::leaks::evidence::{Evidence, Evidences};
+use crate::leaks::evidence::{Judge, is_proven};
 use crate::node::Node;
-use crate::node::attachment::attached;
-use crate::node::held_address::Holding;
+use crate::node::attachment::attachments;
+use crate::node::held_address::HeldAddress;
+use crate::node::holders::held_addresses;
 use crate::node::inventory::{Extent, Inventory};
+use crate::node::names::short_id;
+use crate::node::pool_usage::slice;
 use crate::node::pools::PlacedPool;
-use crate::node::usage::slice;
-use crate::output::Output;
+use crate::output::{Output, joined};
+use cells::{Cell, Grid, Picture};
 
 /// Age from which a pending call counts as leaked, as in `ipamctl leaks`.
 const PENDING: Duration = Duration::from_secs(600);
 
-/// A pool with its picture.
-struct Drawn<'a> {
-    title: String,
-    known: Known<'a>,
-    /// Who holds an address of its directory, for people.
-    holders: &'a BTreeMap<IpAddr, String>,
+/// A pool. The keys are documented, and don't change their meaning.
+#[derive(Debug, Serialize)]
+struct Pool<'a> {
+    title: &'a str,
+    subnets: Vec<String>,
+    addresses: Vec<Row<'a>>,
 }
 
-/// An address that isn't free. The keys are documented, and don't change their meaning.
+/// An address that isn't free.
 #[derive(Debug, Serialize)]
-struct Row {
+struct Row<'a> {
     address: IpAddr,
     state: &'static str,
-    holder: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Pool {
-    title: String,
-    subnets: Vec<String>,
-    addresses: Vec<Row>,
+    holder: Option<&'a String>,
 }
 
 pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<Status> {
-    // The holders stand in titles and in JSON alone.
+    // The holders are shown in titles and in JSON only.
     let has_holders = output.json || arguments.svg.is_some();
     let extent = if has_holders {
         Extent::All
@@ -61,72 +54,58 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
         Extent::Map
     };
     let inventory = Inventory::read(node, extent);
-    inventory.warn();
     let name = arguments.network.as_str();
-    let pools: Vec<&PlacedPool> = inventory
-        .pools
-        .all
-        .iter()
-        .filter(|it| it.name() == Some(name) || it.networks.iter().any(|n| n.as_str() == name))
-        .collect();
+    let is_wanted = |placed: &&PlacedPool| placed.is_of(name);
+    let pools: Vec<&PlacedPool> = inventory.pools.all.iter().filter(is_wanted).collect();
     ensure!(
         !pools.is_empty(),
         "no conflist says the ranges of a network or pool {name}"
     );
-    let holdings = inventory.holdings();
-    let leaked = leaked(node, holdings.clone());
-    let leaked: Vec<BTreeSet<IpAddr>> = pools.iter().map(|it| of_pool(&leaked, it)).collect();
+    let held = held_addresses(&inventory);
     let mut holders: HashMap<&Path, BTreeMap<IpAddr, String>> = HashMap::new();
-    for it in &holdings {
-        if let (Some(directory), Some((ip, text))) = (it.directory, holder(it)) {
-            holders.entry(&directory.path).or_default().insert(ip, text);
+    for address in &held {
+        if let (Some(directory), Some(ip)) = (address.directory, address.ip) {
+            let holders = holders.entry(&directory.path).or_default();
+            holders.insert(ip, holder(address));
         }
     }
+    let leaked = leaked(node, held);
     let nobody = BTreeMap::new();
-    let drawn: Vec<Drawn<'_>> = pools
-        .iter()
-        .zip(&leaked)
-        .map(|(placed, leaked)| Drawn {
-            title: title(placed),
-            known: Known::new(
-                &placed.pool.ranges,
-                inventory.taken(&placed.directory),
-                leaked,
-            ),
-            holders: holders.get(placed.directory.as_path()).unwrap_or(&nobody),
-        })
-        .collect();
+    let pictures = pools.into_iter().map(|placed| {
+        Picture::new(
+            title(placed),
+            &placed.pool.ranges,
+            inventory.taken(&placed.directory),
+            of_pool(&leaked, placed),
+            holders.get(placed.directory.as_path()).unwrap_or(&nobody),
+        )
+    });
+    let pictures: Vec<Picture<'_>> = pictures.collect();
     match &arguments.svg {
-        Some(file) => {
-            let picture = svg::picture(name, &drawn);
-            if file == Path::new("-") {
-                output.lines(picture.lines())?;
-            } else {
-                fs::write(file, picture).with_context(|| file.display().to_string())?;
-            }
+        Some(file) => svg::write(name, &pictures, file, output)?,
+        None => {
+            let pools: Vec<Pool<'_>> = pictures.iter().map(pool).collect();
+            output.print(&pools, || text::lines(&pictures, output))?;
         }
-        None if output.json => Output::json(&drawn.iter().map(pool).collect::<Vec<_>>())?,
-        None => output.lines(text::lines(&drawn, output))?,
     }
     inventory.verdict(Status::Fine)
 }
 
 fn title(placed: &PlacedPool) -> String {
-    let networks: Vec<&str> = placed.networks.iter().map(|it| it.as_str()).collect();
-    let networks = networks.join(", ");
+    let networks = joined(&placed.networks, ", ");
     match placed.name() {
         Some(name) => format!("pool {name} of {networks}: {}", placed.pool.ranges),
         None => format!("{networks}: {}", placed.pool.ranges),
     }
 }
 
-/// The leaked addresses by their records, each with its network.
-fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeSet<(&'a str, IpAddr)> {
-    let evidences = Evidences::new(None, PENDING, &node.environment);
+/// The addresses that are leaked by their records, each with its network.
+fn leaked<'a>(node: &Node, held: Vec<HeldAddress<'a>>) -> BTreeSet<(&'a str, IpAddr)> {
+    let judge = Judge::new(None, PENDING, &node.environment);
     let mut leaked = BTreeSet::new();
-    for it in attached(holdings) {
-        if it.record.is_some() && evidences.of(&it).iter().any(Evidence::is_proof) {
-            leaked.extend(it.addresses().map(|ip| (it.network, ip)));
+    for attachment in attachments(held) {
+        if attachment.record.is_some() && is_proven(&judge.evidence(&attachment)) {
+            leaked.extend(attachment.ips().map(|ip| (attachment.network, ip)));
         }
     }
     leaked
@@ -134,58 +113,52 @@ fn leaked<'a>(node: &Node, holdings: Vec<Holding<'a>>) -> BTreeSet<(&'a str, IpA
 
 /// The leaked addresses of a pool.
 fn of_pool(leaked: &BTreeSet<(&str, IpAddr)>, placed: &PlacedPool) -> BTreeSet<IpAddr> {
-    let mut its = BTreeSet::new();
-    for network in &placed.networks {
+    let mut found = BTreeSet::new();
+    for network in placed.networks.iter().map(|network| network.as_str()) {
         for range in placed.pool.ranges.ranges() {
             let (first, last) = (range.addresses().first(), range.addresses().last());
-            let found = leaked.range((network.as_str(), first)..=(network.as_str(), last));
-            its.extend(found.map(|(_, ip)| *ip));
+            let leaked = leaked.range((network, first)..=(network, last));
+            found.extend(leaked.map(|(_, ip)| *ip));
         }
     }
-    its
+    found
 }
 
-fn holder(it: &Holding<'_>) -> Option<(IpAddr, String)> {
-    let names = it.names().short();
-    let container = it.container.map_or_else(|| it.state.as_str(), short);
-    let text = match it.ifname {
-        _ if !names.is_empty() => format!("{names} ({container})"),
+fn holder(address: &HeldAddress<'_>) -> String {
+    let name = address.names.short();
+    let container = address.container.map_or(address.state.as_str(), short_id);
+    match address.ifname {
+        _ if !name.is_empty() => format!("{name} ({container})"),
         Some(ifname) => format!("{container} {ifname}"),
         None => container.to_owned(),
-    };
-    Some((it.ip?, text))
+    }
 }
 
-fn pool(it: &Drawn<'_>) -> Pool {
-    let mut addresses: Vec<Row> = Vec::new();
-    let gateways = it.known.ranges.ranges().iter().map(|range| range.gateway());
-    let mut ips: BTreeSet<IpAddr> = gateways.collect();
-    for (_, grid) in it.known.grids() {
+fn pool<'a>(picture: &'a Picture<'_>) -> Pool<'a> {
+    let ranges = picture.ranges.ranges();
+    let mut ips: BTreeSet<IpAddr> = ranges.iter().map(|range| range.gateway()).collect();
+    for (_, grid) in picture.grids() {
         if let Grid::Addresses(cells) = grid {
-            let shown = |cell: &Cell| !matches!(cell, Cell::Free | Cell::Outside);
-            ips.extend(
-                cells
-                    .iter()
-                    .filter(|(_, cell)| shown(cell))
-                    .map(|(ip, _)| *ip),
-            );
+            let is_shown = |cell| !matches!(cell, Cell::Free | Cell::Outside);
+            let shown = cells.into_iter().filter(|(_, cell)| is_shown(*cell));
+            ips.extend(shown.map(|(ip, _)| ip));
         }
     }
-    for range in it.known.ranges.ranges() {
+    for range in ranges {
         let subnet = range.subnet();
-        ips.extend(slice(it.known.taken, subnet.network(), subnet.broadcast()));
+        ips.extend(slice(picture.taken, subnet.network(), subnet.broadcast()));
     }
-    for ip in ips {
-        addresses.push(Row {
-            address: ip,
-            state: it.known.cell(ip).name(),
-            holder: it.holders.get(&ip).cloned(),
-        });
-    }
-    let ranges = it.known.ranges.ranges().iter();
+    let addresses = ips.into_iter().map(|ip| Row {
+        address: ip,
+        state: picture.cell(ip).name(),
+        holder: picture.holders.get(&ip),
+    });
     Pool {
-        title: it.title.clone(),
-        subnets: ranges.map(|range| range.subnet().to_string()).collect(),
-        addresses,
+        title: &picture.title,
+        subnets: ranges
+            .iter()
+            .map(|range| range.subnet().to_string())
+            .collect(),
+        addresses: addresses.collect(),
     }
 }

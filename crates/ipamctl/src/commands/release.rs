@@ -10,17 +10,17 @@ use crate::arguments::ReleaseArguments;
 use crate::arguments::target::Target;
 use crate::exit_status::Status;
 use crate::node::Node;
-use crate::node::attachment::{Attached, attached, named_to_release};
-use crate::node::held_address::Holding;
+use crate::node::attachment::{NetworkAttachment, attachments};
+use crate::node::held_address::HeldAddress;
+use crate::node::holders::held_addresses;
 use crate::node::inventory::{Extent, Inventory};
-use crate::output::Output;
-use crate::release::by_chain::undo;
-use crate::release::by_file::{path, remove};
+use crate::node::selection::select_to_release;
+use crate::output::{Output, joined};
 use crate::release::deadline::Deadline;
+use crate::release::{by_chain, by_file};
 
 /// What was released. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Row {
     network: Option<String>,
     #[serde(rename = "containerID")]
@@ -35,108 +35,96 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     let target = arguments.target().map_err(anyhow::Error::msg)?;
     let deadline = Deadline::after(arguments.timeout)?;
     let inventory = Inventory::read(node, Extent::All);
-    inventory.warn();
+    let addresses = held_addresses(&inventory);
     let released = if arguments.file_only {
-        files(node, &inventory, &target, &deadline)?
+        let files = files(addresses, &target)?;
+        let files = files.iter();
+        files
+            .map(|file| release_file(node, file, &deadline))
+            .collect()
     } else {
-        attachments(node, &inventory, &target, &deadline)?
+        let all = attachments(addresses);
+        let found = select_to_release(&all, &target).map_err(anyhow::Error::msg)?;
+        let found = found.into_iter();
+        found
+            .map(|one| release(node, one, &deadline))
+            .collect::<Vec<_>>()
     };
-    // What was released is said, whatever failed beside it.
-    let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for it in released {
-        match it {
-            Ok(row) => rows.push(row),
-            Err(error) => failed.push(format!("{error:#}")),
-        }
-    }
-    if output.json {
-        Output::json(&rows)?;
-    } else {
-        output.lines(rows.iter().map(Row::text))?;
-    }
-    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    // What was released is printed, whatever failed beside it.
+    let (rows, failed): (Vec<_>, Vec<_>) = released.into_iter().partition(Result::is_ok);
+    let rows: Vec<Row> = rows.into_iter().flatten().collect();
+    output.print(&rows, || rows.iter().map(Row::text).collect())?;
+    let failed = failed.into_iter().filter_map(Result::err);
+    let failed = joined(failed.map(|error| format!("{error:#}")), "; ");
+    ensure!(failed.is_empty(), "{failed}");
     Ok(Status::Fine)
 }
 
-fn attachments(
-    node: &Node,
-    inventory: &Inventory,
-    target: &Target,
-    deadline: &Deadline,
-) -> Result<Vec<Result<Row>>> {
-    let all = attached(inventory.holdings());
-    let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
-    let release = |it: &Attached<'_>| {
-        match undo(node, it, WhenBusy::Wait, deadline, |_| None).with_context(|| it.describe())? {
-            Released::Done => {}
-            Released::Refused(reason) => bail!("{}: {reason}", it.describe()),
-        }
-        Ok(Row {
-            network: Some(it.network.to_owned()),
-            container: Some(it.container.to_owned()),
-            ifname: it.ifname.map(str::to_owned),
-            addresses: it.addresses().collect(),
-            by: match (it.ifname, it.content()) {
-                (None, _) => "file",
-                (Some(_), Some(_)) => "record",
-                (Some(_), None) => "conflist",
-            },
-        })
-    };
-    Ok(found.into_iter().map(release).collect())
+fn release(node: &Node, attachment: &NetworkAttachment<'_>, deadline: &Deadline) -> Result<Row> {
+    let released = by_chain::release(node, attachment, WhenBusy::Wait, deadline, |_| None);
+    match released.with_context(|| attachment.to_string())? {
+        Released::Done => {}
+        Released::Refused(reason) => bail!("{attachment}: {reason}"),
+    }
+    Ok(Row {
+        network: Some(attachment.network.to_owned()),
+        container: Some(attachment.container.to_owned()),
+        ifname: attachment.ifname.map(str::to_owned),
+        addresses: attachment.ips().collect(),
+        by: match (attachment.ifname, attachment.content()) {
+            (None, _) => "file",
+            (Some(_), Some(_)) => "record",
+            (Some(_), None) => "conflist",
+        },
+    })
 }
 
-/// Removes the files of the reservations that the target names.
-fn files(
-    node: &Node,
-    inventory: &Inventory,
-    target: &Target,
-    deadline: &Deadline,
-) -> Result<Vec<Result<Row>>> {
-    let holdings = inventory.holdings();
-    let all = attached(holdings.clone());
-    let placed: Vec<&Holding<'_>> = match unknown_holder(&holdings, target) {
-        Some(it) => vec![it],
-        None => {
-            let found = named_to_release(&all, target).map_err(anyhow::Error::msg)?;
-            let ip = target
-                .ip()
-                .filter(|ip| found.iter().any(|it| holds(it, *ip)));
-            let placed = found.into_iter().flat_map(|it| &it.holdings);
-            let placed = placed.filter(|it| ip.is_none_or(|ip| it.ip == Some(ip)));
-            placed.filter(|it| it.directory.is_some()).collect()
-        }
-    };
-    ensure!(!placed.is_empty(), "there is no file of such a reservation");
-    if let (Some(ip), [_, _, ..]) = (target.ip(), &placed[..]) {
-        let paths: Vec<String> = placed.iter().map(|it| path(it)).collect();
+fn release_file(node: &Node, held: &HeldAddress<'_>, deadline: &Deadline) -> Result<Row> {
+    by_file::remove(node, held, deadline)?;
+    Ok(Row {
+        network: held.network.map(str::to_owned),
+        container: held.container.map(str::to_owned),
+        ifname: held.ifname.map(str::to_owned),
+        addresses: held.ip.into_iter().collect(),
+        by: "file",
+    })
+}
+
+/// The reservations with a file that the target names.
+fn files<'a>(addresses: Vec<HeldAddress<'a>>, target: &Target) -> Result<Vec<HeldAddress<'a>>> {
+    if let Some(unknown) = unknown_holder(&addresses, target) {
+        return Ok(vec![unknown.clone()]);
+    }
+    let all = attachments(addresses);
+    let found = select_to_release(&all, target).map_err(anyhow::Error::msg)?;
+    let ip = target.ip();
+    let ip = ip.filter(|ip| found.iter().any(|attachment| attachment.holds(*ip)));
+    let files: Vec<HeldAddress<'a>> = found
+        .iter()
+        .flat_map(|attachment| &attachment.addresses)
+        .filter(|held| held.directory.is_some() && (ip.is_none() || held.ip == ip))
+        .cloned()
+        .collect();
+    ensure!(!files.is_empty(), "there is no file of such a reservation");
+    if let (Some(ip), [_, _, ..]) = (ip, &files[..]) {
+        let directories = files.iter().filter_map(|held| held.directory);
+        let paths = directories.map(|directory| directory.path.join(ip.to_string()));
+        let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
         bail!("{ip} is in {}; name NETWORK ADDRESS", paths.join(" and "));
     }
-    let remove = |it: &Holding<'_>| {
-        remove(node, it, deadline)?;
-        Ok(Row {
-            network: it.network.map(str::to_owned),
-            container: it.container.map(str::to_owned),
-            ifname: it.ifname.map(str::to_owned),
-            addresses: it.ip.into_iter().collect(),
-            by: "file",
-        })
-    };
-    Ok(placed.into_iter().map(remove).collect())
+    Ok(files)
 }
 
-fn holds(it: &Attached<'_>, ip: IpAddr) -> bool {
-    it.addresses().any(|its| its == ip)
-}
-
-/// The file of an address whose holder is unknown, if the target names an address, and nobody
-/// is known to hold it.
-fn unknown_holder<'a>(holdings: &'a [Holding<'a>], target: &Target) -> Option<&'a Holding<'a>> {
+/// The one file of an address whose holder is unknown.
+fn unknown_holder<'a, 'b>(
+    addresses: &'b [HeldAddress<'a>],
+    target: &Target,
+) -> Option<&'b HeldAddress<'a>> {
     let ip = target.ip()?;
-    let mut files = holdings.iter().filter(|it| {
-        it.ip == Some(ip)
-            && it.directory.is_some()
-            && target.network().is_none_or(|name| it.is_of(name))
+    let mut files = addresses.iter().filter(|held| {
+        held.ip == Some(ip)
+            && held.directory.is_some()
+            && target.network().is_none_or(|name| held.is_of(name))
     });
     let found = files.next()?;
     (found.container.is_none() && files.next().is_none()).then_some(found)
@@ -144,22 +132,20 @@ fn unknown_holder<'a>(holdings: &'a [Holding<'a>], target: &Target) -> Option<&'
 
 impl Row {
     fn text(&self) -> String {
-        let ips: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let by = match self.by {
             "record" => "through the chain of its record",
             "conflist" => "through the chain of today's conflist",
             _ => "by its file alone",
         };
+        let addresses = match self.addresses[..] {
+            [] => "what it held".to_owned(),
+            _ => joined(&self.addresses, ", "),
+        };
         format!(
-            "{} {} on {}: released {} {by}",
+            "{} {} on {}: released {addresses} {by}",
             self.container.as_deref().unwrap_or("unknown holder"),
             self.ifname.as_deref().unwrap_or("-"),
             self.network.as_deref().unwrap_or("?"),
-            if ips.is_empty() {
-                "what it held".to_owned()
-            } else {
-                ips.join(", ")
-            },
         )
     }
 }

@@ -9,14 +9,15 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail, ensure};
 use cni::ContainerId;
 
-use crate::leaks::container_id::{after_namespace, is_made_by_a_program};
+use crate::node::attachment::NetworkAttachment;
+use crate::node::container_id::{after_namespace, is_generated};
 
 /// Fewest characters of an entry that is taken for the beginning of an ID.
 const SHORTEST: usize = 4;
 
 /// Container IDs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Valid {
+pub(crate) struct ContainerList {
     ids: HashSet<String>,
     /// True if the list may have no container of this node's networks.
     none_valid: bool,
@@ -24,28 +25,26 @@ pub(crate) struct Valid {
     made: SystemTime,
 }
 
-impl Valid {
+impl ContainerList {
     /// Reads a file with an ID a line; `-` is stdin.
     ///
     /// # Errors
     ///
-    /// A file that can't be read, a line that is no ID, and, unless `none_valid`, an empty
+    /// A file that can't be read, a line that is not an ID, and, unless `none_valid`, an empty
     /// list: the command that makes it may have failed.
     pub(crate) fn read(file: &Path, none_valid: bool) -> Result<Self> {
-        let mut text = String::new();
         // The command at the other end of a pipe was started with this one.
-        let mut made = SystemTime::now();
-        if file == Path::new("-") {
+        let now = SystemTime::now();
+        let (text, made) = if file == Path::new("-") {
+            let mut text = String::new();
             io::stdin().read_to_string(&mut text).context("stdin")?;
+            (text, now)
         } else {
-            let read = || {
-                let text = fs::read_to_string(file)?;
-                Ok::<_, io::Error>((text, fs::metadata(file)?.modified()?))
-            };
-            let (content, modified) = read().with_context(|| file.display().to_string())?;
-            text = content;
-            made = made.min(modified);
-        }
+            let shown = || file.display().to_string();
+            let text = fs::read_to_string(file).with_context(shown)?;
+            let metadata = fs::metadata(file).with_context(shown)?;
+            (text, now.min(metadata.modified().with_context(shown)?))
+        };
         Self::parse(&text, none_valid, made)
     }
 
@@ -58,7 +57,7 @@ impl Valid {
             }
             if let Err(error) = id.parse::<ContainerId>() {
                 bail!(
-                    "the list of valid containers, line {}: {id:?} is no container ID: {error}",
+                    "the list of valid containers, line {}: {id:?} is not a container ID: {error}",
                     i + 1
                 );
             }
@@ -66,7 +65,7 @@ impl Valid {
         }
         ensure!(
             !ids.is_empty() || none_valid,
-            "the list of valid containers is empty; if no container is there, say so with --none-valid"
+            "the list of valid containers is empty; if there is no container, say so with --none-valid"
         );
         Ok(Self {
             ids,
@@ -91,10 +90,15 @@ impl Valid {
     /// # Errors
     ///
     /// An entry that is part of an ID which holds an address; a list of names, unless one
-    /// holds an address, or that is meant.
-    pub(crate) fn refuse_wrong_ids(&self, holders: &[&str]) -> Result<()> {
-        let unlisted = holders.iter().filter(|it| !self.contains(it));
-        for holder in unlisted {
+    /// holds an address, or `none_valid`.
+    pub(crate) fn refuse_wrong_ids(&self, attachments: &[NetworkAttachment<'_>]) -> Result<()> {
+        // The daemon for Docker chooses the IDs of its attachments, which no list has.
+        let listable = attachments.iter().filter(|of| of.docker().is_none());
+        self.refuse_for(&listable.map(|of| of.container).collect::<Vec<_>>())
+    }
+
+    fn refuse_for(&self, holders: &[&str]) -> Result<()> {
+        for holder in holders.iter().filter(|id| !self.contains(id)) {
             if let Some(entry) = self.part_of(holder) {
                 bail!(
                     "the list of valid containers has {entry}, which is part of {holder}: \
@@ -103,14 +107,14 @@ impl Valid {
                 );
             }
         }
-        let has_names = !self.ids.iter().any(|it| is_made_by_a_program(it));
+        let has_names = !self.ids.iter().any(|id| is_generated(id));
         let is_foreign = has_names
-            && holders.iter().any(|it| is_made_by_a_program(it))
-            && !holders.iter().any(|it| self.contains(it));
+            && holders.iter().any(|id| is_generated(id))
+            && !holders.iter().any(|id| self.contains(id));
         ensure!(
             self.none_valid || !is_foreign,
             "none of the {} entries in the list of valid containers holds an address here, and \
-             none is an ID of a runtime: does it have names? If it is so, say --none-valid",
+             none is an ID of a runtime: does it have names? If it is right, say --none-valid",
             self.ids.len()
         );
         Ok(())
@@ -118,16 +122,16 @@ impl Valid {
 
     /// The entry that is a part of this ID, or the same in another case.
     fn part_of(&self, holder: &str) -> Option<String> {
-        if !is_made_by_a_program(holder) {
+        if !is_generated(holder) {
             return None;
         }
         let beginnings = (SHORTEST..holder.len()).map(|length| holder[..length].to_owned());
-        let endings = after_namespace(holder).filter(|it| it.len() >= SHORTEST);
+        let endings = after_namespace(holder).filter(|part| part.len() >= SHORTEST);
         let other_case = [holder.to_ascii_lowercase(), holder.to_ascii_uppercase()];
         let mut parts = beginnings
             .chain(endings.map(str::to_owned))
             .chain(other_case);
-        parts.find(|it| self.contains(it))
+        parts.find(|part| self.contains(part))
     }
 }
 
@@ -135,8 +139,8 @@ impl Valid {
 mod tests {
     use super::*;
 
-    fn list(text: &str, none_valid: bool) -> Result<Valid> {
-        Valid::parse(text, none_valid, SystemTime::UNIX_EPOCH)
+    fn list(text: &str, none_valid: bool) -> Result<ContainerList> {
+        ContainerList::parse(text, none_valid, SystemTime::UNIX_EPOCH)
     }
 
     #[test]
@@ -166,7 +170,7 @@ mod tests {
             (digits.as_str(), of_nerdctl.as_str()),
             (digits.to_uppercase().as_str(), digits.as_str()),
         ] {
-            let error = list(entry, false).unwrap().refuse_wrong_ids(&[holder]);
+            let error = list(entry, false).unwrap().refuse_for(&[holder]);
             assert!(
                 error.unwrap_err().to_string().contains("--no-trunc"),
                 "{entry}"
@@ -174,24 +178,19 @@ mod tests {
         }
         // IDs that a person has chosen may begin alike.
         let names = list("web\nweb-2", false).unwrap();
-        assert!(names.refuse_wrong_ids(&["web-1", "web-2"]).is_ok());
+        assert!(names.refuse_for(&["web-1", "web-2"]).is_ok());
     }
 
     #[test]
     fn a_list_of_names_is_refused_unless_it_is_meant() {
         let digits = "8f".repeat(32);
         let (other, id) = ("9a".repeat(32), [digits.as_str()]);
-        let error = list("api", false).unwrap().refuse_wrong_ids(&id);
+        let error = list("api", false).unwrap().refuse_for(&id);
         assert!(error.unwrap_err().to_string().contains("--none-valid"));
         for (text, none_valid) in [("api", true), (other.as_str(), false)] {
             let list = list(text, none_valid).unwrap();
-            assert!(list.refuse_wrong_ids(&id).is_ok(), "{text}");
+            assert!(list.refuse_for(&id).is_ok(), "{text}");
         }
-        assert!(
-            list("api", false)
-                .unwrap()
-                .refuse_wrong_ids(&["web-1"])
-                .is_ok()
-        );
+        assert!(list("api", false).unwrap().refuse_for(&["web-1"]).is_ok());
     }
 }

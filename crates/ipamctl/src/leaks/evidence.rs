@@ -3,13 +3,14 @@
 use std::time::{Duration, SystemTime};
 
 use cni::Environment;
+use state_files::Boot;
 
-use crate::leaks::container_id::is_of_a_build;
-use crate::leaks::container_list::Valid;
-use crate::leaks::netns::{Boot, Namespace};
-use crate::node::attachment::Attached;
+use crate::leaks::container_list::ContainerList;
+use crate::leaks::netns::Namespace;
+use crate::node::attachment::NetworkAttachment;
+use crate::node::container_id::is_of_a_build;
 use crate::node::docker::Standing;
-use crate::node::held_address::HoldingState;
+use crate::node::record::{HeldState, NetworkRecord};
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +22,13 @@ pub(crate) enum Evidence {
     /// The container is not among the valid ones.
     NotValid,
     /// ADD or DEL has begun long ago, and hasn't ended.
-    Pending(HoldingState),
+    Pending(HeldState),
     /// Docker has no container and no network with it.
     NotDockers,
     /// Docker can't release it: `docker-ipam-delegated` has forgotten it.
     Forgotten,
-    /// Docker can't be asked, for this reason.
-    DockerUnknown(String),
-    /// Whether its namespace is there can't be said, for this reason.
-    NetnsUnknown(String),
-    /// There is no record, and so no namespace to look at.
-    Unknown,
+    /// Whether it is leaked is unknown, for this reason.
+    Unknown(String),
 }
 
 impl Evidence {
@@ -44,7 +41,7 @@ impl Evidence {
             Self::Pending(_) => "pending",
             Self::NotDockers => "not-dockers",
             Self::Forgotten => "forgotten",
-            Self::DockerUnknown(_) | Self::NetnsUnknown(_) | Self::Unknown => "unknown",
+            Self::Unknown(_) => "unknown",
         }
     }
 
@@ -57,38 +54,32 @@ impl Evidence {
             Self::Pending(state) => format!("{} has not ended", state.as_str()),
             Self::NotDockers => "no container of Docker's has it".to_owned(),
             Self::Forgotten => "docker-ipam-delegated does not remember it".to_owned(),
-            Self::DockerUnknown(reason) | Self::NetnsUnknown(reason) => {
-                format!("unknown: {reason}")
-            }
-            Self::Unknown => "unknown: no record, no netns to look at".to_owned(),
+            Self::Unknown(reason) => format!("unknown: {reason}"),
         }
-    }
-
-    /// True if it says that the attachment is leaked.
-    pub(crate) fn is_proof(&self) -> bool {
-        self.key() != "unknown"
     }
 }
 
 /// True if there is a piece of evidence that says that the attachment is leaked.
 pub(crate) fn is_proven(evidence: &[Evidence]) -> bool {
-    evidence.iter().any(Evidence::is_proof)
+    let is_proof = |evidence: &Evidence| !matches!(evidence, Evidence::Unknown(_));
+    evidence.iter().any(is_proof)
 }
 
-/// What attachments are compared with.
-pub(crate) struct Evidences<'a> {
-    pub(crate) valid: Option<&'a Valid>,
+/// Judges attachments.
+pub(crate) struct Judge<'a> {
+    /// The containers that there are, if a list was given.
+    pub(crate) valid: Option<&'a ContainerList>,
     /// Age from which an ADD or a DEL that hasn't ended is evidence.
     pub(crate) older_than: Duration,
-    pub(crate) now: SystemTime,
-    /// The time that ages are compared at.
+    /// The time that ages are compared with.
     as_of: SystemTime,
-    boot: Boot,
+    /// `None` if the boot's ID can't be read.
+    boot: Option<Boot>,
 }
 
-impl<'a> Evidences<'a> {
+impl<'a> Judge<'a> {
     pub(crate) fn new(
-        valid: Option<&'a Valid>,
+        valid: Option<&'a ContainerList>,
         older_than: Duration,
         environment: &Environment,
     ) -> Self {
@@ -96,82 +87,96 @@ impl<'a> Evidences<'a> {
         Self {
             valid,
             older_than,
-            now,
             // A container that began after the list was made isn't in it.
-            as_of: valid.map_or(now, |it| now.min(it.made())),
-            boot: Boot::read(environment),
+            as_of: valid.map_or(now, |list| now.min(list.made())),
+            boot: Boot::current(environment).ok(),
         }
     }
 
     /// The evidence against an attachment; none if its container is valid, or nothing
     /// speaks against it.
-    pub(crate) fn of(&self, attached: &Attached<'_>) -> Vec<Evidence> {
-        if let Some(holder) = attached.docker() {
-            return self.of_docker(attached, &holder.standing);
+    pub(crate) fn evidence(&self, attachment: &NetworkAttachment<'_>) -> Vec<Evidence> {
+        // Docker knows: its namespaces say nothing, and it is in no list.
+        if let Some(holder) = attachment.docker() {
+            return self
+                .of_docker(attachment, &holder.standing)
+                .into_iter()
+                .collect();
         }
         let mut found = Vec::new();
-        let is_listed = self.valid.map(|it| it.contains(attached.container));
+        let is_listed = self.valid.map(|list| list.contains(attachment.container));
         // A container that is being made just now is in no list yet.
-        let is_old = || self.is_unchanged(attached);
-        if is_listed == Some(false) && is_old() && !is_of_a_build(attached.container) {
+        if is_listed == Some(false)
+            && self.is_unchanged(attachment)
+            && !is_of_a_build(attachment.container)
+        {
             found.push(Evidence::NotValid);
         }
-        if let Some(content) = attached.content() {
-            let state = HoldingState::of_record(&attached.record.expect("it has content").listed);
-            // A valid container may have been started again, with another namespace.
-            if is_listed != Some(true) {
-                match Namespace::of(content, &self.boot) {
-                    Namespace::There => {}
-                    Namespace::Missing => {
-                        found.push(Evidence::NetnsGone(content.netns.clone()));
-                    }
-                    Namespace::BeforeBoot => found.push(Evidence::BeforeBoot),
-                    Namespace::Unknown(reason) => found.push(Evidence::NetnsUnknown(reason)),
-                }
+        // A valid container may have been started again, with another namespace.
+        let namespace = self
+            .namespace(attachment)
+            .filter(|_| is_listed != Some(true));
+        found.extend(match namespace {
+            None | Some(Namespace::There) => None,
+            Some(Namespace::Missing) => {
+                let netns = attachment.content().map(|content| content.netns.clone());
+                Some(Evidence::NetnsGone(netns.unwrap_or_default()))
             }
-            if state != HoldingState::Added && self.is_old(content.since()) {
-                found.push(Evidence::Pending(state));
-            }
-        } else if let Some(Err(reason)) = attached.record.map(|it| &it.listed.content)
-            && is_listed != Some(true)
+            Some(Namespace::BeforeBoot) => Some(Evidence::BeforeBoot),
+            Some(Namespace::Unknown(reason)) => Some(Evidence::Unknown(reason)),
+        });
+        if let (Some(content), Some(record)) = (attachment.content(), attachment.record)
+            && record.state() != HeldState::Added
+            && self.is_old(content.since())
         {
-            found.push(Evidence::NetnsUnknown(format!("its record: {reason}")));
-        } else if found.is_empty() && is_listed.is_none() {
-            found.push(Evidence::Unknown);
+            found.push(Evidence::Pending(record.state()));
+        }
+        if attachment.record.is_none() && is_listed.is_none() {
+            found.push(Evidence::Unknown(
+                "no record, no netns to look at".to_owned(),
+            ));
         }
         found
     }
 
     /// The network namespace of an attachment; `None` without a record.
-    pub(crate) fn namespace(&self, attached: &Attached<'_>) -> Option<Namespace> {
-        let content = attached.record?.listed.content.as_ref();
-        Some(match content {
-            Ok(content) => Namespace::of(content, &self.boot),
-            Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
-        })
+    pub(crate) fn namespace(&self, attachment: &NetworkAttachment<'_>) -> Option<Namespace> {
+        Some(namespace(attachment.record?, self.boot.as_ref()))
     }
 
-    /// The evidence against an attachment that was made for Docker: Docker alone knows. Its
-    /// namespaces say nothing, and it is in no list.
-    fn of_docker(&self, attached: &Attached<'_>, standing: &Standing) -> Vec<Evidence> {
+    fn of_docker(
+        &self,
+        attachment: &NetworkAttachment<'_>,
+        standing: &Standing,
+    ) -> Option<Evidence> {
         match standing {
-            Standing::InUse => Vec::new(),
-            Standing::Unknown(reason) => vec![Evidence::DockerUnknown(reason.clone())],
+            Standing::InUse => None,
+            Standing::Unknown(reason) => Some(Evidence::Unknown(reason.clone())),
             // Docker may be about to give it to a container.
-            Standing::Lost | Standing::Forgotten if !self.is_unchanged(attached) => Vec::new(),
-            Standing::Lost => vec![Evidence::NotDockers],
-            Standing::Forgotten => vec![Evidence::Forgotten],
+            _ if !self.is_unchanged(attachment) => None,
+            Standing::Lost => Some(Evidence::NotDockers),
+            Standing::Forgotten => Some(Evidence::Forgotten),
         }
     }
 
-    /// True if nothing has happened to it for as long as `older_than`.
-    fn is_unchanged(&self, attached: &Attached<'_>) -> bool {
-        attached.last_change().is_some_and(|it| self.is_old(it))
+    /// True if it has not changed for as long as `older_than`.
+    fn is_unchanged(&self, attachment: &NetworkAttachment<'_>) -> bool {
+        attachment
+            .last_change()
+            .is_some_and(|time| self.is_old(time))
     }
 
     /// True if this is as long ago as `older_than`. A time in the future is not.
     pub(crate) fn is_old(&self, time: SystemTime) -> bool {
         let age = self.as_of.duration_since(time);
         age.is_ok_and(|age| age >= self.older_than)
+    }
+}
+
+/// The network namespace that a record names.
+pub(crate) fn namespace(record: &NetworkRecord, boot: Option<&Boot>) -> Namespace {
+    match &record.listed.content {
+        Ok(content) => Namespace::of(content, boot),
+        Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
     }
 }

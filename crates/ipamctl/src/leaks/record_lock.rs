@@ -1,26 +1,26 @@
-//! Whether a process holds the lock of an attachment, and which.
+//! Tells whether a process holds the lock of an attachment, and which one.
 
 use std::fs::File;
 use std::path::Path;
 
-use crate::node::attachment::Attached;
+use crate::node::attachment::NetworkAttachment;
 
 /// The lock of an attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Nobody holds it.
+    /// No process holds it.
     Free,
-    /// These processes hold it: a call, or what a call has started and left. None, if they
-    /// can't be seen from here.
+    /// These processes hold it: a call, or a process that a call has started and left. Empty if
+    /// they can't be seen from here.
     Held(Vec<String>),
-    /// It can't be asked for, for this reason.
+    /// The lock can't be asked for, for this reason.
     Unknown(String),
 }
 
 impl Lock {
     /// The lock of this attachment; one without a record has none.
-    pub(crate) fn of(it: &Attached<'_>) -> Self {
-        let Some(record) = it.record else {
+    pub(crate) fn of(attachment: &NetworkAttachment<'_>) -> Self {
+        let Some(record) = attachment.record else {
             return Self::Free;
         };
         let file = &record.listed.file;
@@ -28,15 +28,6 @@ impl Lock {
             Ok(false) => Self::Free,
             Ok(true) => Self::Held(holders(file)),
             Err(error) => Self::Unknown(format!("{}: {error}", file.display())),
-        }
-    }
-
-    /// True, false, or `None` if it is unknown.
-    pub(crate) fn is_held(&self) -> Option<bool> {
-        match self {
-            Self::Free => Some(false),
-            Self::Held(_) => Some(true),
-            Self::Unknown(_) => None,
         }
     }
 
@@ -53,11 +44,13 @@ impl Lock {
     }
 }
 
-/// The processes that hold a lock on this file, for messages alone: `process 4711 (sleep)`.
+/// The processes that hold a lock on this file, for messages: `process 4711 (sleep)`.
 fn holders(file: &Path) -> Vec<String> {
     let holders = File::open(file).and_then(|file| chain::lock_holders(&file));
     let holders = holders.into_iter().flatten();
-    holders.map(|it| format!("process {it}")).collect()
+    holders
+        .map(|process| format!("process {process}"))
+        .collect()
 }
 
 #[cfg(test)]

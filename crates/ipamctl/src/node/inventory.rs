@@ -1,22 +1,22 @@
-//! Pools, reservations and records of a node, read without their locks.
+//! Reads pools, reservations and records of a node, without their locks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::ErrorKind;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use chain::record::ListedRecord;
+use anyhow::ensure;
 use cni::NetworkName;
 use conflist::{Problem, readable};
-use reservations::State;
-use reservations::view::ListedAddress;
+use reservations::view::{directories, list, taken};
 
 use crate::exit_status::Status;
 use crate::node::Node;
+use crate::node::directory::Directory;
 use crate::node::docker::Docker;
-use crate::node::held_address::{Holding, HoldingState};
 use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::pools::{PlacedPool, Pools};
+use crate::node::record::NetworkRecord;
 use crate::output::warn;
 use crate::shared_pools::EtcdCluster;
 
@@ -31,28 +31,6 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
     "dhcp",
 ];
 
-/// A directory of reservations.
-#[derive(Debug)]
-pub(crate) struct Directory {
-    pub(crate) path: PathBuf,
-    /// The networks of a pool in etcd, for which it stands: other nodes' addresses are taken
-    /// and not listed. `None` for a directory of this node.
-    pub(crate) shared_by: Option<Vec<NetworkName>>,
-    /// The network or the named pool.
-    pub(crate) name: NetworkName,
-    /// The addresses that can't be given to another, lowest first.
-    pub(crate) taken: Vec<IpAddr>,
-    /// Its addresses, lowest first; empty unless [`Extent::All`] is read.
-    pub(crate) listed: Vec<ListedAddress>,
-}
-
-/// A record, and its network.
-#[derive(Debug)]
-pub(crate) struct NetworkRecord {
-    pub(crate) network: NetworkName,
-    pub(crate) listed: ListedRecord,
-}
-
 /// What is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -64,13 +42,13 @@ pub(crate) enum Extent {
     All,
 }
 
-/// What is kept on a node.
+/// Pools, reservations and records of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     pub(crate) pools: Pools,
     pub(crate) directories: Vec<Directory>,
-    /// The place of each in [`Self::directories`].
-    places: HashMap<PathBuf, usize>,
+    /// The index of each path in [`Self::directories`].
+    by_path: HashMap<PathBuf, usize>,
     pub(crate) records: Vec<NetworkRecord>,
     /// The attachments that were made for Docker; none unless [`Extent::All`] is read.
     pub(crate) docker: Docker,
@@ -81,155 +59,154 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// What the conflists say, without reservations and records.
+    /// The pools of the conflists, without reservations and records.
     pub(crate) fn of_conflists(node: &Node) -> Self {
-        let mut it = Self {
+        let mut inventory = Self {
             unread_conflists: node.problems.len(),
             ..Self::default()
         };
         for network in &node.networks {
-            it.pools.add_configured(network, &node.environment);
+            inventory.pools.add_configured(network, &node.environment);
         }
-        it
+        inventory
     }
 
-    /// Reads it.
+    /// Reads it, and names on stderr what can't be read.
     pub(crate) fn read(node: &Node, extent: Extent) -> Self {
-        let mut it = Self::of_conflists(node);
+        let mut inventory = Self::of_conflists(node);
         for data_dir in node.data_dirs() {
-            it.read_data_dir(&data_dir, extent);
+            inventory.read_data_dir(&data_dir, extent);
         }
         for cluster in &node.clusters {
-            it.read_cluster(cluster, extent);
+            if let Err(error) = inventory.read_cluster(cluster, extent) {
+                inventory.problems.push(Problem {
+                    path: cluster.path(),
+                    reason: error.to_string(),
+                });
+            }
         }
-        let needs_records = |network: &Network| {
-            let mut names = network.delegates.iter();
-            // Pools may stand in files that only the selector reads.
-            names.any(|name| !POOLS_ARE_CONFIGURED.contains(&name.as_str()))
-                || network.ipam().get("poolsDir").is_some()
-        };
         for state_dir in node.state_dirs() {
-            let networks = match chain::record::networks(&state_dir) {
-                Ok(networks) => networks,
-                Err(error) => {
-                    it.problem(&state_dir, &error);
-                    continue;
-                }
-            };
-            for name in networks {
-                let is_wanted = extent != Extent::Pools
-                    || node.network(name.as_str()).is_some_and(needs_records);
-                if is_wanted {
-                    it.read_records(&state_dir, &name);
-                }
-            }
+            inventory.read_state_dir(node, &state_dir, extent);
         }
-        let records = std::mem::take(&mut it.records);
-        for record in &records {
-            let network = node.network(record.network.as_str());
-            if let (Some(network), Ok(content)) = (network, &record.listed.content)
-                && needs_records(network)
-            {
-                let answers = content.delegates.iter();
-                for answer in answers.filter_map(|it| it.result.as_deref()) {
-                    it.pools.add_recorded(network, answer);
-                }
-            }
-        }
-        it.records = records;
+        inventory.add_recorded_pools(node);
         if extent == Extent::All {
-            it.docker = node.ask_docker();
+            inventory.docker = node.ask_docker();
         }
-        it
+        inventory.warn();
+        inventory
     }
 
     fn read_data_dir(&mut self, data_dir: &Path, extent: Extent) {
-        let names = match reservations::view::directories(data_dir) {
-            Ok(names) => names,
-            Err(error) => return self.problem(data_dir, &error),
-        };
-        for name in names {
+        for name in self.known_or_empty(data_dir, directories(data_dir)) {
             let path = data_dir.join(name.as_str());
             // The networks of a directory that nobody configures are in its files.
             let is_counted = extent != Extent::All && self.is_configured(&path);
             let read = if is_counted {
-                reservations::view::taken(&path).map(|taken| (taken, Vec::new()))
-            } else {
-                reservations::view::list(&path).map(|listed| (taken(&listed), listed))
-            };
-            match read {
-                Ok((taken, listed)) => self.add_directory(Directory {
-                    path,
+                taken(&path).map(|taken| Directory {
+                    path: path.clone(),
                     shared_by: None,
                     name,
                     taken,
-                    listed,
-                }),
+                    listed: Vec::new(),
+                })
+            } else {
+                list(&path).map(|listed| Directory::of_files(path.clone(), name, listed))
+            };
+            match read {
+                Ok(directory) => self.add_directory(directory),
                 // Removed meanwhile.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => self.problem(&path, &error),
+                Err(error) => self.add_problem(&path, &error),
             }
         }
     }
 
     /// Reads the pools of a cluster; each stands for a directory of reservations.
-    fn read_cluster(&mut self, cluster: &EtcdCluster, extent: Extent) {
-        let its = |it: &&PlacedPool| cluster.networks.contains(&it.networks[0]);
-        let used = self.pools.all.iter().filter(its);
-        let used = used.map(|it| it.directory_name().clone()).collect();
-        let lists = extent == Extent::All;
-        let view = cluster.view(&mut cluster.engine(), used, lists);
-        let view = match view {
-            Ok(view) => view,
-            Err(error) => {
-                self.problems.push(Problem {
-                    path: cluster.path(),
-                    reason: error.to_string(),
-                });
-                return;
-            }
-        };
+    fn read_cluster(
+        &mut self,
+        cluster: &EtcdCluster,
+        extent: Extent,
+    ) -> Result<(), cluster::EngineError> {
+        let is_used = |placed: &&PlacedPool| cluster.networks.contains(&placed.networks[0]);
+        let used = self.pools.all.iter().filter(is_used);
+        let used = used.map(|placed| placed.directory_name().clone()).collect();
+        let view = cluster.view(&mut cluster.engine(), used, extent == Extent::All)?;
         self.problems.extend(view.problems);
         for pool in view.defined {
             self.pools.add_shared(cluster, pool);
         }
-        let directories = view.pools.into_iter().map(|it| Directory {
-            path: cluster.directory(it.name.as_str()),
-            name: it.name,
-            shared_by: Some(cluster.networks.clone()),
-            taken: it.taken,
-            listed: it.listed,
+        for pool in view.pools {
+            self.add_directory(Directory {
+                path: cluster.directory(pool.name.as_str()),
+                name: pool.name,
+                shared_by: Some(cluster.networks.clone()),
+                taken: pool.taken,
+                listed: pool.listed,
+            });
+        }
+        Ok(())
+    }
+
+    fn read_state_dir(&mut self, node: &Node, state_dir: &Path, extent: Extent) {
+        for network in self.known_or_empty(state_dir, chain::record::networks(state_dir)) {
+            let is_wanted = extent != Extent::Pools
+                || node
+                    .network(network.as_str())
+                    .is_some_and(may_have_recorded_pools);
+            if is_wanted {
+                self.read_records(state_dir, &network);
+            }
+        }
+    }
+
+    fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {
+        let records = chain::record::records(state_dir, network);
+        let records = self.known_or_empty(&state_dir.join(network.as_str()), records);
+        let of_network = records.into_iter().map(|listed| NetworkRecord {
+            network: network.clone(),
+            listed,
         });
-        directories.for_each(|it| self.add_directory(it));
+        self.records.extend(of_network);
+    }
+
+    /// Adds the pools that recorded selectors have chosen.
+    fn add_recorded_pools(&mut self, node: &Node) {
+        for record in &self.records {
+            let network = node.network(record.network.as_str());
+            if let Some(network) = network.filter(|network| may_have_recorded_pools(network))
+                && let Some(content) = record.content()
+            {
+                let answers = content.delegates.iter();
+                for answer in answers.filter_map(|delegate| delegate.result.as_deref()) {
+                    self.pools.add_recorded(network, answer);
+                }
+            }
+        }
     }
 
     /// Adds a directory.
     pub(crate) fn add_directory(&mut self, directory: Directory) {
         let path = directory.path.clone();
-        self.places.entry(path).or_insert(self.directories.len());
+        self.by_path.entry(path).or_insert(self.directories.len());
         self.directories.push(directory);
     }
 
-    fn read_records(&mut self, state_dir: &Path, network: &NetworkName) {
-        match chain::record::records(state_dir, network) {
-            Ok(records) => self
-                .records
-                .extend(records.into_iter().map(|listed| NetworkRecord {
-                    network: network.clone(),
-                    listed,
-                })),
-            Err(error) => self.problem(&state_dir.join(network.as_str()), &error),
-        }
+    /// What was read at this path; nothing if it can't be read, which is noted.
+    fn known_or_empty<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
+        read.unwrap_or_else(|error| {
+            self.add_problem(path, &error);
+            Vec::new()
+        })
     }
 
-    fn problem(&mut self, path: &Path, error: &std::io::Error) {
+    fn add_problem(&mut self, path: &Path, error: &io::Error) {
         self.problems.push(Problem {
             path: path.to_owned(),
             reason: readable(error),
         });
     }
 
-    /// Prints what can't be read, on stderr.
+    /// Names on stderr what can't be read.
     pub(crate) fn warn(&self) {
         for Problem { path, reason } in &self.problems {
             warn(&format!("{}: {reason}", path.display()));
@@ -239,12 +216,8 @@ impl Inventory {
         }
     }
 
-    /// True if everything could be read, conflists included.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.unread() == 0
-    }
-
-    fn unread(&self) -> usize {
+    /// Number of files and folders that could not be read, conflists included.
+    pub(crate) fn unread(&self) -> usize {
         self.problems.len() + self.unread_conflists + self.pools.problems.len()
     }
 
@@ -252,12 +225,12 @@ impl Inventory {
     ///
     /// # Errors
     ///
-    /// If something could not be read: what was shown isn't everything.
+    /// If something could not be read: the output is incomplete.
     pub(crate) fn verdict(&self, status: Status) -> anyhow::Result<Status> {
-        anyhow::ensure!(
-            self.is_whole(),
-            "this is not everything: {} files or folders could not be read",
-            self.unread()
+        let unread = self.unread();
+        ensure!(
+            unread == 0,
+            "this is not everything: {unread} files or folders could not be read"
         );
         Ok(status)
     }
@@ -265,129 +238,45 @@ impl Inventory {
     /// The reason why an attachment of this network may have a record that isn't among
     /// [`Self::records`]; `None` if all folders that may have it were read.
     pub(crate) fn may_have_a_record(&self, node: &Node, network: &str) -> Option<String> {
-        let reason = |it: &Problem| {
-            let path = it.path.display();
-            format!("it may have a record: {path}: {}", it.reason)
-        };
-        let of_records = node.state_dirs();
-        let mut problems = self.problems.iter();
-        let unread = problems.find(|it| {
-            let folders = of_records.iter();
-            folders
-                .flat_map(|folder| [folder.clone(), folder.join(network)])
-                .any(|folder| folder == it.path)
+        let state_dirs = node.state_dirs();
+        let unread = self.problems.iter().find(|problem| {
+            state_dirs.contains(&problem.path)
+                || state_dirs
+                    .iter()
+                    .any(|folder| folder.join(network) == problem.path)
         });
         // Its conflist, which may name another folder, may be one of those that can't be read.
-        let unknown = node.problems.first();
-        let conflist = unknown.filter(|_| node.network(network).is_none());
-        unread.or(conflist).map(reason)
+        let conflist = node.problems.first();
+        let conflist = conflist.filter(|_| node.network(network).is_none());
+        let Problem { path, reason } = unread.or(conflist)?;
+        Some(format!(
+            "it may have a record: {}: {reason}",
+            path.display()
+        ))
     }
 
     /// True if the directory exists, and its reservations could not be read.
     pub(crate) fn is_unreadable(&self, directory: &Path) -> bool {
-        self.problems
-            .iter()
-            .any(|it| directory.starts_with(&it.path))
-    }
-
-    /// The directory at this path, if it exists.
-    pub(crate) fn directory(&self, path: &Path) -> Option<&Directory> {
-        Some(&self.directories[*self.places.get(path)?])
+        let mut problems = self.problems.iter();
+        problems.any(|problem| directory.starts_with(&problem.path))
     }
 
     /// The taken addresses of a directory; none if it doesn't exist.
     pub(crate) fn taken(&self, directory: &Path) -> &[IpAddr] {
-        self.directory(directory).map_or(&[], |it| &it.taken)
+        let at = self.by_path.get(directory);
+        at.map_or(&[], |at| &self.directories[*at].taken)
     }
 
     /// True if a pool is known to be kept in this directory.
     pub(crate) fn is_configured(&self, directory: &Path) -> bool {
         self.pools.has_directory(directory)
     }
-
-    /// Who holds what: each reserved address, and each record whose addresses are not
-    /// in a directory of reservations.
-    pub(crate) fn holdings(&self) -> Vec<Holding<'_>> {
-        let by_attachment: HashMap<(&str, &str, &str), usize> = self
-            .records
-            .iter()
-            .enumerate()
-            .map(|(at, it)| {
-                let attachment = &it.listed.attachment;
-                let id = attachment.container_id.as_str();
-                ((it.network.as_str(), id, attachment.ifname.as_str()), at)
-            })
-            .collect();
-        let mut is_placed = vec![false; self.records.len()];
-        let mut pools: BTreeMap<&Path, Vec<&PlacedPool>> = BTreeMap::new();
-        for pool in &self.pools.all {
-            pools.entry(&pool.directory).or_default().push(pool);
-        }
-        let mut all = Vec::new();
-        for directory in &self.directories {
-            let pools = pools.get(directory.path.as_path()).map_or(&[][..], |it| it);
-            for listed in &directory.listed {
-                let mut pools = pools.iter().copied();
-                let pool = pools.find(|it| it.pool.ranges.contains(listed.ip));
-                let holder = match &listed.state {
-                    State::Reserved(holder) => Some(holder),
-                    _ => None,
-                };
-                let network = listed.network.as_deref();
-                let at = holder.and_then(|it| {
-                    let key = (network?, it.container_id.as_str(), it.ifname.as_deref()?);
-                    by_attachment.get(&key).copied()
-                });
-                if let Some(at) = at {
-                    is_placed[at] = true;
-                }
-                let record = at.map(|at| &self.records[at]);
-                all.push(Holding::reserved(directory, listed, pool, record));
-            }
-        }
-        let placed: HashSet<(&str, IpAddr)> = all
-            .iter()
-            .filter_map(|it| Some((it.network?, it.ip?)))
-            .collect();
-        for (record, is_placed) in self.records.iter().zip(is_placed) {
-            if !is_placed {
-                // An address that another holds by now isn't the record's any more.
-                let network = record.network.as_str();
-                let is_lost = |ip| placed.contains(&(network, ip));
-                all.extend(Holding::recorded(record, is_lost));
-            }
-        }
-        for it in &mut all {
-            it.docker = it.container.and_then(|id| self.docker.holder(id, it.ip));
-        }
-        all
-    }
-
-    /// The holdings of this network or named pool, or all.
-    pub(crate) fn holdings_of(&self, name: Option<&str>) -> Vec<Holding<'_>> {
-        let mut all = self.holdings();
-        if let Some(name) = name {
-            all.retain(|it| it.is_of(name));
-        }
-        all
-    }
-
-    /// Number of holdings in each state of a record.
-    pub(crate) fn states(&self) -> BTreeMap<(&str, HoldingState), usize> {
-        let mut states = BTreeMap::new();
-        for record in &self.records {
-            let key = (
-                record.network.as_str(),
-                HoldingState::of_record(&record.listed),
-            );
-            *states.entry(key).or_default() += 1;
-        }
-        states
-    }
 }
 
-/// The addresses that can't be given to another: only a torn file is free.
-fn taken(listed: &[ListedAddress]) -> Vec<IpAddr> {
-    let taken = listed.iter().filter(|it| it.state != State::Torn);
-    taken.map(|it| it.ip).collect()
+/// True if records of the network may have pools that its configuration doesn't say.
+fn may_have_recorded_pools(network: &Network) -> bool {
+    let mut delegates = network.delegates.iter();
+    // Pools may be in files that only the selector reads.
+    delegates.any(|name| !POOLS_ARE_CONFIGURED.contains(&name.as_str()))
+        || network.ipam().get("poolsDir").is_some()
 }

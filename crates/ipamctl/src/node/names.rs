@@ -3,6 +3,10 @@
 use std::collections::BTreeMap;
 
 use cni::Args;
+use serde::Serialize;
+
+/// Characters of a container ID that are shown, as by the runtimes' own commands.
+const SHORT: usize = 12;
 
 /// Keys that name nothing.
 const NO_NAMES: [&str; 4] = ["IgnoreUnknown", "IP", "MAC", "K8S_POD_INFRA_CONTAINER_ID"];
@@ -19,30 +23,27 @@ const SHOWN: [(&str, &str); 3] = [
 ];
 
 /// The names of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Names(BTreeMap<String, String>);
 
 impl Names {
-    /// Reads `CNI_ARGS`; text that is none names nothing.
+    /// Reads `CNI_ARGS`; invalid text names nothing.
     pub(crate) fn of(args: &str) -> Self {
         let args = Args::parse(args).unwrap_or_default();
-        let pairs = args
-            .iter()
-            .filter(|(key, value)| !value.is_empty() && !NO_NAMES.contains(key));
-        Self(
-            pairs
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .collect(),
-        )
+        Self::of_pairs(args.iter().filter(|(key, _)| !NO_NAMES.contains(key)))
     }
 
-    /// The names of a network and a container of Docker's; an empty one is none.
+    /// The names of a network and a container of Docker's.
     pub(crate) fn of_docker(network: &str, container: &str) -> Self {
-        let pairs = [(DOCKER.0, network), (DOCKER.1, container)];
-        let pairs = pairs.into_iter().filter(|(_, name)| !name.is_empty());
+        Self::of_pairs([(DOCKER.0, network), (DOCKER.1, container)].into_iter())
+    }
+
+    /// The pairs whose values aren't empty.
+    fn of_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let named = pairs.filter(|(_, value)| !value.is_empty());
         Self(
-            pairs
-                .map(|(key, name)| (key.to_owned(), name.to_owned()))
+            named
+                .map(|(key, value)| (key.into(), value.into()))
                 .collect(),
         )
     }
@@ -50,11 +51,7 @@ impl Names {
     /// These names, and those of another source, which take precedence.
     #[must_use]
     pub(crate) fn and(mut self, others: &Self) -> Self {
-        let others = others
-            .0
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone()));
-        self.0.extend(others);
+        self.0.extend(others.0.clone());
         self
     }
 
@@ -65,19 +62,21 @@ impl Names {
 
     /// The name in short: `default/web-1`, `shop/frontend`; empty if there is none.
     pub(crate) fn short(&self) -> String {
-        let get = |key: &str| self.0.get(key).map(String::as_str);
         for (outer, inner) in SHOWN {
-            match (get(outer), get(inner)) {
+            match (self.0.get(outer), self.0.get(inner)) {
                 (Some(outer), Some(inner)) => return format!("{outer}/{inner}"),
-                (None, Some(name)) | (Some(name), None) => return name.to_owned(),
+                (None, Some(name)) | (Some(name), None) => return name.clone(),
                 (None, None) => {}
             }
         }
-        let mut pairs = self.0.iter();
-        pairs
-            .next()
-            .map_or_else(String::new, |(key, value)| format!("{key}={value}"))
+        let first = self.0.iter().next();
+        first.map_or_else(String::new, |(key, value)| format!("{key}={value}"))
     }
+}
+
+/// The beginning of a container ID, long enough for people.
+pub(crate) fn short_id(container: &str) -> &str {
+    container.get(..SHORT).unwrap_or(container)
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! A network whose addresses ipam-delegated or host-local gives, and the folders that its
-//! configuration leads to.
+//! A network whose addresses ipam-delegated or host-local gives, and its folders.
 
 use std::path::PathBuf;
 
-use chain::record as records;
+use chain::record::state_dir;
 use cluster::Group;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
@@ -78,7 +77,8 @@ impl Network {
         let delegates: Option<Vec<DelegateName>> =
             ipam.read("ipam", "delegates").map_err(|e| e.msg)?;
         let delegates = delegates.unwrap_or_default();
-        let is_shared = |it: &DelegateName| [ETCD_ALLOCATOR, ETCD_SELECTOR].contains(&it.as_str());
+        let is_shared =
+            |name: &DelegateName| [ETCD_ALLOCATOR, ETCD_SELECTOR].contains(&name.as_str());
         let cluster = match delegates.iter().any(is_shared) {
             true => Some(Cluster::read(&ipam).map_err(|e| e.msg)?),
             false => None,
@@ -91,7 +91,7 @@ impl Network {
             cluster,
             is_host_local,
             folders: Folders::read(&ipam).map_err(|e| e.msg)?,
-            state_dir: records::state_dir(&config, environment).map_err(|e| e.msg)?,
+            state_dir: state_dir(&config, environment).map_err(|e| e.msg)?,
             config,
         }))
     }
@@ -103,7 +103,9 @@ impl Network {
 
     /// True if one of the delegates has this name.
     pub(crate) fn has_delegate(&self, name: &str) -> bool {
-        self.delegates.iter().any(|it| it.as_str() == name)
+        self.delegates
+            .iter()
+            .any(|delegate| delegate.as_str() == name)
     }
 
     /// The directory of the reservations of a network or a named pool; the place in etcd
@@ -154,23 +156,23 @@ mod tests {
 
     #[test]
     fn host_local_is_a_chain_of_one_delegate() {
-        let it = network(r#"{"type":"bridge","ipam":{"type":"host-local","dataDir":"/d"}}"#);
-        let it = it.unwrap().unwrap();
-        assert!(it.is_host_local && it.keeps_files());
-        assert_eq!(it.folders.data_dir, Path::new("/d"));
-        let names: Vec<&str> = it.delegates.iter().map(DelegateName::as_str).collect();
+        let network = network(r#"{"type":"bridge","ipam":{"type":"host-local","dataDir":"/d"}}"#);
+        let network = network.unwrap().unwrap();
+        assert!(network.is_host_local && network.keeps_files());
+        assert_eq!(network.folders.data_dir, Path::new("/d"));
+        let names: Vec<&str> = network.delegates.iter().map(DelegateName::as_str).collect();
         assert_eq!(names, [HOST_LOCAL]);
     }
 
     #[test]
-    fn the_plugin_with_the_ipam_section_counts_wherever_it_stands() {
+    fn the_plugin_with_the_ipam_section_counts_in_any_position() {
         let chain = r#""ipam":{"type":"ipam-delegated","delegates":["a"],"stateDir":"/s"}"#;
-        let it = network(&format!(
+        let ptp = network(&format!(
             r#"{{"type":"tuning"}},{{"type":"ptp",{chain}}},{{"type":"ipam-gc",{chain}}}"#
         ));
-        let it = it.unwrap().unwrap();
-        assert_eq!((it.main.kind.as_str(), it.is_host_local), ("ptp", false));
-        assert_eq!(it.state_dir, Path::new("/s"));
+        let ptp = ptp.unwrap().unwrap();
+        assert_eq!((ptp.main.kind.as_str(), ptp.is_host_local), ("ptp", false));
+        assert_eq!(ptp.state_dir, Path::new("/s"));
         assert!(
             network(r#"{"type":"ptp","ipam":{"type":"dhcp"}}"#)
                 .unwrap()

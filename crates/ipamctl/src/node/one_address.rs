@@ -1,67 +1,62 @@
-//! One address and its holder, without reading the files of all others.
+//! Reads one address and its holder, without the files of all others.
 
 use std::net::IpAddr;
 
 use cni::{Attachment, NetworkName};
 use reservations::State;
-use reservations::view::ListedAddress;
+use reservations::view::{ListedAddress, address, directories};
 
 use crate::node::Node;
-use crate::node::held_address::Holding;
-use crate::node::inventory::{Directory, Inventory, NetworkRecord};
+use crate::node::directory::Directory;
+use crate::node::held_address::answered;
+use crate::node::inventory::Inventory;
+use crate::node::record::NetworkRecord;
 
-/// The inventory of what the holders of this address hold; `None` if a holder has no
-/// record, so that only the files of all addresses say what else it holds, or if something
-/// can't be read.
+/// Everything that the holders of this address hold. `None` if a holder has no record, so that
+/// only the files of all addresses say what else it holds, or if something can't be read.
 pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
     // In etcd, all addresses of the node are one request.
     if !node.clusters.is_empty() {
         return None;
     }
-    let mut it = Inventory::of_conflists(node);
+    let mut inventory = Inventory::of_conflists(node);
     for data_dir in node.data_dirs() {
-        for name in reservations::view::directories(&data_dir).ok()? {
+        for name in directories(&data_dir).ok()? {
             let path = data_dir.join(name.as_str());
-            let listed = reservations::view::address(&path, ip).ok()?;
-            it.add_directory(Directory {
-                path,
-                shared_by: None,
-                name,
-                taken: Vec::new(),
-                listed: listed.into_iter().collect(),
-            });
+            let listed = address(&path, ip).ok()?.into_iter().collect();
+            inventory.add_directory(Directory::of_files(path, name, listed));
         }
     }
-    let holders: Vec<&ListedAddress> = it.directories.iter().flat_map(|it| &it.listed).collect();
+    let directories = inventory.directories.iter();
+    let holders: Vec<_> = directories
+        .flat_map(|directory| &directory.listed)
+        .collect();
     if holders.is_empty() {
         return None;
     }
     let records = holders.into_iter().map(|listed| record(node, listed));
-    it.records = records.collect::<Option<_>>()?;
-    let mut others: Vec<IpAddr> = it.records.iter().flat_map(addresses).collect();
-    others.retain(|other| *other != ip);
-    for directory in &mut it.directories {
-        for other in &others {
-            let listed = reservations::view::address(&directory.path, *other).ok()?;
-            directory.listed.extend(listed);
+    inventory.records = records.collect::<Option<_>>()?;
+    let records = &inventory.records;
+    let others: Vec<IpAddr> = records.iter().flat_map(answered).collect();
+    let is_of_holders = |listed: &ListedAddress| {
+        holder(listed).is_some_and(|(network, attachment)| {
+            let mut records = records.iter();
+            records.any(|of| of.network == network && of.listed.attachment == attachment)
+        })
+    };
+    for directory in &mut inventory.directories {
+        for other in others.iter().filter(|other| **other != ip) {
+            directory
+                .listed
+                .extend(address(&directory.path, *other).ok()?);
         }
-        directory.listed.sort_unstable_by_key(|it| it.ip);
+        directory.listed.sort_unstable_by_key(|listed| listed.ip);
         directory.listed.dedup();
+        directory.listed.retain(is_of_holders);
     }
-    // Of the other addresses, those of other holders don't count.
-    let records = &it.records;
-    for directory in &mut it.directories {
-        directory.listed.retain(|listed| {
-            let holder = holder(listed);
-            holder.is_some_and(|(network, attachment)| {
-                records
-                    .iter()
-                    .any(|it| it.network == network && it.listed.attachment == attachment)
-            })
-        });
-    }
-    it.docker = node.ask_docker();
-    Some(it)
+    inventory.docker = node.ask_docker();
+    inventory.warn();
+    Some(inventory)
 }
 
 /// Network and attachment of a reservation.
@@ -79,16 +74,9 @@ fn holder(listed: &ListedAddress) -> Option<(NetworkName, Attachment)> {
 /// The record of the holder of a reservation.
 fn record(node: &Node, listed: &ListedAddress) -> Option<NetworkRecord> {
     let (network, attachment) = holder(listed)?;
-    let state_dirs = node.state_dirs();
-    let mut found = state_dirs
+    let listed = node
+        .state_dirs()
         .iter()
-        .filter_map(|state_dir| chain::record::record_of(state_dir, &network, &attachment).ok()?);
-    let listed = found.next()?;
+        .find_map(|state_dir| chain::record::record_of(state_dir, &network, &attachment).ok()?)?;
     Some(NetworkRecord { network, listed })
-}
-
-/// The addresses of a recorded answer.
-fn addresses(record: &NetworkRecord) -> Vec<IpAddr> {
-    let holdings = Holding::recorded(record, |_| false);
-    holdings.iter().filter_map(|it| it.ip).collect()
 }

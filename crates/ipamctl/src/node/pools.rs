@@ -1,5 +1,5 @@
-//! The pools of a network, without a container: those of its configuration, and those that
-//! its selectors are known to have chosen.
+//! The pools of a network: those of its configuration, and those that recorded selectors have
+//! chosen.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -36,6 +36,12 @@ impl PlacedPool {
         self.pool.directory(&self.networks[0])
     }
 
+    /// True if this network uses it, or if it has this name.
+    pub(crate) fn is_of(&self, name: &str) -> bool {
+        let mut networks = self.networks.iter();
+        self.name() == Some(name) || networks.any(|network| network.as_str() == name)
+    }
+
     /// What it is known by: the same addresses of the same directory are one pool. What they
     /// exclude may differ: a selector excludes what it keeps for others.
     fn key(&self) -> (PathBuf, String) {
@@ -49,7 +55,7 @@ pub(crate) struct Pools {
     pub(crate) all: Vec<PlacedPool>,
     /// By network.
     pub(crate) problems: Vec<(NetworkName, String)>,
-    /// The place of each in [`Self::all`].
+    /// The index of each in [`Self::all`].
     known: HashMap<(PathBuf, String), usize>,
     directories: HashSet<PathBuf>,
 }
@@ -63,13 +69,13 @@ impl Pools {
             match of_ranges(&network.config, environment) {
                 Ok(pools) => {
                     let pools = pools.into_iter().enumerate();
-                    found.extend(pools.map(|(i, it)| (it, Some(i))));
+                    found.extend(pools.map(|(i, pool)| (pool, Some(i))));
                 }
                 Err(reason) => wrong(reason),
             }
         }
         match of_catalogue(network) {
-            Ok(pools) => found.extend(pools.into_iter().map(|it| (it, None))),
+            Ok(pools) => found.extend(pools.into_iter().map(|pool| (pool, None))),
             Err(reason) => wrong(reason),
         }
         for (pool, index) in found {

@@ -3,7 +3,7 @@
 //! Layout of 65,533 rows has to take a few milliseconds, so each cell is measured once and
 //! written once.
 
-use crate::output::Style;
+use crate::output::{Output, Style};
 
 /// The narrowest that a column becomes.
 const NARROWEST: usize = 8;
@@ -11,66 +11,63 @@ const NARROWEST: usize = 8;
 /// Space between two columns.
 const GAP: &str = "  ";
 
-/// Alignment of a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
 /// A table: a header, and rows of as many cells.
 #[derive(Debug)]
 pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-    /// The style of each row.
-    styles: Vec<Option<Style>>,
+    header: &'static [&'static str],
+    /// The names of the columns that are aligned to the right.
+    right: &'static [&'static str],
+    rows: Vec<(Option<Style>, Vec<String>)>,
 }
 
 impl Table {
     /// A table with these columns.
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+    pub(crate) fn new(header: &'static [&'static str]) -> Self {
         Self {
-            columns: columns.to_vec(),
+            header,
+            right: &[],
             rows: Vec::new(),
-            styles: Vec::new(),
         }
+    }
+
+    /// Aligns these columns to the right.
+    #[must_use]
+    pub(crate) fn right_aligned(mut self, columns: &'static [&'static str]) -> Self {
+        self.right = columns;
+        self
     }
 
     /// Adds a row, in this style.
     pub(crate) fn row<const N: usize>(&mut self, style: Option<Style>, cells: [String; N]) {
-        debug_assert_eq!(N, self.columns.len());
-        self.rows.push(cells.into());
-        self.styles.push(style);
+        debug_assert_eq!(N, self.header.len());
+        self.rows.push((style, cells.into()));
     }
 
-    /// The style of each line of [`Self::render`].
-    pub(crate) fn styles(&self) -> impl Iterator<Item = Option<Style>> {
-        [Some(Style::Dim)]
-            .into_iter()
-            .chain(self.styles.iter().copied())
-    }
-
-    /// The lines of the table, at most this wide. Columns that are empty in every row are
+    /// The lines of the table, fitted to the terminal. Columns that are empty in every row are
     /// left out. The widest columns are cut first; a cut cell ends with `…`.
-    pub(crate) fn render(&self, width: Option<usize>) -> Vec<String> {
-        let is_used = |at: usize| self.rows.iter().any(|row| !row[at].is_empty());
-        let used: Vec<usize> = (0..self.columns.len()).filter(|at| is_used(*at)).collect();
+    pub(crate) fn lines(&self, output: Output) -> Vec<String> {
+        let is_used = |at: &usize| self.rows.iter().any(|(_, cells)| !cells[*at].is_empty());
+        let used: Vec<usize> = (0..self.header.len()).filter(is_used).collect();
         let mut widths: Vec<usize> = used
             .iter()
             .map(|&at| {
-                let cells = self.rows.iter().map(|row| length(&row[at]));
-                cells.max().unwrap_or(0).max(length(self.columns[at].0))
+                let cells = self.rows.iter().map(|(_, cells)| length(&cells[at]));
+                cells.max().unwrap_or(0).max(length(self.header[at]))
             })
             .collect();
-        if let Some(width) = width {
+        if let Some(width) = output.width {
             narrow(&mut widths, width);
         }
-        let header: Vec<&str> = self.columns.iter().map(|(name, _)| *name).collect();
+        let header = self.line(self.header, &used, &widths);
         let mut lines = Vec::with_capacity(self.rows.len() + 1);
-        lines.push(self.line(&header, &used, &widths));
-        let rows = self.rows.iter();
-        lines.extend(rows.map(|row| self.line(row, &used, &widths)));
+        lines.push(output.styled(Style::Dim, &header));
+        lines.extend(self.rows.iter().map(|(style, cells)| {
+            let line = self.line(cells, &used, &widths);
+            match style {
+                Some(style) => output.styled(*style, &line),
+                None => line,
+            }
+        }));
         lines
     }
 
@@ -82,18 +79,16 @@ impl Table {
             }
             let cell = cells[at].as_ref();
             let length = length(cell);
-            let padding = width.saturating_sub(length);
-            if self.columns[at].1 == Align::Right {
-                line.extend(std::iter::repeat_n(' ', padding));
-            }
+            let padding = std::iter::repeat_n(' ', width.saturating_sub(length));
             if length > width {
                 line.extend(cell.chars().take(width - 1));
                 line.push('…');
+            } else if self.right.contains(&self.header[at]) {
+                line.extend(padding);
+                line.push_str(cell);
             } else {
                 line.push_str(cell);
-            }
-            if self.columns[at].1 == Align::Left && i + 1 < used.len() {
-                line.extend(std::iter::repeat_n(' ', padding));
+                line.extend(padding);
             }
         }
         line.truncate(line.trim_end().len());
@@ -106,13 +101,10 @@ impl Table {
 fn narrow(widths: &mut [usize], width: usize) {
     let gaps = GAP.len() * widths.len().saturating_sub(1);
     while widths.iter().sum::<usize>() + gaps > width {
-        let Some(widest) = widths.iter_mut().max() else {
-            return;
-        };
-        if *widest <= NARROWEST {
-            return;
+        match widths.iter_mut().max() {
+            Some(widest) if *widest > NARROWEST => *widest -= 1,
+            _ => return,
         }
-        *widest -= 1;
     }
 }
 
@@ -129,25 +121,21 @@ fn length(text: &str) -> usize {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
-        let mut table = Table::new(&[
-            ("NAME", Align::Left),
-            ("NOTHING", Align::Left),
-            ("SIZE", Align::Right),
-            ("REMARK", Align::Left),
-        ]);
+    fn lines(width: Option<usize>) -> Vec<String> {
+        let header = &["NAME", "NOTHING", "SIZE", "REMARK"];
+        let mut table = Table::new(header).right_aligned(&["SIZE"]);
         let row = |name: &str, size: &str, remark: &str| {
             [name.into(), String::new(), size.into(), remark.into()]
         };
         table.row(None, row("a-network-with-a-long-name", "7", ""));
         table.row(None, row("b", "65533", "full"));
-        table
+        table.lines(Output::plain_text(width))
     }
 
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
         assert_eq!(
-            table().render(None),
+            lines(None),
             [
                 "NAME                         SIZE  REMARK",
                 "a-network-with-a-long-name      7",
@@ -159,7 +147,7 @@ mod tests {
     #[test]
     fn the_widest_column_is_cut_until_the_table_fits() {
         assert_eq!(
-            table().render(Some(26)),
+            lines(Some(26)),
             [
                 "NAME          SIZE  REMARK",
                 "a-network-…      7",
@@ -167,6 +155,6 @@ mod tests {
             ]
         );
         // Nothing is left of a terminal that is too narrow, but the table is still there.
-        assert_eq!(table().render(Some(3)).len(), 3);
+        assert_eq!(lines(Some(3)).len(), 3);
     }
 }

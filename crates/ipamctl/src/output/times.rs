@@ -1,6 +1,9 @@
-//! Times for people and for programs: "3 h ago", RFC 3339.
+//! Times for people ("3 h ago") and for programs (RFC 3339).
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use serde::Serializer;
 
 /// The time as people say it: `12 s ago`, `5 min ago`, `3 h ago`, `2 d ago`. `in the
 /// future` if the clock was set back.
@@ -22,42 +25,21 @@ pub(crate) fn rounded(duration: Duration) -> String {
     }
 }
 
-/// The time for programs: RFC 3339, in UTC, to the second. A file may have any time, also one
-/// before 1970.
-pub(crate) fn rfc3339(time: SystemTime) -> String {
-    let seconds = match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => i128::from(since.as_secs()),
-        Err(before) => {
-            let before = before.duration();
-            -i128::from(before.as_secs()) - i128::from(before.subsec_nanos() > 0)
-        }
-    };
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Year, month and day of a number of days since 1970: Howard Hinnant's `civil_from_days`,
-/// which counts in eras of 400 years that begin in March.
-fn civil(days: i128) -> (i128, i128, i128) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year + era * 400 + i128::from(month <= 2);
-    (year, month, of_year - (153 * from_march + 2) / 5 + 1)
+/// RFC 3339 in UTC, to the second; `null` without a time, or beyond the year 9999.
+pub(crate) fn serialize<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match time.and_then(|time| Timestamp::try_from(time).ok()) {
+        Some(timestamp) => serializer.collect_str(&format_args!("{timestamp:.0}")),
+        None => serializer.serialize_none(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::UNIX_EPOCH;
 
     #[test]
     fn an_age_has_one_unit() {
@@ -77,26 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_1970_and_one_after_9999_are_written() {
-        let at = |seconds: i64| {
-            let distance = Duration::from_secs(seconds.unsigned_abs());
-            rfc3339(match seconds {
-                0.. => UNIX_EPOCH + distance,
-                _ => UNIX_EPOCH - distance,
-            })
-        };
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (-1, "1969-12-31T23:59:59Z"),
-            (-2_208_988_800, "1900-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_795_325_696, "2026-11-22T05:34:56Z"),
-            (253_402_300_800, "10000-01-01T00:00:00Z"),
-        ] {
-            assert_eq!(at(seconds), text);
-        }
-        let half = UNIX_EPOCH - Duration::from_millis(500);
-        assert_eq!(rfc3339(half), "1969-12-31T23:59:59Z");
-        assert!(rfc3339(UNIX_EPOCH + Duration::from_secs(i64::MAX as u64)).ends_with('Z'));
+    fn a_time_before_1970_is_written_and_one_after_9999_is_not() {
+        let text = |time| serialize(&Some(time), serde_json::value::Serializer).unwrap();
+        let after = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(text(after(1_795_325_696)), "2026-11-22T05:34:56Z");
+        let before = UNIX_EPOCH - Duration::from_millis(500);
+        assert_eq!(text(before), "1969-12-31T23:59:59Z");
+        assert!(text(after(253_402_300_800)).is_null());
     }
 }

@@ -25,7 +25,7 @@ impl Deadline {
     ///
     /// # Errors
     ///
-    /// The system's: without a timer, there would be no bound.
+    /// An I/O error: without a timer, there would be no bound.
     pub(crate) fn after(time: Duration) -> io::Result<Self> {
         let deadline = state_files::Deadline::after(time)?;
         Ok(Self { deadline, time })

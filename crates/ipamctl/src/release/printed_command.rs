@@ -1,43 +1,41 @@
-//! The command that releases an attachment, and nothing else.
+//! Prints the command that releases an attachment, and nothing else.
 
 use std::borrow::Cow;
 
 use crate::node::Node;
-use crate::node::attachment::Attached;
+use crate::node::attachment::NetworkAttachment;
 
 /// The command. It names the container whole, the network and the interface; a reservation
 /// without an interface by its address and network.
-pub(crate) fn release(node: &Node, it: &Attached<'_>) -> String {
+pub(crate) fn release_command(node: &Node, attachment: &NetworkAttachment<'_>) -> String {
     let mut words = vec!["ipamctl".to_owned()];
-    words.extend(node.words());
+    words.extend(node.places.words());
     words.push("release".to_owned());
-    if is_released_by_file(node, it) {
+    if is_released_by_file(node, attachment) {
         words.push("--file-only".to_owned());
     }
-    let mut name = |option: &str, value: &str| words.extend([option.to_owned(), value.to_owned()]);
-    match (it.ifname, it.addresses().next()) {
-        (Some(ifname), _) => {
-            name("--container", it.container);
-            name("--network", it.network);
-            name("--ifname", ifname);
-        }
-        (None, ip) => {
-            let ip = ip.map(|ip| ip.to_string());
-            name("--address", &ip.unwrap_or_default());
-            name("--network", it.network);
-        }
+    let ip = attachment.ips().next().map(|ip| ip.to_string());
+    let ip = ip.unwrap_or_default();
+    let (option, name) = match attachment.ifname {
+        Some(_) => ("--container", attachment.container),
+        None => ("--address", ip.as_str()),
+    };
+    let mut names = vec![option, name, "--network", attachment.network];
+    if let Some(ifname) = attachment.ifname {
+        names.extend(["--ifname", ifname]);
     }
+    words.extend(names.into_iter().map(str::to_owned));
     let words: Vec<Cow<'_, str>> = words.iter().map(|word| quoted(word)).collect();
     words.join(" ")
 }
 
-/// True if no plugin can release it: nobody knows which, or it has no valid name.
-fn is_released_by_file(node: &Node, it: &Attached<'_>) -> bool {
-    if it.ifname.is_none() || it.is_shared() {
+/// True if no plugin can release it: nobody knows which one, or it has an invalid name.
+fn is_released_by_file(node: &Node, attachment: &NetworkAttachment<'_>) -> bool {
+    if attachment.ifname.is_none() || attachment.is_shared() {
         return false;
     }
-    let is_known = node.network(it.network).is_some() || it.content().is_some();
-    !is_known || it.attachment().is_err()
+    let is_known = node.network(attachment.network).is_some() || attachment.content().is_some();
+    !is_known || attachment.attachment().is_err()
 }
 
 /// The word as a shell reads it.

@@ -9,9 +9,9 @@ use conflist::readable;
 use ipam::{Interval, Pool};
 use ipam_da_host_local::with_sticky_pool;
 
-use super::ChosenPool;
+use super::explanation::ChosenPool;
 use crate::node::network::Network;
-use crate::node::usage::{Usage, slice};
+use crate::node::pool_usage::{Usage, slice};
 
 /// The pool, and the address that it would give, by the allocator's rules.
 /// With `is_sized`, its size alone.
@@ -28,7 +28,7 @@ pub(super) fn chosen(
     let taken = reservations::view::taken(&directory);
     let taken = there(&directory, taken)?.unwrap_or_default();
     let usage = Usage::of(&pool.ranges, &taken);
-    let mut it = ChosenPool {
+    let mut chosen = ChosenPool {
         pool: pool.name.as_ref().map(ToString::to_string),
         ranges: pool.ranges.to_string(),
         size: usage.size.to_string(),
@@ -40,31 +40,32 @@ pub(super) fn chosen(
         refusal: None,
     };
     if is_sized || !network.keeps_files() {
-        return Ok(it);
+        return Ok(chosen);
     }
     let rotation = pool.rotation_index(&network.name, index);
     let last = reservations::view::last_reserved(&directory, rotation);
     let last = there(&directory, last)?.flatten();
     let address = match pool.requested {
         Some(ip) if taken.binary_search(&ip).is_ok() => {
-            it.refusal = Some(format!("{ip}, which is requested, is reserved"));
+            chosen.refusal = Some(format!("{ip}, which is requested, is reserved"));
             None
         }
         Some(ip) => Some(ip),
         None => {
             let candidates = pool.ranges.rotation(last);
             let mut candidates = candidates.iter();
-            let free = remembered(pool, &directory, &taken)?
-                .or_else(|| candidates.find_map(|it| first_free(it.addresses, &taken)));
+            let free = remembered(pool, &directory, &taken)?.or_else(|| {
+                candidates.find_map(|candidate| first_free(candidate.addresses, &taken))
+            });
             if free.is_none() {
-                it.refusal = Some("no address is free".to_owned());
+                chosen.refusal = Some("no address is free".to_owned());
             }
             free
         }
     };
-    it.gateway = address.and_then(|ip| Some(pool.ranges.range_of(ip)?.gateway()));
-    it.address = address;
-    Ok(it)
+    chosen.gateway = address.and_then(|ip| Some(pool.ranges.range_of(ip)?.gateway()));
+    chosen.address = address;
+    Ok(chosen)
 }
 
 /// The address that the pool's sticky key had last, if it is free.
@@ -95,10 +96,10 @@ fn first_free(interval: Interval, taken: &[IpAddr]) -> Option<IpAddr> {
 ///
 /// # Errors
 ///
-/// Any other of the system's, with the path.
-pub(super) fn there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
+/// Any other I/O error, with the path.
+fn there<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>> {
     match read {
-        Ok(it) => Ok(Some(it)),
+        Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(anyhow!("{}: {}", path.display(), readable(&error))),
     }

@@ -1,5 +1,5 @@
-//! The question of `ipamctl explain`: a call with the given facts, and the answers of the
-//! chain's selectors to it.
+//! The call of `ipamctl explain`: an ADD with the given facts, which runs the chain's
+//! selectors only.
 
 use anyhow::Result;
 use chain::{Chain, Outcome, Plugins};
@@ -13,11 +13,14 @@ use plugin::Linked;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{CONTAINER_ID, Explanation, Rule, Selector};
+use super::explanation::{Explanation, Rule, Selector};
 use crate::arguments::ExplainArguments;
 use crate::node::Node;
 use crate::node::network::{Network, RULES};
 use crate::node::pools::of_answer;
+
+/// The fact that names the container.
+const CONTAINER_ID: &str = "containerID";
 
 /// The container of the question, unless a fact names another.
 const CONTAINER: &str = "ipamctl-explain";
@@ -94,7 +97,7 @@ impl Question {
             Ok(explanation) => explanation.tried,
             Err(_) => Vec::new(),
         };
-        tried.into_iter().map(Rule::of).collect()
+        tried.into_iter().map(Rule::from).collect()
     }
 
     /// Runs the selectors; returns the pools of the last one.
@@ -112,7 +115,8 @@ impl Question {
         let linked: [&dyn LinkedPlugin; 3] = [&ranges, &rules, &fixed];
         let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
         let chain = Chain::new(&self.config, &self.environment, plugins)?;
-        let is_ours = |name: &DelegateName| linked.iter().any(|it| it.name() == name.as_str());
+        let is_ours =
+            |name: &DelegateName| linked.iter().any(|plugin| plugin.name() == name.as_str());
         let runs = |name: &DelegateName| name.is_selector() && (!no_exec || is_ours(name));
         let mut pools = Vec::new();
         for (name, outcome) in chain.dry_run(&self.attachment, runs) {
@@ -130,13 +134,15 @@ impl Question {
                 error,
             });
         }
-        let forbidden = |it: &DelegateName| it.is_selector() && no_exec && !is_ours(it);
-        let is_failed = explanation.selectors.iter().any(|it| it.error.is_some());
-        let behind = network.delegates.get(explanation.selectors.len());
-        explanation.unknown = match (behind, explanation.selectors.is_empty()) {
+        let is_forbidden = |name: &DelegateName| name.is_selector() && no_exec && !is_ours(name);
+        let is_failed = explanation.is_refused();
+        let next = network.delegates.get(explanation.selectors.len());
+        explanation.unknown = match (next, explanation.selectors.is_empty()) {
             // The failure is the answer.
             _ if is_failed => None,
-            (Some(name), _) if forbidden(name) => Some(format!("{name} was not run (--no-exec)")),
+            (Some(name), _) if is_forbidden(name) => {
+                Some(format!("{name} was not run (--no-exec)"))
+            }
             (Some(name), true) => Some(format!("{name} is no selector")),
             _ => None,
         };

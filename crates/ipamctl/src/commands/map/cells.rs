@@ -1,11 +1,11 @@
-//! The addresses of a pool as cells of a picture, without saying how they are drawn.
+//! Turns the addresses of a pool into the cells of a picture; text and SVG draw them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use crate::node::usage::{Usage, slice};
+use crate::node::pool_usage::{Usage, large, slice};
 
 /// Number of cells from which a subnet is drawn by blocks.
 const MOST_CELLS: u32 = 1024;
@@ -87,12 +87,27 @@ pub(crate) enum Grid {
     Runs(Vec<Run>, usize),
 }
 
-/// What is known of a pool's addresses.
-pub(crate) struct Known<'a> {
+impl Grid {
+    /// Number of cells.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Addresses(cells) => cells.len(),
+            Self::Blocks(blocks) => blocks.len(),
+            Self::Runs(runs, _) => runs.len(),
+        }
+    }
+}
+
+/// The picture of a pool: what is known of its addresses.
+pub(crate) struct Picture<'a> {
+    pub(crate) title: String,
     pub(crate) ranges: &'a RangeSet,
     /// Taken addresses, in ascending order.
     pub(crate) taken: &'a [IpAddr],
-    pub(crate) leaked: &'a BTreeSet<IpAddr>,
+    /// The leaked ones of these.
+    leaked: BTreeSet<IpAddr>,
+    /// Who holds an address of its directory, for people.
+    pub(crate) holders: &'a BTreeMap<IpAddr, String>,
     /// The gateways of the ranges.
     gateways: HashSet<IpAddr>,
     /// The ranges, by their first addresses. They share none.
@@ -101,28 +116,41 @@ pub(crate) struct Known<'a> {
     given: Vec<Interval>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> Picture<'a> {
     pub(crate) fn new(
+        title: String,
         ranges: &'a RangeSet,
         taken: &'a [IpAddr],
-        leaked: &'a BTreeSet<IpAddr>,
+        leaked: BTreeSet<IpAddr>,
+        holders: &'a BTreeMap<IpAddr, String>,
     ) -> Self {
         let mut given: Vec<Interval> = ranges.given().collect();
-        given.sort_unstable_by_key(|it| it.first());
+        given.sort_unstable_by_key(|interval| interval.first());
         let all = || ranges.ranges().iter();
         Self {
+            title,
             ranges,
             taken,
             leaked,
-            gateways: all().map(|it| it.gateway()).collect(),
-            by_first: all().map(|it| (it.addresses().first(), it)).collect(),
+            holders,
+            gateways: all().map(Range::gateway).collect(),
+            by_first: all()
+                .map(|range| (range.addresses().first(), range))
+                .collect(),
             given,
         }
     }
 
+    /// The counts, for people.
+    pub(crate) fn counts(&self) -> String {
+        let usage = Usage::of(self.ranges, self.taken);
+        let (reserved, free) = (large(usage.reserved), large(usage.free()));
+        format!("{reserved} reserved, {free} free")
+    }
+
     /// The pictures of the pool's subnets, each once.
     pub(crate) fn grids(&self) -> Vec<(IpNet, Grid)> {
-        let mut subnets: Vec<IpNet> = self.ranges.ranges().iter().map(|it| it.subnet()).collect();
+        let mut subnets: Vec<IpNet> = self.ranges.ranges().iter().map(Range::subnet).collect();
         let mut seen = BTreeSet::new();
         subnets.retain(|subnet| seen.insert(*subnet));
         let grids = subnets.into_iter();
@@ -171,9 +199,13 @@ impl<'a> Known<'a> {
         let ip = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
         let last = start + ((1 << bits) - 1);
         let whole = Interval::new(ip(start), ip(last)).expect("a block is ordered");
-        let from = self.given.partition_point(|it| it.last() < whole.first());
+        let from = self
+            .given
+            .partition_point(|interval| interval.last() < whole.first());
         let parts = self.given[from..].iter();
-        let parts: Vec<Interval> = parts.map_while(|it| it.intersection(whole)).collect();
+        let parts: Vec<Interval> = parts
+            .map_while(|interval| interval.intersection(whole))
+            .collect();
         let taken = |part: &Interval| slice(self.taken, part.first(), part.last()).len() as u128;
         Block {
             first: whole.first(),
@@ -192,7 +224,7 @@ impl<'a> Known<'a> {
             match runs.last_mut() {
                 Some(run) if run.cell == cell && follows(run.addresses.last(), *ip) => {
                     let first = run.addresses.first();
-                    run.addresses = Interval::new(first, *ip).expect("it is ordered");
+                    run.addresses = Interval::new(first, *ip).expect("the interval is ordered");
                 }
                 _ => runs.push(Run {
                     addresses: Interval::new(*ip, *ip).expect("one address is an interval"),
@@ -204,16 +236,11 @@ impl<'a> Known<'a> {
         runs.truncate(MOST_RUNS);
         Grid::Runs(runs, more)
     }
-
-    /// The pool's counts.
-    pub(crate) fn usage(&self) -> Usage {
-        Usage::of(self.ranges, self.taken)
-    }
 }
 
 /// True if `next` is the address after `ip`.
 fn follows(ip: IpAddr, next: IpAddr) -> bool {
-    Interval::new(ip, next).is_some_and(|it| it.size() == 2)
+    Interval::new(ip, next).is_some_and(|both| both.size() == 2)
 }
 
 #[cfg(test)]
@@ -221,11 +248,23 @@ mod tests {
     use super::*;
 
     fn ranges(json: &str) -> RangeSet {
-        RangeSet::read("it", &serde_json::from_str::<Vec<_>>(json).unwrap(), &[]).unwrap()
+        RangeSet::read(
+            "ranges",
+            &serde_json::from_str::<Vec<_>>(json).unwrap(),
+            &[],
+        )
+        .unwrap()
     }
 
     fn ips(list: &[&str]) -> Vec<IpAddr> {
         list.iter().map(|ip| ip.parse().unwrap()).collect()
+    }
+
+    static NOBODY: BTreeMap<IpAddr, String> = BTreeMap::new();
+
+    fn picture<'a>(ranges: &'a RangeSet, taken: &'a [IpAddr], leaked: &[IpAddr]) -> Picture<'a> {
+        let leaked = leaked.iter().copied().collect();
+        Picture::new(String::new(), ranges, taken, leaked, &NOBODY)
     }
 
     #[test]
@@ -235,9 +274,9 @@ mod tests {
         );
         let (taken, leaked) = (
             &ips(&["10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.9"]),
-            &ips(&["10.0.0.4"]).into_iter().collect(),
+            &ips(&["10.0.0.4"]),
         );
-        let known = Known::new(&ranges, taken, leaked);
+        let known = picture(&ranges, taken, leaked);
         let [(_, Grid::Addresses(cells))] = &known.grids()[..] else {
             panic!("one grid of addresses");
         };
@@ -260,9 +299,9 @@ mod tests {
         let ranges = ranges(r#"[{"subnet":"10.1.0.0/16","rangeEnd":"10.1.1.9"}]"#);
         let (taken, leaked) = (
             &ips(&["10.1.0.2", "10.1.1.3", "10.1.1.4"]),
-            &ips(&["10.1.1.4"]).into_iter().collect(),
+            &ips(&["10.1.1.4"]),
         );
-        let known = Known::new(&ranges, taken, leaked);
+        let known = picture(&ranges, taken, leaked);
         let [(_, Grid::Blocks(blocks))] = &known.grids()[..] else {
             panic!("one grid of blocks");
         };
@@ -276,9 +315,8 @@ mod tests {
     #[test]
     fn all_of_ipv4_is_drawn_by_4096_blocks() {
         let ranges = ranges(r#"[{"subnet":"0.0.0.0/0"}]"#);
-        let leaked = BTreeSet::new();
         let taken = ips(&["10.1.0.2", "255.255.255.254"]);
-        let known = Known::new(&ranges, &taken, &leaked);
+        let known = picture(&ranges, &taken, &[]);
         let [(_, Grid::Blocks(blocks))] = &known.grids()[..] else {
             panic!("one grid of blocks");
         };
@@ -293,13 +331,13 @@ mod tests {
         let ranges = ranges(r#"[{"subnet":"fd00::/64"}]"#);
         let (taken, leaked) = (
             &ips(&["fd00::2", "fd00::3", "fd00::4", "fd00::9"]),
-            &ips(&["fd00::4"]).into_iter().collect(),
+            &ips(&["fd00::4"]),
         );
-        let known = Known::new(&ranges, taken, leaked);
+        let known = picture(&ranges, taken, leaked);
         let [(_, Grid::Runs(runs, 0))] = &known.grids()[..] else {
             panic!("one list of runs");
         };
-        let texts: Vec<String> = runs.iter().map(|it| it.addresses.to_string()).collect();
+        let texts: Vec<String> = runs.iter().map(|run| run.addresses.to_string()).collect();
         assert_eq!(
             texts,
             ["fd00::2-fd00::3", "fd00::4-fd00::4", "fd00::9-fd00::9"]

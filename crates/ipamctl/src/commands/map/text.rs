@@ -1,9 +1,10 @@
-//! The picture of a pool as text: sixteen cells a row.
+//! Draws a pool as text: sixteen cells a row.
 
-use crate::commands::map::Drawn;
-use crate::commands::map::cells::{Block, Cell, Grid};
-use crate::commands::pools::large;
-use crate::output::{Output, Style};
+use std::net::IpAddr;
+
+use crate::commands::map::cells::{Block, Cell, Grid, Picture, Run};
+use crate::node::pool_usage::large;
+use crate::output::{Output, Style, joined};
 
 /// Cells of a row.
 const ROW: usize = 16;
@@ -12,57 +13,30 @@ const ROW: usize = 16;
 const SHADES: [char; 5] = ['·', '░', '▒', '▓', '█'];
 
 /// The lines of all pictures, and the legend.
-pub(super) fn lines(drawn: &[Drawn<'_>], output: Output) -> Vec<String> {
+pub(super) fn lines(pictures: &[Picture<'_>], output: Output) -> Vec<String> {
     let mut lines = Vec::new();
     let (mut has_cells, mut has_blocks) = (false, false);
-    for it in drawn {
-        let usage = it.known.usage();
-        lines.push(output.styled(Style::Bold, &it.title));
-        lines.push(format!(
-            "{} reserved, {} free",
-            large(usage.reserved),
-            large(usage.free())
-        ));
-        for (subnet, grid) in it.known.grids() {
+    for picture in pictures {
+        lines.push(output.styled(Style::Bold, &picture.title));
+        lines.push(picture.counts());
+        for (subnet, grid) in picture.grids() {
             lines.push(String::new());
             match grid {
                 Grid::Addresses(cells) => {
                     has_cells = true;
-                    let row = |row: &[(_, Cell)]| -> String {
-                        row.iter()
-                            .map(|(_, cell)| format!(" {}", of_cell(*cell, output)))
-                            .collect()
-                    };
-                    let rows = cells.chunks(ROW);
-                    lines.extend(rows.map(|it| format!("{:<15} {}", it[0].0.to_string(), row(it))));
+                    let mark = |(ip, cell): &(IpAddr, Cell)| (*ip, of_cell(*cell, output));
+                    lines.extend(rows(cells.iter().map(mark).collect()));
                 }
                 Grid::Blocks(blocks) => {
                     has_blocks = true;
-                    let row = |row: &[Block]| -> String {
-                        row.iter()
-                            .map(|it| format!(" {}", of_block(it, output)))
-                            .collect()
-                    };
-                    let rows = blocks.chunks(ROW);
-                    lines.extend(
-                        rows.map(|it| format!("{:<15} {}", it[0].first.to_string(), row(it))),
-                    );
+                    let mark = |block: &Block| (block.first, of_block(block, output));
+                    lines.extend(rows(blocks.iter().map(mark).collect()));
+                }
+                Grid::Runs(runs, _) if runs.is_empty() => {
+                    lines.push(format!("{subnet}: no address is reserved"));
                 }
                 Grid::Runs(runs, more) => {
-                    if runs.is_empty() {
-                        lines.push(format!("{subnet}: no address is reserved"));
-                    }
-                    for run in runs {
-                        let count = large(run.addresses.size());
-                        let cell = of_cell(run.cell, output);
-                        let name = run.cell.name();
-                        let first = run.addresses.first();
-                        lines.push(if first == run.addresses.last() {
-                            format!("{cell} {first} ({name})")
-                        } else {
-                            format!("{cell} {} ({count} {name})", run.addresses)
-                        });
-                    }
+                    lines.extend(runs.iter().map(|run| of_run(run, output)));
                     if more > 0 {
                         lines.push(format!("  and {more} more runs"));
                     }
@@ -72,23 +46,33 @@ pub(super) fn lines(drawn: &[Drawn<'_>], output: Output) -> Vec<String> {
         lines.push(String::new());
     }
     if has_cells {
-        let legend = Cell::ALL.map(|cell| format!("{} {}", of_cell(cell, output), cell.name()));
-        lines.push(legend[..5].join("   "));
+        let shown = Cell::ALL.iter().filter(|cell| **cell != Cell::Outside);
+        let legend = shown.map(|cell| format!("{} {}", of_cell(*cell, output), cell.name()));
+        lines.push(joined(legend, "   "));
     }
     if has_blocks {
+        let names = ["empty", "to a third", "to two thirds", "more", "full"];
+        let shades = SHADES.iter().zip(names);
+        let shades = joined(shades.map(|(shade, name)| format!("{shade} {name}")), "   ");
+        let leak = output.styled(Style::Red, "!");
         lines.push(format!(
-            "one cell is a /24, or more of a large subnet: {} empty   {} to a third   {} to two thirds   {} more   {} full   {} with leaks",
-            SHADES[0], SHADES[1], SHADES[2], SHADES[3], SHADES[4],
-            output.styled(Style::Red, "!"),
+            "one cell is a /24, or more of a large subnet: {shades}   {leak} with leaks"
         ));
     }
-    for line in &mut lines {
-        line.truncate(line.trim_end().len());
-    }
-    if lines.last().is_some_and(String::is_empty) {
+    while lines.last().is_some_and(String::is_empty) {
         lines.pop();
     }
     lines
+}
+
+/// Rows of marks, each with the address of its first one.
+fn rows(marks: Vec<(IpAddr, String)>) -> Vec<String> {
+    let row = |row: &[(IpAddr, String)]| {
+        let marks = joined(row.iter().map(|(_, mark)| format!(" {mark}")), "");
+        let line = format!("{:<15} {marks}", row[0].0.to_string());
+        line.trim_end().to_owned()
+    };
+    marks.chunks(ROW).map(row).collect()
 }
 
 fn of_cell(cell: Cell, output: Output) -> String {
@@ -115,4 +99,13 @@ fn of_block(block: &Block, output: Output) -> String {
         reserved => usize::try_from(1 + reserved * 3 / block.size).unwrap_or(3),
     };
     output.styled(Style::Green, &SHADES[shade].to_string())
+}
+
+fn of_run(run: &Run, output: Output) -> String {
+    let Run { addresses, cell } = run;
+    let (mark, name) = (of_cell(*cell, output), cell.name());
+    match addresses.size() {
+        1 => format!("{mark} {} ({name})", addresses.first()),
+        count => format!("{mark} {addresses} ({} {name})", large(count)),
+    }
 }

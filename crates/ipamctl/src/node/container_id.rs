@@ -4,18 +4,18 @@
 const DIGITS: usize = 64;
 
 /// Start of the IDs of build steps: buildah, and `podman build`, give each step an attachment
-/// of its own, under a name that no list of containers has.
+/// under a name that no list of containers has.
 const OF_BUILDS: &str = "buildah-";
 
-/// True for an ID that a program has made: 64 hexadecimal digits, a UUID, or either of them
-/// behind `NAMESPACE-`. No two of these are the beginning of each other by accident, as
+/// True for an ID that a program has generated: 64 hexadecimal digits, a UUID, or either of
+/// them behind `NAMESPACE-`. No two of these are the beginning of each other by accident, as
 /// `web-1` and `web-10` are.
-pub(crate) fn is_made_by_a_program(id: &str) -> bool {
-    let is_made = |id: &str| is_digits(id, DIGITS) || is_uuid(id);
-    is_made(id) || after_namespace(id).any(is_made)
+pub(crate) fn is_generated(id: &str) -> bool {
+    let is_one = |id: &str| is_digits(id, DIGITS) || is_uuid(id);
+    is_one(id) || after_namespace(id).any(is_one)
 }
 
-/// The parts behind each hyphen: `containerd's namespace-ID`.
+/// The parts behind each hyphen: containerd's `NAMESPACE-ID`.
 pub(crate) fn after_namespace(id: &str) -> impl Iterator<Item = &str> {
     id.match_indices('-').map(|(at, _)| &id[at + 1..])
 }
@@ -32,7 +32,8 @@ fn is_digits(text: &str, length: usize) -> bool {
 fn is_uuid(text: &str) -> bool {
     let lengths = [8, 4, 4, 4, 12];
     let parts: Vec<&str> = text.split('-').collect();
-    parts.len() == lengths.len() && parts.iter().zip(lengths).all(|(it, n)| is_digits(it, n))
+    let mut pairs = parts.iter().zip(lengths);
+    parts.len() == lengths.len() && pairs.all(|(part, length)| is_digits(part, length))
 }
 
 #[cfg(test)]
@@ -40,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_of_programs_are_told_from_names() {
+    fn generated_ids_are_told_from_names() {
         let digits = "8f".repeat(32);
         for id in [
             digits.clone(),
@@ -48,10 +49,10 @@ mod tests {
             "7cd08c6c-86c8-0bfa-f7ca-338466447711".to_owned(),
             "ns-7cd08c6c-86c8-0bfa-f7ca-338466447711".to_owned(),
         ] {
-            assert!(is_made_by_a_program(&id), "{id}");
+            assert!(is_generated(&id), "{id}");
         }
         for id in ["default-web-1", "8f3e", "", "7cd08c6c-86c8-0bfa-f7ca"] {
-            assert!(!is_made_by_a_program(id), "{id}");
+            assert!(!is_generated(id), "{id}");
         }
         assert!(is_of_a_build("buildah-buildah123") && !is_of_a_build(&digits));
     }

@@ -1,0 +1,55 @@
+//! A directory of reservations, or the pool in etcd that stands for one.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use cni::NetworkName;
+use reservations::State;
+use reservations::view::ListedAddress;
+
+/// A directory of reservations.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    pub(crate) path: PathBuf,
+    /// The networks of a pool in etcd: other nodes' addresses are taken and not listed. `None`
+    /// for a directory of this node.
+    pub(crate) shared_by: Option<Vec<NetworkName>>,
+    /// The network or the named pool.
+    pub(crate) name: NetworkName,
+    /// The addresses that can't be given to another, lowest first.
+    pub(crate) taken: Vec<IpAddr>,
+    /// Its addresses, lowest first; empty if only `taken` was read.
+    pub(crate) listed: Vec<ListedAddress>,
+}
+
+impl Directory {
+    /// A directory of this node whose files were all read.
+    pub(crate) fn of_files(path: PathBuf, name: NetworkName, listed: Vec<ListedAddress>) -> Self {
+        // Only a torn file is free.
+        let taken = listed.iter().filter(|address| address.state != State::Torn);
+        Self {
+            path,
+            shared_by: None,
+            name,
+            taken: taken.map(|address| address.ip).collect(),
+            listed,
+        }
+    }
+
+    /// The networks that it has addresses of, and whether it belongs to a named pool.
+    pub(crate) fn networks(&self) -> (Vec<NetworkName>, bool) {
+        if let Some(networks) = &self.shared_by {
+            return (networks.clone(), true);
+        }
+        let listed = self.listed.iter();
+        let mut networks: BTreeSet<NetworkName> = listed
+            .filter_map(|address| address.network.as_deref()?.parse().ok())
+            .collect();
+        if networks.is_empty() {
+            networks.insert(self.name.clone());
+        }
+        let is_named = !networks.contains(&self.name);
+        (networks.into_iter().collect(), is_named)
+    }
+}

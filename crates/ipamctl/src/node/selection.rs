@@ -1,0 +1,258 @@
+//! Selects the attachments that a command line names.
+
+use std::net::IpAddr;
+
+use crate::arguments::target::{Exact, Target};
+use crate::node::attachment::NetworkAttachment;
+use crate::node::container_id::is_generated;
+use crate::output::joined;
+
+/// Attachments that were found, or the reason why none is.
+type Found<'s, 'a> = Result<Vec<&'s NetworkAttachment<'a>>, String>;
+
+/// The attachments that a target names.
+///
+/// # Errors
+///
+/// The reason, if there is none, or if the name is not unique.
+pub(crate) fn select<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) -> Found<'s, 'a> {
+    match target {
+        Target::Word(word) => by_word(all, word),
+        Target::Address(ip, network) => by_address(all, *ip, |attachment| {
+            let mut addresses = attachment.addresses.iter();
+            addresses.any(|address| address.ip == Some(*ip) && address.is_of(network))
+        }),
+        Target::Exact(exact) => by_options(all, exact),
+    }
+}
+
+/// The attachments that a target names, to be released. The beginning of an ID is accepted
+/// only if the ID was generated: when `web-1` has been released, it doesn't name `web-10`.
+///
+/// # Errors
+///
+/// As [`select`].
+pub(crate) fn select_to_release<'s, 'a>(
+    all: &'s [NetworkAttachment<'a>],
+    target: &Target,
+) -> Found<'s, 'a> {
+    let found = select(all, target)?;
+    if let (Target::Word(word), [first, ..]) = (target, &found[..])
+        && target.ip().is_none()
+        && first.container != word
+        && !is_generated(first.container)
+    {
+        return Err(format!(
+            "no attachment of the container {word}; {} begins so, and its ID has to be whole here",
+            first.container
+        ));
+    }
+    Ok(found)
+}
+
+/// The attachments that have all of these names.
+fn by_options<'s, 'a>(all: &'s [NetworkAttachment<'a>], exact: &Exact) -> Found<'s, 'a> {
+    let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
+    let found: Vec<_> = all
+        .iter()
+        .filter(|attachment| {
+            is(&exact.container, attachment.container)
+                && is(&exact.network, attachment.network)
+                && (exact.ifname.is_none() || exact.ifname.as_deref() == attachment.ifname)
+                && exact.ip.is_none_or(|ip| attachment.holds(ip))
+        })
+        .collect();
+    match (exact.ip, &found[..]) {
+        (_, []) => Err(format!("nothing is held by {exact}")),
+        (Some(ip), [_, _, ..]) => Err(several(ip, &found)),
+        _ => Ok(found),
+    }
+}
+
+/// The attachments of a container ID or of its beginning, or the holder of an address.
+fn by_word<'s, 'a>(all: &'s [NetworkAttachment<'a>], word: &str) -> Found<'s, 'a> {
+    let whole: Vec<_> = all
+        .iter()
+        .filter(|attachment| attachment.container == word)
+        .collect();
+    let Ok(ip) = word.parse::<IpAddr>() else {
+        return if whole.is_empty() {
+            by_beginning(all, word)
+        } else {
+            Ok(whole)
+        };
+    };
+    if whole.is_empty() {
+        return by_address(all, ip, |attachment| attachment.holds(ip));
+    }
+    if all.iter().any(|attachment| attachment.holds(ip)) {
+        return Err(format!(
+            "{word} is a container's ID, and an address that is held: say --container or --address"
+        ));
+    }
+    Ok(whole)
+}
+
+/// The attachments of the one container whose ID begins so.
+fn by_beginning<'s, 'a>(all: &'s [NetworkAttachment<'a>], beginning: &str) -> Found<'s, 'a> {
+    let found: Vec<_> = all
+        .iter()
+        .filter(|attachment| attachment.container.starts_with(beginning))
+        .collect();
+    let mut containers: Vec<&str> = found
+        .iter()
+        .map(|attachment| attachment.container)
+        .collect();
+    containers.sort_unstable();
+    containers.dedup();
+    match containers[..] {
+        [] => Err(format!(
+            "no attachment of a container whose ID begins with {beginning}"
+        )),
+        [_] => Ok(found),
+        _ => Err(format!(
+            "{beginning} is the beginning of {} container IDs: {}",
+            containers.len(),
+            containers.join(", ")
+        )),
+    }
+}
+
+fn by_address<'s, 'a>(
+    all: &'s [NetworkAttachment<'a>],
+    ip: IpAddr,
+    is_wanted: impl Fn(&NetworkAttachment<'_>) -> bool,
+) -> Found<'s, 'a> {
+    let found: Vec<_> = all
+        .iter()
+        .filter(|attachment| is_wanted(attachment))
+        .collect();
+    match found[..] {
+        [] => Err(format!("nobody is known to hold {ip}")),
+        [_] => Ok(found),
+        _ => Err(several(ip, &found)),
+    }
+}
+
+fn several(ip: IpAddr, found: &[&NetworkAttachment<'_>]) -> String {
+    format!(
+        "{ip} is held {} times: {}; name NETWORK ADDRESS, or --container, --network and --ifname",
+        found.len(),
+        joined(found, "; ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::attachment::attachments;
+    use crate::node::held_address::HeldAddress;
+    use crate::node::record::HeldState;
+
+    fn held<'a>(network: &'a str, container: &'a str, ip: &str) -> HeldAddress<'a> {
+        HeldAddress {
+            network: Some(network),
+            container: Some(container),
+            ifname: Some("eth0"),
+            ..HeldAddress::new(Some(ip.parse().unwrap()), HeldState::Reserved)
+        }
+    }
+
+    /// The attachments that these words name, or the reason why there is none.
+    fn find(all: &[NetworkAttachment<'_>], words: &[&str]) -> Result<String, String> {
+        let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+        Ok(joined(select(all, &Target::read(&words)?)?, ", "))
+    }
+
+    /// The container that is released by this word.
+    fn to_release(all: &[NetworkAttachment<'_>], word: &str) -> Result<String, String> {
+        let found = select_to_release(all, &Target::read(&[word.to_owned()])?)?;
+        Ok(found[0].container.to_owned())
+    }
+
+    #[test]
+    fn an_attachment_is_found_by_a_unique_beginning_and_by_its_address() {
+        let all = attachments(vec![
+            held("a", "8f3e01", "10.0.0.2"),
+            held("a", "8f3e01", "fd00::2"),
+            held("b", "8f3e02", "10.0.0.2"),
+            held("b", "8f3e", "10.0.0.3"),
+        ]);
+        for (words, expected) in [
+            (&["8f3e01"][..], Ok("8f3e01 eth0 on a")),
+            // Whole, though it is also the beginning of others.
+            (&["8f3e"], Ok("8f3e eth0 on b")),
+            (&["8f3e0"], Err("8f3e01, 8f3e02")),
+            (&["9"], Err("begins with 9")),
+            (&["fd00::2"], Ok("8f3e01 eth0 on a")),
+            (&["10.0.0.2"], Err("NETWORK ADDRESS")),
+            (&["b", "10.0.0.2"], Ok("8f3e02 eth0 on b")),
+            (&["b", "8f3e"], Err("8f3e")),
+            (&["10.0.0.9"], Err("nobody is known to hold")),
+            (&[""], Err("empty")),
+        ] {
+            match (find(&all, words), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(found), Err(part)) => assert!(found.contains(part), "{found}"),
+                (found, expected) => panic!("{words:?}: {found:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_that_is_an_address_and_a_containers_id_is_refused() {
+        let all = attachments(vec![
+            held("a", "10.0.0.3", "10.0.0.2"),
+            held("a", "web", "10.0.0.3"),
+            held("a", "10.0.0.9", "10.0.0.4"),
+        ]);
+        let refused = to_release(&all, "10.0.0.3").unwrap_err();
+        assert!(refused.contains("--container"), "{refused}");
+        assert_eq!(to_release(&all, "10.0.0.2").as_deref(), Ok("10.0.0.3"));
+        assert_eq!(to_release(&all, "10.0.0.9").as_deref(), Ok("10.0.0.9"));
+        let exact = |container: Option<&str>, ip: Option<&str>| {
+            let target = Target::Exact(Exact {
+                container: container.map(str::to_owned),
+                ip: ip.map(|ip| ip.parse().unwrap()),
+                ..Exact::default()
+            });
+            Ok::<_, String>(select(&all, &target)?[0].container.to_owned())
+        };
+        assert_eq!(exact(Some("10.0.0.3"), None).as_deref(), Ok("10.0.0.3"));
+        assert_eq!(exact(None, Some("10.0.0.3")).as_deref(), Ok("web"));
+        let beginning = exact(Some("we"), None).unwrap_err();
+        assert!(beginning.contains("container we"), "{beginning}");
+    }
+
+    #[test]
+    fn an_address_without_an_interface_is_an_attachment_by_itself() {
+        let without = |ip: &str| HeldAddress {
+            ifname: None,
+            ..held("a", "c1", ip)
+        };
+        let all = attachments(vec![
+            without("10.0.0.2"),
+            without("10.0.0.3"),
+            held("a", "c1", "10.0.0.4"),
+        ]);
+        assert_eq!(all.len(), 3);
+        let target = Target::read(&["10.0.0.3".to_owned()]).unwrap();
+        let found = select_to_release(&all, &target).unwrap();
+        assert_eq!(found[0].ips_text(), "10.0.0.3");
+        assert!(found[0].attachment().is_err());
+    }
+
+    #[test]
+    fn only_the_beginning_of_a_generated_id_is_enough_to_release_it() {
+        let digits = "8f".repeat(32);
+        let all = attachments(vec![
+            held("a", "web-10", "10.0.0.2"),
+            held("a", &digits, "10.0.0.3"),
+        ]);
+        assert_eq!(to_release(&all, "8f8f"), Ok(digits.clone()));
+        assert_eq!(to_release(&all, "web-10").as_deref(), Ok("web-10"));
+        let refused = to_release(&all, "web-1").unwrap_err();
+        assert!(refused.contains("has to be whole"), "{refused}");
+        assert!(to_release(&all, "").unwrap_err().contains("empty"));
+    }
+}

@@ -1,0 +1,176 @@
+//! A canvas for SVG pictures: rows of squares with titles, and lines of text. The reader's
+//! browser chooses light or dark.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use svg::Document;
+use svg::node::element::{Group, Rectangle, Style, Text, Title};
+
+use crate::output::{Output, plain};
+
+/// Squares of a row.
+const ROW: usize = 16;
+/// Side of a square, and its distance from the next one.
+const SIDE: usize = 20;
+const PITCH: usize = 24;
+const MARGIN: usize = 24;
+/// Width of the labels to the left of the squares.
+const LABEL: usize = 120;
+const WIDTH: usize = MARGIN + LABEL + ROW * PITCH + MARGIN;
+const LINE: usize = 22;
+
+const STYLE: &str = "
+svg { background: #ffffff; font: 13px system-ui, sans-serif; }
+text { fill: #24292f; } text.small { fill: #57606a; } text.cell { font-size: 11px; text-anchor: middle; }
+.free { fill: #e6e9ed; } .reserved { fill: #2f6fde; } .leaked { fill: #d1242f; }
+.excluded { fill: #b9a4d8; } .gateway { fill: #9a6700; }
+.outside { fill: none; stroke: #d0d7de; stroke-dasharray: 2 2; }
+text.on { fill: #ffffff; }
+@media (prefers-color-scheme: dark) {
+  svg { background: #0d1117; }
+  text { fill: #e6edf3; } text.small { fill: #8d96a0; }
+  .free { fill: #2b323b; } .reserved { fill: #4493f8; } .leaked { fill: #f85149; }
+  .excluded { fill: #8264b0; } .gateway { fill: #d29922; }
+  .outside { fill: none; stroke: #3d444d; }
+  text.on { fill: #0d1117; }
+}";
+
+/// A square of a picture.
+#[derive(Default)]
+pub(crate) struct Square {
+    /// The text that a browser shows over it; none in a legend.
+    pub(crate) title: Option<String>,
+    /// The class that colours it, such as `reserved`.
+    pub(crate) class: &'static str,
+    /// A colour instead of the class's.
+    pub(crate) colour: Option<String>,
+    /// Opacity of a second square over it, with the class `reserved`.
+    pub(crate) shade: Option<f64>,
+    /// The letter in it.
+    pub(crate) letter: &'static str,
+    /// True for a mark of the class `leaked` in its corner.
+    pub(crate) is_marked: bool,
+}
+
+/// A picture that grows downwards.
+pub(crate) struct Canvas {
+    document: Document,
+    /// Lower end of what is drawn.
+    y: usize,
+}
+
+impl Canvas {
+    pub(crate) fn new(title: &str) -> Self {
+        Self {
+            document: Document::new()
+                .set("role", "img")
+                .add(Title::new(plain(title)))
+                .add(Style::new(STYLE)),
+            y: MARGIN,
+        }
+    }
+
+    /// Adds a line of text.
+    pub(crate) fn heading(&mut self, text: &str) {
+        self.text(MARGIN, "", text);
+        self.y += LINE;
+    }
+
+    /// Adds a line of small text.
+    pub(crate) fn note(&mut self, text: &str) {
+        self.text(MARGIN, "small", text);
+        self.y += LINE;
+    }
+
+    /// Adds space.
+    pub(crate) fn space(&mut self) {
+        self.y += LINE / 2;
+    }
+
+    /// Adds rows of squares. The label of the first square of a row is written before it.
+    pub(crate) fn rows(&mut self, squares: impl IntoIterator<Item = (String, Square)>) {
+        let mut column = 0;
+        for (label, square) in squares {
+            if column == ROW {
+                (column, self.y) = (0, self.y + PITCH);
+            }
+            if column == 0 {
+                self.text(MARGIN, "small", &label);
+            }
+            self.square(MARGIN + LABEL + column * PITCH, square);
+            column += 1;
+        }
+        self.y += PITCH;
+    }
+
+    /// Adds a square with a text beside it.
+    pub(crate) fn line(&mut self, square: Square, text: &str) {
+        self.square(MARGIN, square);
+        self.text(MARGIN + PITCH + 4, "", text);
+        self.y += PITCH;
+    }
+
+    /// Writes the picture to a file; `-` is stdout.
+    pub(crate) fn write(self, file: &Path, output: Output) -> Result<()> {
+        let picture = self.finish();
+        if file == Path::new("-") {
+            return Ok(output.lines(picture.lines())?);
+        }
+        fs::write(file, picture).with_context(|| file.display().to_string())
+    }
+
+    /// The picture as text.
+    pub(crate) fn finish(mut self) -> String {
+        let height = self.y + MARGIN;
+        self.document = self
+            .document
+            .set("viewBox", (0, 0, WIDTH, height))
+            .set("width", WIDTH)
+            .set("height", height);
+        format!("{}\n", self.document)
+    }
+
+    fn square(&mut self, x: usize, square: Square) {
+        let rectangle = |class: &'static str| {
+            Rectangle::new()
+                .set("class", class)
+                .set("x", x)
+                .set("y", self.y)
+                .set("width", SIDE)
+                .set("height", SIDE)
+                .set("rx", 3)
+        };
+        let mut base = rectangle(square.class);
+        if let Some(colour) = square.colour {
+            base = base.set("fill", colour);
+        }
+        let mut group = Group::new();
+        if let Some(title) = square.title {
+            group = group.add(Title::new(plain(&title)));
+        }
+        group = group.add(base);
+        if let Some(opacity) = square.shade {
+            group = group.add(rectangle("reserved").set("fill-opacity", format!("{opacity:.2}")));
+        }
+        if square.is_marked {
+            let corner = rectangle("leaked").set("x", x + SIDE - 8);
+            group = group.add(corner.set("width", 8).set("height", 8).set("rx", 0));
+        }
+        if !square.letter.is_empty() {
+            let letter = Text::new(square.letter).set("class", "cell on");
+            group = group.add(letter.set("x", x + SIDE / 2).set("y", self.y + 14));
+        }
+        self.add(group);
+    }
+
+    fn text(&mut self, x: usize, class: &'static str, text: &str) {
+        let text = Text::new(plain(text)).set("class", class);
+        self.add(text.set("x", x).set("y", self.y + 14));
+    }
+
+    fn add(&mut self, node: impl Into<Box<dyn svg::Node>>) {
+        svg::Node::append(&mut self.document, node);
+    }
+}
