@@ -119,7 +119,7 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
         assert!(overview.contains("| semver-") && !overview.contains("| tempfile-"));
         let mut names: Vec<_> = fs::read_dir(&files)
             .unwrap()
-            .map(|it| it.unwrap().file_name())
+            .map(|entry| entry.unwrap().file_name())
             .collect();
         names.sort();
         let expected = [

@@ -50,7 +50,8 @@ fn install(sandbox: &Sandbox, release: &Path) {
 fn versions_and_flavours_replace_each_other_under_sixteen_callers() {
     needs!("dist");
     let sandbox = Sandbox::default();
-    let [normal, verbose] = [Flavour::Normal, Flavour::Verbose].map(|it| releases(&sandbox, it));
+    let [normal, verbose] =
+        [Flavour::Normal, Flavour::Verbose].map(|flavour| releases(&sandbox, flavour));
     // The sandbox has links to the plugins of a build.
     for plugin in PLUGINS {
         fs::remove_file(sandbox.plugins().join(plugin)).unwrap();

@@ -41,7 +41,7 @@ fn containerd_imports_the_images_and_they_install_and_upgrade() {
             &["images", "import", "--snapshotter=native", file],
         );
         let names = containerd.must(NAMESPACE, &["images", "ls", "--quiet"]);
-        assert!(names.lines().any(|it| it == image.name), "{names}");
+        assert!(names.lines().any(|name| name == image.name), "{names}");
         let cgroup = format!("{}/install", containerd.cgroup.path());
         let run = [
             "run",

@@ -10,60 +10,65 @@ use serde_json::json;
 /// Names in a folder, without hidden ones.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
-    let mut names: Vec<String> = names.filter(|it| !it.starts_with('.')).collect();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
     names.sort();
     names
 }
 
 #[test]
 fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    let sbin = it.path("sbin");
+    let installation = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    let sbin = installation.path("sbin");
     let word = format!("--sbin={}", sbin.display());
-    let install = |release: &Path| it.call(release, &["--once", &word]).run().nothing();
+    let install = |release: &Path| {
+        installation
+            .call(release, &["--once", &word])
+            .run()
+            .nothing()
+    };
     install(&old);
-    assert!(it.is_installed("1.0.0"));
-    let inode = one_inode(&it.sandbox.plugins());
+    assert!(installation.is_installed("1.0.0"));
+    let inode = one_inode(&installation.sandbox.plugins());
     assert_eq!(names(&sbin), [TOOL]);
     let tool = fs::metadata(sbin.join(TOOL)).unwrap().ino();
     install(&old);
-    assert_eq!(one_inode(&it.sandbox.plugins()), inode);
+    assert_eq!(one_inode(&installation.sandbox.plugins()), inode);
     install(&new);
-    assert!(it.is_installed("2.0.0"));
-    assert_ne!(one_inode(&it.sandbox.plugins()), inode);
+    assert!(installation.is_installed("2.0.0"));
+    assert_ne!(one_inode(&installation.sandbox.plugins()), inode);
     // ipamctl is the same in both.
     assert_eq!(fs::metadata(sbin.join(TOOL)).unwrap().ino(), tool);
     // What is told is done: an older version, too.
     install(&old);
-    assert!(it.is_installed("1.0.0"));
+    assert!(installation.is_installed("1.0.0"));
     let mut expected = PLUGINS.map(str::to_owned);
     expected.sort();
-    assert_eq!(names(&it.sandbox.plugins()), expected);
+    assert_eq!(names(&installation.sandbox.plugins()), expected);
 }
 
 #[test]
 fn a_folder_that_is_a_link_is_followed_and_a_dangling_one_named() {
-    let it = Installation::default();
-    let release = it.release("1.0.0");
-    let plugins = it.sandbox.plugins();
-    symlink(it.path("elsewhere"), &plugins).unwrap();
-    let output = it.once(&release);
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    let plugins = installation.sandbox.plugins();
+    symlink(installation.path("elsewhere"), &plugins).unwrap();
+    let output = installation.once(&release);
     assert_eq!(output.status.code(), Some(1));
     assert!(output.stderr.contains("is a link to"), "{}", output.stderr);
-    fs::create_dir(it.path("elsewhere")).unwrap();
-    it.once(&release).nothing();
-    assert!(it.is_installed("1.0.0"));
+    fs::create_dir(installation.path("elsewhere")).unwrap();
+    installation.once(&release).nothing();
+    assert!(installation.is_installed("1.0.0"));
 }
 
 #[test]
 fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    it.once(&old).nothing();
-    let plugins = it.sandbox.plugins();
-    let victim = it.path("victim");
+    let installation = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    installation.once(&old).nothing();
+    let plugins = installation.sandbox.plugins();
+    let victim = installation.path("victim");
     fs::write(&victim, "precious").unwrap();
     let name = plugins.join("ipam-gc");
     let plants: [&dyn Fn(); 3] = [
@@ -74,41 +79,43 @@ fn a_foreign_file_forbids_an_installation_and_all_stays_as_it_was() {
     for plant in plants {
         fs::remove_file(&name).unwrap();
         plant();
-        let before = it.installed();
-        let output = it.once(&new);
+        let before = installation.installed();
+        let output = installation.once(&new);
         assert_eq!(output.status.code(), Some(1));
         assert!(
             output.stderr.contains(name.to_str().unwrap()),
             "{}",
             output.stderr
         );
-        assert_eq!(it.installed(), before);
+        assert_eq!(installation.installed(), before);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
     }
 }
 
 #[test]
 fn installations_at_once_leave_one_version_whole() {
-    let it = Installation::default();
-    let releases = ["1.0.0", "2.0.0", "3.0.0"].map(|version| it.release(version));
+    let installation = Installation::default();
+    let releases = ["1.0.0", "2.0.0", "3.0.0"].map(|version| installation.release(version));
     for _ in 0..3 {
         let running: Vec<_> = releases
             .iter()
             .cycle()
             .take(9)
-            .map(|release| it.call(release, &["--once"]).start())
+            .map(|release| installation.call(release, &["--once"]).start())
             .collect();
         for one in running {
             one.output().nothing();
         }
-        one_inode(&it.sandbox.plugins());
+        one_inode(&installation.sandbox.plugins());
         assert!(
             ["1.0.0", "2.0.0", "3.0.0"]
                 .iter()
-                .any(|version| it.is_installed(version))
+                .any(|version| installation.is_installed(version))
         );
         assert_eq!(
-            fs::read_dir(it.sandbox.plugins()).unwrap().count(),
+            fs::read_dir(installation.sandbox.plugins())
+                .unwrap()
+                .count(),
             PLUGINS.len()
         );
     }
@@ -118,22 +125,22 @@ fn installations_at_once_leave_one_version_whole() {
 fn a_disk_without_room_is_named_and_the_old_files_stay() {
     needs!("root");
     let node = Node::try_new().unwrap();
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    let plugins = it.sandbox.plugins();
+    let installation = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    let plugins = installation.sandbox.plugins();
     fs::create_dir(&plugins).unwrap();
     let folder = plugins.display().to_string();
     // A page for each of: two files, two folders, and entries.
     node.sh(&format!(
         "mount -t tmpfs -o size=16k,nr_inodes=100 none {folder}"
     ));
-    it.once_on(&node, &old).nothing();
+    installation.once_on(&node, &old).nothing();
     let content = || node.sh(&format!("cat {folder}/ipam-*"));
     let (before, listed) = (content(), node.sh(&format!("ls -ia {folder}")));
     node.sh(&format!(
         "dd if=/dev/zero of={folder}/filler bs=1k count=64 2>/dev/null || true"
     ));
-    let output = it.once_on(&node, &new);
+    let output = installation.once_on(&node, &new);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
         output.stderr.contains(&folder) && output.stderr.contains("No space left"),
@@ -143,8 +150,8 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
     assert_eq!(content(), before);
     node.sh(&format!("rm {folder}/filler"));
     assert_eq!(node.sh(&format!("ls -ia {folder} | grep ipam-d")), {
-        let lines = listed.lines().filter(|it| it.contains("ipam-d"));
-        lines.map(|it| format!("{it}\n")).collect::<String>()
+        let lines = listed.lines().filter(|line| line.contains("ipam-d"));
+        lines.map(|line| format!("{line}\n")).collect::<String>()
     });
     // No inode is left: for the hidden folder, for the new file, or for one of its links.
     let used = node.sh(&format!("df --output=iused {folder} | tail -n 1"));
@@ -154,12 +161,12 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
             "mount -o remount,nr_inodes={} {folder}",
             used + free
         ));
-        let output = it.once_on(&node, &new);
+        let output = installation.once_on(&node, &new);
         assert_eq!(output.status.code(), Some(1), "{free}: {output:?}");
         assert_eq!(content(), before, "{free}");
     }
     node.sh(&format!("mount -o remount,nr_inodes=100 {folder}"));
-    it.once_on(&node, &new).nothing();
+    installation.once_on(&node, &new).nothing();
     assert!(content().contains("2.0.0") && !content().contains("1.0.0"));
 }
 
@@ -167,19 +174,19 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
 fn a_read_only_folder_and_one_of_another_user_are_named() {
     needs!("root");
     let node = Node::try_new().unwrap();
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    it.once(&old).nothing();
-    let folder = it.sandbox.plugins().display().to_string();
+    let installation = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    installation.once(&old).nothing();
+    let folder = installation.sandbox.plugins().display().to_string();
     node.sh(&format!("mount --bind -o ro {folder} {folder}"));
-    let output = it.once_on(&node, &new);
+    let output = installation.once_on(&node, &new);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
     assert!(
         said.contains(&folder) && said.contains("Read-only"),
         "{said}"
     );
-    assert!(it.is_installed("1.0.0"));
+    assert!(installation.is_installed("1.0.0"));
 
     // Root without capabilities, as in the manifest.
     let without = [
@@ -188,7 +195,7 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
         "--inh-caps=-all",
         "--no-new-privs",
     ];
-    let call = || it.call(&new, &["--once"]).through(&without);
+    let call = || installation.call(&new, &["--once"]).through(&without);
     std::os::unix::fs::chown(&folder, Some(1001), Some(1001)).unwrap();
     let output = call().run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -197,20 +204,20 @@ fn a_read_only_folder_and_one_of_another_user_are_named() {
         said.contains("user 1001") && said.contains("DAC_OVERRIDE"),
         "{said}"
     );
-    assert!(it.is_installed("1.0.0"));
+    assert!(installation.is_installed("1.0.0"));
     std::os::unix::fs::chown(&folder, Some(0), Some(0)).unwrap();
     call().run().nothing();
-    assert!(it.is_installed("2.0.0"));
+    assert!(installation.is_installed("2.0.0"));
 }
 
 #[test]
 fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
     needs!("root");
-    let it = Installation::default();
-    let release = it.release("1.0.0");
-    it.once(&release).nothing();
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    installation.once(&release).nothing();
     // Somebody else's file, of the same size.
-    let file = it.sandbox.plugins().join("ipam-delegated");
+    let file = installation.sandbox.plugins().join("ipam-delegated");
     let size = fs::metadata(&file).unwrap().len();
     fs::remove_file(&file).unwrap();
     let content = "x".repeat(usize::try_from(size).unwrap());
@@ -218,7 +225,7 @@ fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     for words in [["--once"], ["--uninstall"]] {
         let without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
-        let output = it.call(&release, &words).through(&without).run();
+        let output = installation.call(&release, &words).through(&without).run();
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
         let said = &output.stderr;
         assert!(said.contains("ipam-delegated: "), "{words:?}: {said}");
@@ -228,41 +235,56 @@ fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
 
 #[test]
 fn a_removal_is_refused_while_addresses_are_reserved() {
-    let it = Installation::default();
-    let sbin = it.path("sbin");
+    let installation = Installation::default();
+    let sbin = installation.path("sbin");
     let word = format!("--sbin={}", sbin.display());
-    let release = it.release("1.0.0");
-    it.call(&release, &["--once", &word]).run().nothing();
-    let data = it.sandbox.data_dir();
+    let release = installation.release("1.0.0");
+    installation
+        .call(&release, &["--once", &word])
+        .run()
+        .nothing();
+    let data = installation.sandbox.data_dir();
     fs::create_dir_all(data.join("mynet")).unwrap();
-    fs::create_dir_all(it.path("cni/net.d")).unwrap();
+    fs::create_dir_all(installation.path("cni/net.d")).unwrap();
     // host-local's own network is no reason.
     let other = json!({"cniVersion": "1.0.0", "name": "theirs", "plugins": [
         {"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "dataDir": data}}]});
-    fs::write(it.path("cni/net.d/theirs.conflist"), other.to_string()).unwrap();
+    fs::write(
+        installation.path("cni/net.d/theirs.conflist"),
+        other.to_string(),
+    )
+    .unwrap();
     fs::create_dir_all(data.join("theirs")).unwrap();
     fs::write(data.join("theirs/10.9.0.2"), "box\r\neth0").unwrap();
     fs::write(data.join("mynet/10.1.0.7"), "8f3e52c1\r\neth0").unwrap();
-    let output = it.call(&release, &["--uninstall", &word]).run();
+    let output = installation.call(&release, &["--uninstall", &word]).run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = &output.stderr;
     assert!(
         said.contains("10.1.0.7 of 8f3e52c1 on mynet") && !said.contains("10.9.0.2"),
         "{said}"
     );
-    assert!(it.is_installed("1.0.0") && sbin.join(TOOL).exists());
+    assert!(installation.is_installed("1.0.0") && sbin.join(TOOL).exists());
     // A record alone is one.
     fs::remove_file(data.join("mynet/10.1.0.7")).unwrap();
-    let record = it.sandbox.state_dir().join("mynet/8f3e52c1:eth0.json");
+    let record = installation
+        .sandbox
+        .state_dir()
+        .join("mynet/8f3e52c1:eth0.json");
     fs::create_dir_all(record.parent().unwrap()).unwrap();
     fs::write(&record, "{}\n").unwrap();
-    let output = it.call(&release, &["--uninstall", &word]).run();
+    let output = installation.call(&release, &["--uninstall", &word]).run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stderr.contains("8f3e52c1"), "{}", output.stderr);
     let all = ["--uninstall", "--even-in-use", &word];
-    it.call(&release, &all).run().nothing();
-    assert_eq!(fs::read_dir(it.sandbox.plugins()).unwrap().count(), 0);
+    installation.call(&release, &all).run().nothing();
+    assert_eq!(
+        fs::read_dir(installation.sandbox.plugins())
+            .unwrap()
+            .count(),
+        0
+    );
     assert_eq!(fs::read_dir(&sbin).unwrap().count(), 0);
     // Twice is no error.
-    it.call(&release, &all).run().nothing();
+    installation.call(&release, &all).run().nothing();
 }

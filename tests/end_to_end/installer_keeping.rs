@@ -25,17 +25,23 @@ fn wait_until(staying: &Staying, holds: impl Fn() -> bool) {
 
 /// True if all plugins in a folder are links to one file; they may be changing just now.
 fn is_one_file(folder: &Path) -> bool {
-    let inodes = PLUGINS.map(|it| fs::metadata(folder.join(it)).map(|it| it.ino()).ok());
-    inodes.iter().all(|it| it.is_some() && *it == inodes[0])
+    let inodes = PLUGINS.map(|plugin| {
+        fs::metadata(folder.join(plugin))
+            .map(|file| file.ino())
+            .ok()
+    });
+    inodes
+        .iter()
+        .all(|inode| inode.is_some() && *inode == inodes[0])
 }
 
 #[test]
 fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
-    let plugins = it.sandbox.plugins();
+    let installation = Installation::default();
+    let staying = installation.stay(&installation.release("2.0.0"), &[]);
+    let plugins = installation.sandbox.plugins();
     let plugin = plugins.join(PLUGINS[2]);
-    let right = || it.is_installed("2.0.0") && is_one_file(&plugins);
+    let right = || installation.is_installed("2.0.0") && is_one_file(&plugins);
     wait_until(&staying, right);
     staying.wait(|ready, _| ready);
     let older = plugin_of_version("1.9.9");
@@ -52,26 +58,26 @@ fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
     for change in changes {
         change();
         wait_until(&staying, || {
-            let mode = fs::metadata(&plugin).map(|it| it.mode() & 0o777);
-            right() && mode.is_ok_and(|it| it == 0o755)
+            let mode = fs::metadata(&plugin).map(|file| file.mode() & 0o777);
+            right() && mode.is_ok_and(|mode| mode == 0o755)
         });
     }
     // The folder itself.
     // It may put the first plugin back before the last one is gone.
     let _ = fs::remove_dir_all(&plugins);
     wait_until(&staying, right);
-    fs::rename(&plugins, it.path("away")).unwrap();
+    fs::rename(&plugins, installation.path("away")).unwrap();
     wait_until(&staying, right);
     staying.wait(|ready, said| ready && said.contains("ready: 2.0.0 (a1b2c3d4e5f6, normal)"));
     assert!(staying.terminate());
-    assert!(it.is_installed("2.0.0"));
+    assert!(installation.is_installed("2.0.0"));
 }
 
 #[test]
 fn a_newer_plugin_and_a_foreign_file_stay_and_are_told() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
-    let plugin = it.sandbox.plugins().join(PLUGINS[1]);
+    let installation = Installation::default();
+    let staying = installation.stay(&installation.release("2.0.0"), &[]);
+    let plugin = installation.sandbox.plugins().join(PLUGINS[1]);
     let newer = plugin_of_version("2.1.0");
     write_executable(&plugin, &newer);
     staying.wait(|ready, said| !ready && said.contains("newer version 2.1.0"));
@@ -82,33 +88,33 @@ fn a_newer_plugin_and_a_foreign_file_stay_and_are_told() {
     assert_eq!(fs::read_to_string(&plugin).unwrap(), "#!/bin/sh\nexit 0\n");
     fs::remove_file(&plugin).unwrap();
     staying.wait(|ready, _| ready);
-    assert!(it.is_installed("2.0.0"));
+    assert!(installation.is_installed("2.0.0"));
 }
 
 #[test]
 fn of_two_that_stay_the_later_one_keeps_the_plugins_whatever_its_version() {
-    let it = Installation::default();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    let first = it.stay(&new, &[]);
+    let installation = Installation::default();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    let first = installation.stay(&new, &[]);
     first.wait(|ready, _| ready);
     // A rollback, in which both run for a while.
-    let second = it.stay(&old, &[]);
+    let second = installation.stay(&old, &[]);
     second.wait(|ready, _| ready);
     first.wait(|ready, said| {
         !ready && said.contains("version 1.0.0 (a1b2c3d4e5f6, normal) of another installer")
     });
-    fs::remove_file(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
-    wait_until(&second, || it.is_installed("1.0.0"));
+    fs::remove_file(installation.sandbox.plugins().join(PLUGINS[0])).unwrap();
+    wait_until(&second, || installation.is_installed("1.0.0"));
     // Once the later one has ended, the other one has the folder again.
     assert!(second.terminate());
     first.wait(|ready, _| ready);
-    assert!(it.is_installed("2.0.0"));
+    assert!(installation.is_installed("2.0.0"));
 }
 
 #[test]
 fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
-    let it = Installation::default();
-    let staying = it.stay(&it.release("2.0.0"), &[]);
+    let installation = Installation::default();
+    let staying = installation.stay(&installation.release("2.0.0"), &[]);
     staying.wait(|ready, _| ready);
     let ticks = || {
         let stat = fs::read_to_string(format!("/proc/{}/stat", staying.id())).unwrap();
@@ -117,7 +123,7 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
     };
     let repairs = || staying.log().matches("repaired in").count();
     let before = ticks();
-    let plugins = it.sandbox.plugins();
+    let plugins = installation.sandbox.plugins();
     for i in 0..500 {
         fs::write(plugins.join(format!("other-{}", i % 7)), "x").unwrap();
     }
@@ -127,7 +133,7 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
         let _ = fs::remove_file(plugins.join(PLUGINS[i % PLUGINS.len()]));
         sleep(Duration::from_millis(1));
     }
-    wait_until(&staying, || it.is_installed("2.0.0"));
+    wait_until(&staying, || installation.is_installed("2.0.0"));
     assert!(repairs() < 10, "{}", staying.log());
     // Of a hundred a second. No program that repairs all the time gets by with it.
     assert!(ticks() - before < 50, "{} ticks", ticks() - before);
@@ -135,17 +141,22 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
 
 #[test]
 fn a_removal_takes_the_folder_from_an_installer_that_stays() {
-    let it = Installation::default();
-    let release = it.release("1.0.0");
-    let staying = it.stay(&release, &[]);
+    let installation = Installation::default();
+    let release = installation.release("1.0.0");
+    let staying = installation.stay(&release, &[]);
     staying.wait(|ready, _| ready);
-    let uninstalling = it.stay(&release, &["--uninstall", "--wait"]);
+    let uninstalling = installation.stay(&release, &["--uninstall", "--wait"]);
     uninstalling.wait(|ready, said| ready && said.contains("uninstalled by 1.0.0"));
     staying.wait(|ready, said| !ready && said.contains("another installer"));
-    assert!(names(&it.sandbox.plugins()).is_empty());
+    assert!(names(&installation.sandbox.plugins()).is_empty());
     staying.kill();
     assert!(uninstalling.terminate());
-    assert_eq!(fs::read_dir(it.sandbox.plugins()).unwrap().count(), 0);
+    assert_eq!(
+        fs::read_dir(installation.sandbox.plugins())
+            .unwrap()
+            .count(),
+        0
+    );
 }
 
 /// A ConfigMap as the kubelet mounts it, with this content from now on.
@@ -168,8 +179,8 @@ fn pool(subnet: &str) -> String {
 
 #[test]
 fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
-    let it = Installation::default();
-    let source = it.path("config");
+    let installation = Installation::default();
+    let source = installation.path("config");
     mount(
         &source,
         &[
@@ -178,9 +189,9 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
         ],
     );
     let from = format!("--pools-from={}", source.display());
-    let staying = it.stay(&it.release("2.0.0"), &[&from]);
+    let staying = installation.stay(&installation.release("2.0.0"), &[&from]);
     staying.wait(|ready, _| ready);
-    let used = it.path("cni/ipam.d");
+    let used = installation.path("cni/ipam.d");
     let content = || fs::read_to_string(used.join("10-all.json")).unwrap_or_default();
     assert_eq!(content(), pool("10.1.0.0/24"));
     assert_eq!(names(&used), ["10-all.json", "20-none.json"]);
@@ -213,11 +224,11 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
 
 #[test]
 fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
-    let it = Installation::default();
-    let net = it.path("cni/net.d");
-    let source = it.path("conflists");
+    let installation = Installation::default();
+    let net = installation.path("cni/net.d");
+    let source = installation.path("conflists");
     fs::create_dir_all(&net).unwrap();
-    fs::create_dir_all(it.sandbox.plugins()).unwrap();
+    fs::create_dir_all(installation.sandbox.plugins()).unwrap();
     let list = |mtu: u32| {
         format!(
             r#"{{"cniVersion": "1.0.0", "name": "tenants", "plugins": [{{"type": "bridge", "mtu": {mtu},
@@ -229,10 +240,10 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
     let other = r#"{"cniVersion": "1.0.0", "name": "other", "type": "ptp"}"#;
     fs::write(net.join("05-other.conf"), other).unwrap();
     for name in ["bridge", "ptp"] {
-        write_executable(&it.sandbox.plugins().join(name), "#!/bin/sh\n");
+        write_executable(&installation.sandbox.plugins().join(name), "#!/bin/sh\n");
     }
     let from = format!("--conflists-from={}", source.display());
-    let staying = it.stay(&it.release("2.0.0"), &[&from]);
+    let staying = installation.stay(&installation.release("2.0.0"), &[&from]);
     let first = net.join("05-other.conf").display().to_string();
     staying.wait(|ready, said| {
         !ready
@@ -248,7 +259,7 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
     fs::remove_file(net.join("05-other.conf")).unwrap();
     staying.wait(|ready, _| ready);
     // The main plugin goes, and comes back.
-    let bridge = it.sandbox.plugins().join("bridge");
+    let bridge = installation.sandbox.plugins().join("bridge");
     fs::remove_file(&bridge).unwrap();
     let missing = format!("{} is missing", bridge.display());
     staying.wait(|ready, said| !ready && said.contains(&missing));
@@ -261,7 +272,7 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
     fs::rename(&file, net.join("away")).unwrap();
     let _ = fs::rename(net.join("away"), &file);
     wait_until(&staying, || {
-        fs::metadata(&file).is_ok_and(|it| it.ino() != before)
+        fs::metadata(&file).is_ok_and(|now| now.ino() != before)
     });
     // A wrong one is refused, and the one in use stays.
     mount(
@@ -284,11 +295,11 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
 fn a_mount_over_the_folder_is_noticed_and_installed_into() {
     needs!("root");
     let node = Node::try_new().unwrap();
-    let it = Installation::default();
-    fs::create_dir(it.sandbox.plugins()).unwrap();
-    let staying = it.stay_on(&node, &it.release("2.0.0"));
+    let installation = Installation::default();
+    fs::create_dir(installation.sandbox.plugins()).unwrap();
+    let staying = installation.stay_on(&node, &installation.release("2.0.0"));
     staying.wait(|ready, _| ready);
-    let folder = it.sandbox.plugins().display().to_string();
+    let folder = installation.sandbox.plugins().display().to_string();
     let is_installed = || node.succeeds(&format!("grep -q 2.0.0 {folder}/{}", PLUGINS[0]));
     wait_until(&staying, is_installed);
     node.sh(&format!("mount -t tmpfs none {folder}"));

@@ -70,7 +70,7 @@ fn points(trace: &str) -> Vec<String> {
         };
         let is_call = name
             .bytes()
-            .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_');
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         if !is_call {
             continue;
         }
@@ -87,7 +87,7 @@ fn points(trace: &str) -> Vec<String> {
 
 /// Kills a call at each point; before each one the node is prepared, and after it examined.
 fn walk(
-    it: &Installation,
+    installation: &Installation,
     traced: impl Fn(&str, &str) -> Output,
     prepare: impl Fn(),
     examine: impl Fn(&str),
@@ -99,7 +99,7 @@ fn walk(
         return;
     }
     prepare();
-    let trace = it.path("trace");
+    let trace = installation.path("trace");
     traced(trace.to_str().unwrap(), "trace=all").nothing();
     let points = points(&fs::read_to_string(&trace).unwrap());
     assert!(points.len() > 40, "{points:?}");
@@ -123,18 +123,18 @@ struct Configuration {
 
 impl Configuration {
     /// With a pool of this number.
-    fn new(it: &Installation, number: u8) -> Self {
+    fn new(installation: &Installation, number: u8) -> Self {
         let catalogue = [
             format!(r#"{{"pools": {{"p{number}": {{"subnet": "10.{number}.0.0/24"}}}}}}"#),
             format!(r#"{{"rules": [{{"pools": ["p{number}"]}}]}}"#),
         ];
-        let folder = it.path(&format!("config-{number}"));
+        let folder = installation.path(&format!("config-{number}"));
         let ipam = json!({
             "type": "ipam-delegated",
             "delegates": ["ipam-ds-rules", "ipam-da-host-local"],
-            "poolsDir": it.path("cni/ipam.d"),
-            "dataDir": it.sandbox.data_dir(),
-            "stateDir": it.sandbox.state_dir(),
+            "poolsDir": installation.path("cni/ipam.d"),
+            "dataDir": installation.sandbox.data_dir(),
+            "stateDir": installation.sandbox.state_dir(),
         });
         let bridge = json!({"type": "bridge", "ipam": ipam});
         let name = format!("net{number}");
@@ -157,52 +157,56 @@ impl Configuration {
         }
     }
 
-    fn call(&self, it: &Installation, release: &Path) -> Call {
+    fn call(&self, installation: &Installation, release: &Path) -> Call {
         let [pools, conflists] = &self.arguments;
-        it.call(release, &["--once", pools, conflists])
+        installation.call(release, &["--once", pools, conflists])
     }
 
     /// True if the node has this catalogue.
-    fn has_catalogue(&self, it: &Installation) -> bool {
-        let read = |name: &str| fs::read_to_string(it.path("cni/ipam.d").join(name)).unwrap();
+    fn has_catalogue(&self, installation: &Installation) -> bool {
+        let read =
+            |name: &str| fs::read_to_string(installation.path("cni/ipam.d").join(name)).unwrap();
         ["10-pools.json", "20-rules.json"].map(read) == self.catalogue
     }
 
     /// True if the node has this conflist.
-    fn has_conflist(&self, it: &Installation) -> bool {
-        let file = it.path("cni/net.d/10-net.conflist");
+    fn has_conflist(&self, installation: &Installation) -> bool {
+        let file = installation.path("cni/net.d/10-net.conflist");
         fs::read_to_string(file).unwrap() == self.conflist
     }
 }
 
 /// A node with a main plugin that isn't ours.
 fn node() -> Installation {
-    let it = Installation::default();
-    fs::create_dir_all(it.sandbox.plugins()).unwrap();
-    write_executable(&it.sandbox.plugins().join("bridge"), "#!/bin/sh\n");
-    fs::create_dir_all(it.path("cni/net.d")).unwrap();
-    it
+    let installation = Installation::default();
+    fs::create_dir_all(installation.sandbox.plugins()).unwrap();
+    write_executable(
+        &installation.sandbox.plugins().join("bridge"),
+        "#!/bin/sh\n",
+    );
+    fs::create_dir_all(installation.path("cni/net.d")).unwrap();
+    installation
 }
 
 /// Number of entries of a folder of the node.
-fn entries(it: &Installation, folder: &str) -> usize {
-    fs::read_dir(it.path(folder)).unwrap().count()
+fn entries(installation: &Installation, folder: &str) -> usize {
+    fs::read_dir(installation.path(folder)).unwrap().count()
 }
 
 #[test]
 fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes() {
     needs!(STRACE);
-    let it = node();
-    let [old, new] = ["1.0.0", "2.0.0"].map(|version| it.release(version));
-    let [first, second] = [1, 2].map(|number| Configuration::new(&it, number));
+    let installation = node();
+    let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
+    let [first, second] = [1, 2].map(|number| Configuration::new(&installation, number));
     let traced = |trace: &str, expression: &str| {
-        let call = second.call(&it, &new);
+        let call = second.call(&installation, &new);
         call.through(&[STRACE, "-qq", "-o", trace, "-e", expression])
             .run()
     };
     let versions = ["1.0.0", "2.0.0"].map(plugin_of_version);
     let examine = |point: &str| {
-        for (plugin, content) in PLUGINS.iter().zip(it.installed()) {
+        for (plugin, content) in PLUGINS.iter().zip(installation.installed()) {
             let content = content.unwrap_or_else(|| panic!("{plugin} is missing: {point}"));
             assert!(
                 versions.contains(&content),
@@ -210,31 +214,41 @@ fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes(
             );
         }
         let both = [&first, &second];
-        assert!(both.iter().any(|used| used.has_catalogue(&it)), "{point}");
-        assert!(both.iter().any(|used| used.has_conflist(&it)), "{point}");
-        second.call(&it, &new).run().nothing();
         assert!(
-            it.is_installed("2.0.0") && second.has_catalogue(&it) && second.has_conflist(&it),
+            both.iter().any(|used| used.has_catalogue(&installation)),
             "{point}"
         );
-        one_inode(&it.sandbox.plugins());
-        let plugins = fs::read_dir(it.sandbox.plugins()).unwrap().count();
+        assert!(
+            both.iter().any(|used| used.has_conflist(&installation)),
+            "{point}"
+        );
+        second.call(&installation, &new).run().nothing();
+        assert!(
+            installation.is_installed("2.0.0")
+                && second.has_catalogue(&installation)
+                && second.has_conflist(&installation),
+            "{point}"
+        );
+        one_inode(&installation.sandbox.plugins());
+        let plugins = fs::read_dir(installation.sandbox.plugins())
+            .unwrap()
+            .count();
         assert_eq!(plugins, PLUGINS.len() + 1, "{point}");
         // The catalogue and the conflists' folder; in that the conflist, and the work folder.
-        assert_eq!(entries(&it, "cni"), 2, "{point}");
-        assert_eq!(entries(&it, "cni/net.d"), 2, "{point}");
+        assert_eq!(entries(&installation, "cni"), 2, "{point}");
+        assert_eq!(entries(&installation, "cni/net.d"), 2, "{point}");
     };
-    let prepare = || first.call(&it, &old).run().nothing();
-    walk(&it, traced, prepare, examine);
+    let prepare = || first.call(&installation, &old).run().nothing();
+    walk(&installation, traced, prepare, examine);
 }
 
 #[test]
 fn a_removal_that_is_killed_is_completed_by_the_next_one() {
     needs!(STRACE);
-    let it = node();
-    let release = it.release("1.0.0");
-    let configuration = Configuration::new(&it, 1);
-    let remove = || it.call(&release, &["--uninstall"]);
+    let installation = node();
+    let release = installation.release("1.0.0");
+    let configuration = Configuration::new(&installation, 1);
+    let remove = || installation.call(&release, &["--uninstall"]);
     let traced = |trace: &str, expression: &str| {
         remove()
             .through(&[STRACE, "-qq", "-o", trace, "-e", expression])
@@ -242,21 +256,28 @@ fn a_removal_that_is_killed_is_completed_by_the_next_one() {
     };
     let whole = plugin_of_version("1.0.0");
     let examine = |point: &str| {
-        let installed = it.installed();
+        let installed = installation.installed();
         assert!(
-            installed.iter().flatten().all(|it| *it == whole),
+            installed.iter().flatten().all(|content| *content == whole),
             "{point}: {installed:?}"
         );
         // A conflist is never without its plugins and its catalogue.
-        if it.path("cni/net.d/10-net.conflist").exists() {
-            assert!(it.is_installed("1.0.0"), "{point}");
-            assert!(configuration.has_catalogue(&it), "{point}");
+        if installation.path("cni/net.d/10-net.conflist").exists() {
+            assert!(installation.is_installed("1.0.0"), "{point}");
+            assert!(configuration.has_catalogue(&installation), "{point}");
         }
         remove().run().nothing();
-        assert_eq!(names(&it.sandbox.plugins()), ["bridge"], "{point}");
-        assert!(!it.path("cni/ipam.d").exists(), "{point}");
-        assert!(!it.path("cni/net.d/10-net.conflist").exists(), "{point}");
+        assert_eq!(
+            names(&installation.sandbox.plugins()),
+            ["bridge"],
+            "{point}"
+        );
+        assert!(!installation.path("cni/ipam.d").exists(), "{point}");
+        assert!(
+            !installation.path("cni/net.d/10-net.conflist").exists(),
+            "{point}"
+        );
     };
-    let prepare = || configuration.call(&it, &release).run().nothing();
-    walk(&it, traced, prepare, examine);
+    let prepare = || configuration.call(&installation, &release).run().nothing();
+    walk(&installation, traced, prepare, examine);
 }

@@ -11,15 +11,18 @@ const TOKEN: &str = "a-token-of-the-service-account";
 
 /// An installation whose catalogue and conflists are in `config`, and an API server.
 struct World {
-    it: Installation,
+    installation: Installation,
     server: ApiServer,
 }
 
 impl World {
     fn new(subnet: &str) -> Self {
-        let it = Installation::default();
-        let server = ApiServer::start(&it.path("cluster"), TOKEN);
-        let world = Self { it, server };
+        let installation = Installation::default();
+        let server = ApiServer::start(&installation.path("cluster"), TOKEN);
+        let world = Self {
+            installation,
+            server,
+        };
         world.write_pools(subnet);
         world
     }
@@ -68,7 +71,8 @@ impl World {
 
     /// True if the pool has this subnet.
     fn has(&self, subnet: &str) -> bool {
-        fs::read_to_string(self.installed()).is_ok_and(|it| it.contains(&format!("\"{subnet}\"")))
+        fs::read_to_string(self.installed())
+            .is_ok_and(|pools| pools.contains(&format!("\"{subnet}\"")))
     }
 }
 
@@ -89,7 +93,7 @@ fn the_nodes_own_pod_cidr_takes_the_place_of_the_placeholder() {
     assert!(
         request
             .iter()
-            .any(|it| it.eq_ignore_ascii_case(&authorization)),
+            .any(|header| header.eq_ignore_ascii_case(&authorization)),
         "{request:?}"
     );
 

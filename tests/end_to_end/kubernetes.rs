@@ -30,12 +30,12 @@ pub(crate) fn cluster(test: &str, runtime: ContainerRuntime) -> Option<Kubernete
         "/usr/bin/openssl",
     ];
     let needed = always.iter().chain(runtime.needs());
-    if let Some(reason) = needed.filter_map(|it| missing(it)).next() {
+    if let Some(reason) = needed.filter_map(|what| missing(what)).next() {
         skip_for(test, &reason);
         return None;
     }
     let images = [Flavour::Normal, Flavour::Verbose].map(|flavour| Image::of(flavour).file);
-    match KubernetesCluster::start(runtime, &images.each_ref().map(|it| it.as_path())) {
+    match KubernetesCluster::start(runtime, &images.each_ref().map(|image| image.as_path())) {
         Ok(cluster) => Some(cluster),
         Err(reason) => {
             skip(test, &reason);
@@ -65,5 +65,5 @@ pub(crate) fn is_not_ready(cluster: &KubernetesCluster, why: &str) -> bool {
     let described = cluster.lines(describe);
     described
         .iter()
-        .any(|it| it.contains("Readiness probe failed") && it.contains(why))
+        .any(|event| event.contains("Readiness probe failed") && event.contains(why))
 }

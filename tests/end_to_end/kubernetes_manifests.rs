@@ -116,10 +116,15 @@ fn daemon_sets_select_their_pods_mount_what_they_have_and_need_no_capability() {
                 .all(|(key, value)| labels.get(key) == Some(value))
         );
         let pod = spec.template.spec.unwrap();
-        let mut volumes: Vec<String> = pod.volumes.unwrap().into_iter().map(|it| it.name).collect();
+        let mut volumes: Vec<String> = pod
+            .volumes
+            .unwrap()
+            .into_iter()
+            .map(|volume| volume.name)
+            .collect();
         let container = &pod.containers[0];
         let mounts = container.volume_mounts.as_ref().unwrap();
-        let mut mounted: Vec<String> = mounts.iter().map(|it| it.name.clone()).collect();
+        let mut mounted: Vec<String> = mounts.iter().map(|mount| mount.name.clone()).collect();
         volumes.sort();
         mounted.sort();
         assert_eq!(mounted, volumes, "{file}");

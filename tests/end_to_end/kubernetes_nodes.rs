@@ -22,7 +22,7 @@ struct KubernetesNode {
 
 impl KubernetesNode {
     fn new(name: &'static str) -> Self {
-        let it = Self {
+        let node = Self {
             sandbox: Sandbox::default(),
             name,
         };
@@ -33,34 +33,38 @@ impl KubernetesNode {
             "image/sbin",
             "state",
         ] {
-            fs::create_dir_all(it.path(folder)).unwrap();
+            fs::create_dir_all(node.path(folder)).unwrap();
         }
-        let build = fs::canonicalize(it.sandbox.plugins().join(PLUGINS[0])).unwrap();
+        let build = fs::canonicalize(node.sandbox.plugins().join(PLUGINS[0])).unwrap();
         let one_file = build.parent().unwrap();
         let one_file = match one_file.file_name().unwrap().to_str() {
             Some("one-file") => one_file.to_owned(),
             _ => one_file.join("one-file"),
         };
         for plugin in PLUGINS {
-            symlink(one_file.join(plugin), it.path("image/plugins").join(plugin)).unwrap();
+            symlink(
+                one_file.join(plugin),
+                node.path("image/plugins").join(plugin),
+            )
+            .unwrap();
         }
         let tool = one_file.parent().unwrap().join(TOOL);
-        symlink(tool, it.path("image/sbin").join(TOOL)).unwrap();
+        symlink(tool, node.path("image/sbin").join(TOOL)).unwrap();
         // What a node has already.
         for plugin in ["bridge", "portmap", "macvlan"] {
-            let path = it.path("opt/cni/bin").join(plugin);
+            let path = node.path("opt/cni/bin").join(plugin);
             harness::write_executable(&path, "#!/bin/sh\n");
         }
-        it
+        node
     }
 
     /// A node on which the ConfigMaps of these manifests are mounted.
     fn with(name: &'static str, conflists: &str, storage: Option<&str>) -> Self {
-        let it = Self::new(name);
-        it.mount("pools", &config_map("pools.yaml"));
-        it.mount("conflists", &config_map(conflists));
-        it.mount("storage", &storage.map(config_map).unwrap_or_default());
-        it
+        let node = Self::new(name);
+        node.mount("pools", &config_map("pools.yaml"));
+        node.mount("conflists", &config_map(conflists));
+        node.mount("storage", &storage.map(config_map).unwrap_or_default());
+        node
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -110,8 +114,8 @@ impl KubernetesNode {
         let words = pod.containers[0].args.clone().unwrap();
         let words = words
             .iter()
-            .filter(|it| *it != "--wait")
-            .map(|it| self.here(it));
+            .filter(|word| *word != "--wait")
+            .map(|word| self.here(word));
         Call::new(installer_executable())
             .args(words)
             .args([format!("--from={}", self.path("image").display())])
@@ -219,7 +223,7 @@ fn a_second_interface_has_its_own_catalogue() {
     let node = KubernetesNode::with("worker-2", "conflists.yaml", Some(STORAGE));
     node.install();
     let documents = documents();
-    let is_it = |it: &&(String, Value)| it.1["kind"] == "NetworkAttachmentDefinition";
+    let is_it = |node: &&(String, Value)| node.1["kind"] == "NetworkAttachmentDefinition";
     let (_, definition) = documents.iter().find(is_it).unwrap();
     let config = node.here(definition["spec"]["config"].as_str().unwrap());
     let file = node.path("storage.conflist");
@@ -301,7 +305,7 @@ fn the_manifest_for_the_removal_removes_what_the_other_has_installed() {
     let names = |folder: &str| {
         let entries = fs::read_dir(node.path(folder)).unwrap();
         let mut names: Vec<String> = entries
-            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
         names

@@ -137,7 +137,7 @@ impl Installation {
             .args(
                 self.arguments(release)
                     .iter()
-                    .filter(|it| !it.starts_with("--status-file")),
+                    .filter(|word| !word.starts_with("--status-file")),
             )
             .arg(format!("--status-file={}", status.display()))
             .args(words)
@@ -146,26 +146,26 @@ impl Installation {
             .stderr(fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let mut it = Staying {
+        let mut staying = Staying {
             process,
             status,
             log,
         };
         let started = Instant::now();
-        while !it.status.exists() {
+        while !staying.status.exists() {
             assert!(
-                it.process.try_wait().unwrap().is_none(),
+                staying.process.try_wait().unwrap().is_none(),
                 "it has ended: {}",
-                it.log()
+                staying.log()
             );
             assert!(
                 started.elapsed() < PATIENCE,
                 "it says nothing: {}",
-                it.log()
+                staying.log()
             );
             sleep(Duration::from_millis(5));
         }
-        it
+        staying
     }
 
     /// The content of each plugin, in the order of [`PLUGINS`]; `None` for a missing one.
@@ -177,7 +177,7 @@ impl Installation {
     /// True if all plugins are of this version.
     pub fn is_installed(&self, version: &str) -> bool {
         let wanted = Some(plugin_of_version(version));
-        self.installed().iter().all(|it| *it == wanted)
+        self.installed().iter().all(|content| *content == wanted)
     }
 }
 

@@ -66,39 +66,39 @@ impl KubernetesCluster {
             .prefix("ipam-delegated-kubernetes-")
             .tempdir()
             .unwrap();
-        let pod_image = pod_image::make(root.path()).map_err(|it| it.to_string())?;
+        let pod_image = pod_image::make(root.path()).map_err(|reason| reason.to_string())?;
         let images = [&[pod_image.as_path()], images].concat();
         let control_plane = ControlPlane::launch(root.path())?;
         let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
             .map(|number| KubernetesNode::new(number, runtime, root.path(), &control_plane))
             .collect();
-        let mut it = Self {
+        let mut cluster = Self {
             nodes: nodes?,
             control_plane,
             root,
             _only: only,
         };
         thread::scope(|scope| {
-            for node in &mut it.nodes {
+            for node in &mut cluster.nodes {
                 let images = &images;
                 scope.spawn(move || {
                     node.start_runtime();
                     images.iter().for_each(|image| node.load(image));
                 });
             }
-            it.control_plane.wait_until_ready();
+            cluster.control_plane.wait_until_ready();
         });
-        it.control_plane.start_controllers();
-        for node in &mut it.nodes {
+        cluster.control_plane.start_controllers();
+        for node in &mut cluster.nodes {
             node.start_kubelet();
         }
-        it.wait_for("the nodes", || {
-            it.lines("kubectl get nodes -o name").len() == NODES.len()
+        cluster.wait_for("the nodes", || {
+            cluster.lines("kubectl get nodes -o name").len() == NODES.len()
         });
-        it.wait_for("the service account", || {
-            it.succeeds("kubectl get serviceaccount default")
+        cluster.wait_for("the service account", || {
+            cluster.succeeds("kubectl get serviceaccount default")
         });
-        Ok(it)
+        Ok(cluster)
     }
 
     /// A folder that is removed with the cluster. All nodes see it at its path.
@@ -123,7 +123,7 @@ impl KubernetesCluster {
     /// If no node has the name.
     #[track_caller]
     pub fn node_named(&self, name: &str) -> &KubernetesNode {
-        let node = self.nodes.iter().find(|it| it.name() == name);
+        let node = self.nodes.iter().find(|node| node.name() == name);
         node.unwrap_or_else(|| panic!("no node {name}"))
     }
 

@@ -90,7 +90,7 @@ impl Release {
         let mut archives: Vec<PathBuf> = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|it| it == "gz"))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "gz"))
             .filter(|path| {
                 path.to_string_lossy().contains("-verbose-") == (flavour == Flavour::Verbose)
             })
@@ -127,6 +127,6 @@ impl Release {
 #[track_caller]
 pub fn one_inode(folder: &Path) -> u64 {
     let inodes = PLUGINS.map(|plugin| fs::metadata(folder.join(plugin)).unwrap().ino());
-    assert!(inodes.iter().all(|it| *it == inodes[0]), "{inodes:?}");
+    assert!(inodes.iter().all(|inode| *inode == inodes[0]), "{inodes:?}");
     inodes[0]
 }

@@ -82,7 +82,7 @@ pub(crate) fn run(data: &Path) -> Result<()> {
         client.in_parallel(level - held, |client| client.request().map(drop))?;
         held = level;
         let [echo, request, release] = client.one_by_one()?;
-        above.extend([&request, &release].map(|it| it.median() - echo.median()));
+        above.extend([&request, &release].map(|samples| samples.median() - echo.median()));
         medians.push(request.median());
         let times = [
             echo.median(),
@@ -90,10 +90,10 @@ pub(crate) fn run(data: &Path) -> Result<()> {
             release.median(),
             request.percentile(99),
         ];
-        single.row(level.to_string(), times.map(|it| figure(it, 2)));
+        single.row(level.to_string(), times.map(|time| figure(time, 2)));
         let speeds = client.at_once()?;
         rates.push(speeds[1]);
-        many.row(level.to_string(), speeds.map(|it| figure(it, 0)));
+        many.row(level.to_string(), speeds.map(|speed| figure(speed, 0)));
     }
     println!(
         "\nOne call after the other, {ROUNDS} of each kind, medians; folders in {}:\n\n{single}",
@@ -179,20 +179,20 @@ impl Client {
     fn at_once(&self) -> Result<[f64; 3]> {
         let rate = |started: Instant| CALLS as f64 / started.elapsed().as_secs_f64();
         let started = Instant::now();
-        self.in_parallel(CALLS, |it| it.echo().map(drop))?;
+        self.in_parallel(CALLS, |client| client.echo().map(drop))?;
         let echo = rate(started);
         let given = Mutex::new(Vec::with_capacity(CALLS));
         let started = Instant::now();
-        self.in_parallel(CALLS, |it| {
-            let ip = it.request()?;
+        self.in_parallel(CALLS, |client| {
+            let ip = client.request()?;
             given.lock().expect("no thread has failed").push(ip);
             Ok(())
         })?;
         let request = rate(started);
         let started = Instant::now();
-        self.in_parallel(CALLS, |it| {
+        self.in_parallel(CALLS, |client| {
             let ip = given.lock().expect("no thread has failed").pop();
-            it.release(&ip.context("no address is left")?).map(drop)
+            client.release(&ip.context("no address is left")?).map(drop)
         })?;
         Ok([echo, request, rate(started)])
     }
@@ -208,9 +208,11 @@ impl Client {
                 Ok(())
             };
             let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(run)).collect();
-            threads
-                .into_iter()
-                .try_for_each(|it| it.join().unwrap_or_else(|_| bail!("a thread has failed")))
+            threads.into_iter().try_for_each(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| bail!("a thread has failed"))
+            })
         })
     }
 }

@@ -34,7 +34,8 @@ struct Group {
 pub(crate) fn draw(figures: &Figures) -> Document {
     let with = |value: &dyn Fn(Kind) -> f64| -> Vec<(Contender, f64)> {
         let all = figures.contenders.iter();
-        all.map(|it| (it.clone(), value(it.kind))).collect()
+        all.map(|contender| (contender.clone(), value(contender.kind)))
+            .collect()
     };
     let calls = super::calls::RESERVED.map(|reserved| Group {
         title: format!("ADD with {reserved} addresses reserved: milliseconds, median"),
@@ -49,7 +50,7 @@ pub(crate) fn draw(figures: &Figures) -> Document {
         values: with(&|kind| figures.rate(kind, 16)),
     };
     let groups: Vec<Group> = calls.into_iter().chain([rate]).collect();
-    let lines: usize = groups.iter().map(|it| it.values.len() + 2).sum();
+    let lines: usize = groups.iter().map(|group| group.values.len() + 2).sum();
     let height = lines as f64 * LINE;
     let mut drawing = Document::new()
         .set("viewBox", (0, 0, WIDTH, height))

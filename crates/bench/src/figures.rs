@@ -31,19 +31,24 @@ impl Figures {
             self.contenders[it.of].kind == kind && it.command == command && it.reserved == reserved
         };
         let measured = self.calls.iter().find(is_it);
-        measured.map_or(f64::NAN, |it| it.times.percentile(percent))
+        measured.map_or(f64::NAN, |measured| measured.times.percentile(percent))
     }
 
     /// ADDs a second.
     pub(crate) fn rate(&self, kind: Kind, callers: usize) -> f64 {
         self.throughput
             .iter()
-            .find(|it| self.contenders[it.of].kind == kind && it.callers == callers)
-            .map_or(f64::NAN, |it| it.rate)
+            .find(|measured| {
+                self.contenders[measured.of].kind == kind && measured.callers == callers
+            })
+            .map_or(f64::NAN, |measured| measured.rate)
     }
 
     fn of(&self, kind: Kind, all: &[u64]) -> u64 {
-        let at = self.contenders.iter().position(|it| it.kind == kind);
+        let at = self
+            .contenders
+            .iter()
+            .position(|contender| contender.kind == kind);
         at.map_or(0, |at| all[at])
     }
 
@@ -81,26 +86,26 @@ impl Figures {
     /// All figures, for programs.
     pub(crate) fn to_json(&self) -> Value {
         let name = |of: usize| self.contenders[of].kind.key();
-        let calls = self.calls.iter().map(|it| {
-            let peer = self.median(Kind::Peer, it.command, it.reserved);
+        let calls = self.calls.iter().map(|measured| {
+            let peer = self.median(Kind::Peer, measured.command, measured.reserved);
             json!({
-                "contender": name(it.of),
-                "command": it.command,
-                "reserved": it.reserved,
-                "median_ms": it.times.median(),
-                "p99_ms": it.times.percentile(99),
-                "times_peer": it.times.median() / peer,
+                "contender": name(measured.of),
+                "command": measured.command,
+                "reserved": measured.reserved,
+                "median_ms": measured.times.median(),
+                "p99_ms": measured.times.percentile(99),
+                "times_peer": measured.times.median() / peer,
             })
         });
-        let throughput = self.throughput.iter().map(|it| {
+        let throughput = self.throughput.iter().map(|measured| {
             json!({
-                "contender": name(it.of),
-                "callers": it.callers,
-                "adds_per_second": it.rate,
-                "times_peer": it.rate / self.rate(Kind::Peer, it.callers),
+                "contender": name(measured.of),
+                "callers": measured.callers,
+                "adds_per_second": measured.rate,
+                "times_peer": measured.rate / self.rate(Kind::Peer, measured.callers),
             })
         });
-        let contenders = self.contenders.iter().enumerate().map(|(of, it)| {
+        let contenders = self.contenders.iter().enumerate().map(|(of, measured)| {
             json!({
                 "key": it.kind.key(),
                 "name": it.name,
@@ -111,7 +116,7 @@ impl Figures {
         let goals = self
             .goals()
             .into_iter()
-            .map(|it| json!({"what": it.what, "goal": it.goal, "value": it.value, "met": it.met}));
+            .map(|goal| json!({"what": goal.what, "goal": goal.goal, "value": goal.value, "met": goal.met}));
         json!({
             "rounds": self.rounds,
             "used": self.used,

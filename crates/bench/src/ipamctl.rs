@@ -74,7 +74,7 @@ pub(super) fn run(peer: &Path, storage: &Storage) -> Result<()> {
             samples.push(started.elapsed());
         }
         let figures = [samples.median(), samples.percentile(90)];
-        table.row(words.join(" "), figures.map(|it| figure(it, 0)));
+        table.row(words.join(" "), figures.map(|value| figure(value, 0)));
     }
     println!("\n{table}");
     drop(full);
@@ -95,7 +95,7 @@ pub(super) fn run(peer: &Path, storage: &Storage) -> Result<()> {
             samples.percentile(99),
             samples.percentile(100),
         ];
-        table.row(name.to_owned(), figures.map(|it| figure(it, 2)));
+        table.row(name.to_owned(), figures.map(|value| figure(value, 2)));
     }
     println!("{table}");
     let longest = |at: usize| all[at].percentile(100);
@@ -142,7 +142,7 @@ impl Tool {
             for words in [&["ls"][..], &["pools"], &["leaks"]] {
                 // leaks finds some, with 1.
                 let status = self.command(words).status()?;
-                ensure!(status.code().is_some_and(|it| it < 2), "{words:?}");
+                ensure!(status.code().is_some_and(|code| code < 2), "{words:?}");
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ fn waits(side: &Side, company: Company, tool: &Tool, samples: &mut Samples) -> R
             .collect();
         let done: Result<()> = callers
             .into_iter()
-            .try_for_each(|it| it.join().expect("a caller doesn't panic"));
+            .try_for_each(|caller| caller.join().expect("a caller doesn't panic"));
         end.store(true, Ordering::Relaxed);
         beside.join().expect("it doesn't panic").and(done)
     })?;

@@ -123,7 +123,7 @@ fn chains(bench: &Bench, storage: &Storage) -> Result<()> {
     let throughput = throughput::measure(&contenders, storage)?;
     let peak = contenders
         .iter()
-        .map(|it| peak(it, storage))
+        .map(|contender| peak(contender, storage))
         .collect::<Result<_>>()?;
     let size = contenders.iter().map(size).collect::<Result<_>>()?;
     let figures = Figures {

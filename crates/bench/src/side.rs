@@ -46,7 +46,7 @@ impl Side {
         let config = config(contender.kind, fill, data.path(), memory.path());
         let stdin = memory.path().join("config.json");
         fs::write(&stdin, serde_json::to_vec(&config)?)?;
-        let it = Self {
+        let side = Self {
             kind: contender.kind,
             plugin: Plugin::new(&contender.executable, &stdin),
             config,
@@ -54,14 +54,14 @@ impl Side {
             result: memory.path().join("result.json"),
             folders: [data, memory],
         };
-        fill.write(&it.network())?;
-        it.use_up(storage.used)?;
+        fill.write(&side.network())?;
+        side.use_up(storage.used)?;
         // The rotation goes on behind the reserved addresses, and files are cached.
         for _ in 0..2 {
-            it.plugin.call("ADD", "first")?;
-            it.plugin.call("DEL", "first")?;
+            side.plugin.call("ADD", "first")?;
+            side.plugin.call("DEL", "first")?;
         }
-        Ok(it)
+        Ok(side)
     }
 
     /// The configuration.

@@ -22,7 +22,7 @@ fn with_ratios(figures: &Figures, first: &str) -> Table {
     let columns = figures
         .contenders
         .iter()
-        .flat_map(|it| [it.name.clone(), "× peer".to_owned()]);
+        .flat_map(|contender| [contender.name.clone(), "× peer".to_owned()]);
     Table::new(once(first.to_owned()).chain(columns))
 }
 
@@ -31,8 +31,8 @@ fn calls(figures: &Figures) -> Table {
     for reserved in calls::RESERVED {
         for command in calls::COMMANDS {
             let peer = figures.median(Kind::Peer, command, reserved);
-            let cells = figures.contenders.iter().flat_map(|it| {
-                let time = |percent| figures.time(it.kind, command, reserved, percent);
+            let cells = figures.contenders.iter().flat_map(|contender| {
+                let time = |percent| figures.time(contender.kind, command, reserved, percent);
                 let (median, p99) = (time(50), time(99));
                 let ratio = median / peer;
                 [format!("{median:.2} ({p99:.2})"), format!("{ratio:.2}")]
@@ -47,8 +47,8 @@ fn throughput(figures: &Figures) -> Table {
     let mut table = with_ratios(figures, "ADDs a second");
     for callers in throughput::CALLERS {
         let peer = figures.rate(Kind::Peer, callers);
-        let cells = figures.contenders.iter().flat_map(|it| {
-            let rate = figures.rate(it.kind, callers);
+        let cells = figures.contenders.iter().flat_map(|contender| {
+            let rate = figures.rate(contender.kind, callers);
             [format!("{rate:.0}"), format!("{:.2}", rate / peer)]
         });
         table.row(format!("{callers} at a time"), cells);
@@ -57,7 +57,10 @@ fn throughput(figures: &Figures) -> Table {
 }
 
 fn sizes(figures: &Figures) -> Table {
-    let names = figures.contenders.iter().map(|it| it.name.clone());
+    let names = figures
+        .contenders
+        .iter()
+        .map(|contender| contender.name.clone());
     let mut table = Table::new(once("MiB".to_owned()).chain(names));
     for (what, unit, all) in [
         ("peak memory of an ADD", 1024.0, &figures.peak),

@@ -33,7 +33,7 @@ pub(crate) fn measure(contenders: &[Contender], storage: &Storage) -> Result<Vec
     for callers in CALLERS {
         let mut rates = vec![Vec::new(); contenders.len()];
         // With used storage, a contender keeps its folders from round to round.
-        let sides = contenders.iter().map(|it| fresh(it, storage));
+        let sides = contenders.iter().map(|contender| fresh(contender, storage));
         let mut sides = sides.collect::<Result<Vec<_>>>()?;
         for round in 0..ROUNDS {
             for i in 0..contenders.len() {

@@ -123,7 +123,11 @@ mod tests {
         fs::create_dir(folder.path().join("50-e.conf")).unwrap();
         let missing = folder.path().join("missing");
         let found = Found::in_folders(&[missing, folder.path().to_owned()]);
-        let names: Vec<&str> = found.conflists.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = found
+            .conflists
+            .iter()
+            .map(|conflist| conflist.name.as_str())
+            .collect();
         assert_eq!(names, ["a", "c"]);
         assert_eq!(found.problems.len(), 1);
         assert!(found.problems[0].path.ends_with("20-b.conf"));

@@ -52,7 +52,9 @@ impl Conflist {
     /// The reason why no runtime could use it, naming key and value.
     pub fn parse(file: &Path, content: &[u8]) -> Result<Self, String> {
         let object: Object = serde_json::from_slice(content).map_err(|e| e.to_string())?;
-        let is_list = file.extension().is_some_and(|it| it == "conflist")
+        let is_list = file
+            .extension()
+            .is_some_and(|extension| extension == "conflist")
             || object.get("plugins").is_some() && object.get("type").is_none();
         let name = name(&object)?;
         let version = version(&object)?;
@@ -75,7 +77,7 @@ impl Conflist {
     /// The network as a list, whatever the form of the file: name, version, and the
     /// plugins, also those in the folder of its name.
     pub fn as_list(&self) -> Object {
-        let plugins: Vec<&Object> = self.plugins.iter().map(|it| &it.object).collect();
+        let plugins: Vec<&Object> = self.plugins.iter().map(|plugin| &plugin.object).collect();
         let mut list = Object::new();
         list.set("cniVersion", self.version.as_str());
         list.set("name", &self.name);
@@ -184,7 +186,11 @@ fn beside(
     };
     let paths: Result<Vec<PathBuf>, io::Error> = entries.map(|entry| Ok(entry?.path())).collect();
     let mut paths = paths.map_err(failed)?;
-    paths.retain(|path| path.extension().is_some_and(|it| it == "conf") && !path.is_dir());
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "conf")
+            && !path.is_dir()
+    });
     paths.sort();
     let read = |path: PathBuf| {
         let failed = |error: String| format!("{}: {error}", path.display());
@@ -254,7 +260,11 @@ mod tests {
             r#"{"cniVersion":"0.4.0","cniVersions":["9.9.9","1.0.0"],"name":"n","plugins":[{"type":"bridge","x":1.50,"name":"other"},{"type":"portmap"}]}"#,
         )
         .unwrap();
-        let kinds: Vec<&str> = list.plugins.iter().map(|it| it.kind.as_str()).collect();
+        let kinds: Vec<&str> = list
+            .plugins
+            .iter()
+            .map(|plugin| plugin.kind.as_str())
+            .collect();
         assert_eq!(kinds, ["bridge", "portmap"]);
         assert_eq!(
             str::from_utf8(list.plugins[0].request.as_bytes()).unwrap(),

@@ -90,7 +90,7 @@ pub fn call(plugin: &dyn Plugin, variables: &Variables, stdin: &[u8]) -> Outcome
     let shown = String::from_utf8_lossy(&stdout);
     if response.success {
         let is_object = serde_json::from_slice::<Box<RawValue>>(&stdout)
-            .is_ok_and(|it| it.get().starts_with('{'));
+            .is_ok_and(|value| value.get().starts_with('{'));
         assert!(stdout.is_empty() || is_object, "no result: {shown:?}");
         return Outcome::Success(stdout);
     }

@@ -38,9 +38,9 @@ impl Sandbox {
             .prefix("ipam-delegated-fuzz-")
             .tempdir_in(temporary())
             .expect("a temporary folder");
-        let it = Self { top };
-        fs::create_dir_all(it.plugins()).expect("a folder in it");
-        it
+        let sandbox = Self { top };
+        fs::create_dir_all(sandbox.plugins()).expect("a folder in it");
+        sandbox
     }
 
     /// The folder that holds all others.
@@ -140,8 +140,8 @@ impl Sandbox {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
                 let path = entry.path();
                 match entry.file_type() {
-                    Ok(it) if it.is_dir() => folders.push(path),
-                    Ok(it) if it.is_file() => {
+                    Ok(sandbox) if sandbox.is_dir() => folders.push(path),
+                    Ok(sandbox) if sandbox.is_file() => {
                         let content = fs::read(&path).unwrap_or_default();
                         all.insert(path, content);
                     }
@@ -158,8 +158,9 @@ impl Sandbox {
 /// several times as many inputs as on a disk.
 fn temporary() -> PathBuf {
     let memory = Path::new("/dev/shm");
-    let executes = statvfs(memory)
-        .is_ok_and(|it| !it.f_flag.contains(StatVfsMountFlags::NOEXEC) && is_writable(memory));
+    let executes = statvfs(memory).is_ok_and(|file_system| {
+        !file_system.f_flag.contains(StatVfsMountFlags::NOEXEC) && is_writable(memory)
+    });
     if env::var_os("TMPDIR").is_none() && executes {
         memory.to_owned()
     } else {

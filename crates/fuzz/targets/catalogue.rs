@@ -75,7 +75,7 @@ fn what_is_chosen_are_pools_of_the_catalogue_and_the_same_each_time() {
                 if pool
                     .get("ranges")
                     .or(pool.get("subnet"))
-                    .is_some_and(|it| !it.is_null())
+                    .is_some_and(|value| !value.is_null())
                 {
                     Pool::read("pool", serde_json::from_value(pool.clone()).unwrap()).unwrap();
                 }

@@ -78,7 +78,8 @@ fn a_chain_gives_its_answer_or_undoes_what_ran_and_remembers_what_stands() {
             assert!(is_recorded());
             let mut printed = told.iter().map(|[(_, add), ..]| &add.stdout);
             if input.merged {
-                let printed: Vec<IpAddr> = printed.filter_map(|it| ips(it)).flatten().collect();
+                let printed: Vec<IpAddr> =
+                    printed.filter_map(|output| ips(output)).flatten().collect();
                 if let Some(answer) = ips(&stdout) {
                     assert!(printed.iter().all(|ip| answer.contains(ip)), "{answer:?}");
                 }

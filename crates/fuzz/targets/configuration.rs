@@ -46,7 +46,8 @@ fn answered(
     if command(input) == "VERSION" {
         assert_eq!(outcome.code(), None);
     } else if outcome.code() != Some(4) {
-        let is_object = serde_json::from_slice::<Value>(&config).is_ok_and(|it| it.is_object());
+        let is_object =
+            serde_json::from_slice::<Value>(&config).is_ok_and(|value| value.is_object());
         assert!(is_object || outcome.code() == Some(6) || !is_plain(&config));
     }
     (variables, config, outcome)
@@ -61,7 +62,7 @@ fn is_plain(config: &[u8]) -> bool {
     let text = String::from_utf8_lossy(config);
     !["1e400", "[[[[", r"\ud8", r#":{"a":{"a""#]
         .iter()
-        .any(|it| text.contains(it))
+        .any(|word| text.contains(word))
 }
 
 #[test]

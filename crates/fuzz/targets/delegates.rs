@@ -28,10 +28,10 @@ pub(crate) struct Script(Sandbox);
 
 impl Script {
     pub(crate) fn new() -> Self {
-        let it = Self(Sandbox::new());
-        fs::write(it.file(), SCRIPT).unwrap();
-        fs::set_permissions(it.file(), fs::Permissions::from_mode(0o755)).unwrap();
-        it
+        let delegates = Self(Sandbox::new());
+        fs::write(delegates.file(), SCRIPT).unwrap();
+        fs::set_permissions(delegates.file(), fs::Permissions::from_mode(0o755)).unwrap();
+        delegates
     }
 
     fn file(&self) -> PathBuf {

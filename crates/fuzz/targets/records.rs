@@ -110,7 +110,7 @@ fn with_harmless_delegates_a_del_succeeds_whatever_is_recorded() {
             let config = sandbox.confine(serde_json::to_vec(&config).unwrap());
             let ask = |command: &str| {
                 let (outcome, calls) = delegates::ask(input, &sandbox, command, &config);
-                let has_run = |name: &str| calls.iter().any(|it| it.starts_with(name));
+                let has_run = |name: &str| calls.iter().any(|call| call.starts_with(name));
                 assert!(!has_run("trap"), "it is outside of CNI_PATH: {calls:?}");
                 (outcome, calls)
             };

@@ -42,7 +42,10 @@ fn any_content_is_read_and_the_result_has_only_words_of_it() {
                     .map_or(slice::from_ref(value), Vec::as_slice);
                 for word in list {
                     let word = word.as_str().unwrap();
-                    assert!(content.split_whitespace().any(|it| it == word), "{word:?}");
+                    assert!(
+                        content.split_whitespace().any(|found| found == word),
+                        "{word:?}"
+                    );
                 }
             }
         });

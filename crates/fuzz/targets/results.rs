@@ -30,7 +30,8 @@ fn what_is_printed_is_an_object_or_refused() {
         .with_test_time(TEST_TIME)
         .for_each(|document: &Document| {
             let bytes = document.of(&seeds::results());
-            let is_object = serde_json::from_slice::<Value>(&bytes).is_ok_and(|it| it.is_object());
+            let is_object =
+                serde_json::from_slice::<Value>(&bytes).is_ok_and(|value| value.is_object());
             match JsonOutput::try_from(bytes.clone()) {
                 Ok(printed) => {
                     assert_eq!(bytes.trim_ascii(), printed.json().get().as_bytes());

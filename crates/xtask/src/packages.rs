@@ -79,7 +79,8 @@ pub(crate) fn linked(package: &str, features: &[&str], target: &Target) -> Resul
     // A line is "serde v1.0.229"; our own packages have their path behind it.
     linked.retain(|package| {
         let line = format!("{} v{}", package.name, package.version);
-        tree.lines().any(|it| it.trim_end_matches(" (*)") == line)
+        tree.lines()
+            .any(|line| line.trim_end_matches(" (*)") == line)
     });
     linked.sort_by_key(ToString::to_string);
     Ok(linked)
@@ -98,7 +99,7 @@ mod tests {
         let of_a_client = ["hyper", "prost", "ring", "rustls", "tokio", "tonic"];
         let linked_of = |package: &str, features: &[&str]| -> Vec<&str> {
             let linked = linked(package, features, &target).unwrap();
-            let has = |name: &&str| linked.iter().any(|it| it.name == **name);
+            let has = |name: &&str| linked.iter().any(|package| package.name == **name);
             of_a_client.into_iter().filter(has).collect()
         };
         for flavour in FLAVOURS {

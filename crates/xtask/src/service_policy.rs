@@ -44,12 +44,12 @@ impl NoServices {
             }
             _ => {}
         }
-        let it = Self {
+        let no_services = Self {
             made: Some(policy.to_owned()),
         };
         fs::write(policy, self::policy()).with_context(failed)?;
         fs::set_permissions(policy, fs::Permissions::from_mode(0o755)).with_context(failed)?;
-        Ok(it)
+        Ok(no_services)
     }
 }
 

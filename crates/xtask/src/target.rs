@@ -98,7 +98,7 @@ mod tests {
             let target = Target::on(host.to_owned(), |target| Ok(target == has)).unwrap();
             (target.is_musl(), target.triple)
         };
-        let [gnu, musl] = ["gnu", "musl"].map(|it| format!("aarch64-unknown-linux-{it}"));
+        let [gnu, musl] = ["gnu", "musl"].map(|library| format!("aarch64-unknown-linux-{library}"));
         assert_eq!(on(&gnu, &musl), (true, musl.clone()));
         assert_eq!(on(&gnu, &gnu), (false, gnu.clone()));
         assert_eq!(on(&musl, &musl), (true, musl.clone()));

@@ -41,7 +41,7 @@ fn a_first_installation_makes_nodes_with_crio_ready() {
 /// True if the pods of the installer are ready on all nodes.
 fn is_installed(cluster: &KubernetesCluster) -> bool {
     let pods = cluster.pods().into_iter();
-    pods.filter(|it| it.on_host && it.is_ready).count() == cluster.nodes().len()
+    pods.filter(|pod| pod.on_host && pod.is_ready).count() == cluster.nodes().len()
 }
 
 fn wait(cluster: &KubernetesCluster, what: &str, holds: impl Fn() -> bool) {
@@ -55,7 +55,7 @@ fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {
     let has_address = || {
         cluster
             .pod("shop", name)
-            .is_some_and(|it| it.is_ready && it.address.starts_with("10.244."))
+            .is_some_and(|pod| pod.is_ready && pod.address.starts_with("10.244."))
     };
     wait(cluster, "a pod has an address of its pool", has_address);
 }
@@ -80,7 +80,7 @@ fn comes_back(cluster: &KubernetesCluster) {
     let file = "/etc/cni/net.d/10-tenants.conflist";
     cluster.as_documented(&[DELETE]);
     wait(cluster, "the installer is away", || {
-        !cluster.pods().iter().any(|it| it.on_host)
+        !cluster.pods().iter().any(|pod| pod.on_host)
     });
     for node in cluster.nodes() {
         fs::remove_file(node.path(file)).unwrap();
@@ -139,10 +139,10 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     );
     let of_pod = links
         .lines()
-        .skip_while(|it| !it.contains(&format!("{}/", pod.address)));
+        .skip_while(|line| !line.contains(&format!("{}/", pod.address)));
     let link = of_pod
         .skip(1)
-        .find(|it| it.contains("mtu"))
+        .find(|line| line.contains("mtu"))
         .unwrap_or_else(|| panic!("{links}"));
     assert!(link.contains("mtu 1400"), "{links}");
 
@@ -169,7 +169,7 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
     // Each pool has the range of the other.
     let held = cluster.pod("shop", "fourth").unwrap().address;
     let pools = fs::read_to_string(repository().join("docs/kubernetes/pools.yaml")).unwrap();
-    let [shop, rest] = ["shop", "rest"].map(|it| format!("\"{it}\": {{ \"subnet\""));
+    let [shop, rest] = ["shop", "rest"].map(|pool| format!("\"{pool}\": {{ \"subnet\""));
     let exchanged = pools
         .replace(&shop, "SHOP")
         .replace(&rest, &shop)

@@ -82,7 +82,7 @@ fn pods_have_addresses_of_the_pod_cidr_of_their_node_with_one_configmap() {
         let prefix = subnet(number).replace("0/24", "");
         cluster.wait_for("an address of the node's podCIDR", || {
             let pod = cluster.pod("shop", &name);
-            pod.is_some_and(|it| it.is_ready && it.address.starts_with(&prefix))
+            pod.is_some_and(|pod| pod.is_ready && pod.address.starts_with(&prefix))
         });
     }
     reserved_is_running(&cluster);

@@ -38,7 +38,10 @@ pub(super) fn reserved_is_running(cluster: &KubernetesCluster) {
         cluster.nodes().iter().flat_map(of_node).collect()
     });
     let nodes = cluster.nodes().iter();
-    let mut addresses: Vec<String> = nodes.flat_map(reserved).map(|it| it.0).collect();
+    let mut addresses: Vec<String> = nodes
+        .flat_map(reserved)
+        .map(|reservation| reservation.0)
+        .collect();
     let number = addresses.len();
     addresses.sort();
     addresses.dedup();
@@ -69,6 +72,10 @@ fn differences(cluster: &KubernetesCluster, node: &KubernetesNode) -> Vec<String
             holder => found.push(format!("{pod:?} is {holder:?}")),
         }
     }
-    found.extend(holders.into_iter().map(|it| format!("no pod: {it:?}")));
+    found.extend(
+        holders
+            .into_iter()
+            .map(|holder| format!("no pod: {holder:?}")),
+    );
     found
 }

@@ -90,7 +90,10 @@ fn second_address(cluster: &KubernetesCluster, name: &str) -> String {
     let status = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
     let status: Value = serde_json::from_str(status.unwrap()).unwrap();
     let all = status.as_array().unwrap();
-    let second = all.iter().find(|it| it["interface"] == "net1").unwrap();
+    let second = all
+        .iter()
+        .find(|network| network["interface"] == "net1")
+        .unwrap();
     second["ips"][0].as_str().unwrap().to_owned()
 }
 
@@ -101,7 +104,7 @@ fn in_etcd(cluster: &KubernetesCluster) -> BTreeSet<String> {
         cluster.etcd()
     ));
     let addresses = keys.lines().filter_map(|key| key.rsplit('/').next());
-    let addresses = addresses.filter(|it| !it.is_empty());
+    let addresses = addresses.filter(|address| !address.is_empty());
     addresses.map(str::to_owned).collect()
 }
 
@@ -162,7 +165,7 @@ fn second_interfaces_have_addresses_of_their_node_or_of_the_cluster() {
     assert_eq!(in_etcd(&cluster).len(), 6);
 
     claim("what a lost node held stays, until the node is back");
-    let lost: BTreeSet<String> = ["c", "e"].map(|it| second_address(&cluster, it)).into();
+    let lost: BTreeSet<String> = ["c", "e"].map(|pod| second_address(&cluster, pod)).into();
     cluster.cut_power(0);
     cluster.sh("kubectl -n shop delete pods c e --force --grace-period=0");
     for name in ["g", "h", "i", "j"] {

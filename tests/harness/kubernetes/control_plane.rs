@@ -41,16 +41,16 @@ impl ControlPlane {
              ip link add second type bridge
              ip link set second up"
         ));
-        let mut it = Self {
+        let mut plane = Self {
             node,
             folder,
             processes: Vec::new(),
         };
-        it.write_files();
-        it.start("etcd36", &["/run/etcd.yaml"]);
-        let token_file = it.path("tokens");
-        let [public, private] = [it.path("sa.pub"), it.path("sa.key")];
-        it.start(
+        plane.write_files();
+        plane.start("etcd36", &["/run/etcd.yaml"]);
+        let token_file = plane.path("tokens");
+        let [public, private] = [plane.path("sa.pub"), plane.path("sa.key")];
+        plane.start(
             "kube-apiserver",
             &[
                 &format!("--etcd-servers={ETCD}"),
@@ -69,7 +69,7 @@ impl ControlPlane {
                 "--kubelet-preferred-address-types=InternalIP",
             ],
         );
-        Ok(it)
+        Ok(plane)
     }
 
     /// Waits until the API server is ready.

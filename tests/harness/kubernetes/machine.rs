@@ -54,7 +54,7 @@ impl KubernetesNode {
         control_plane: &ControlPlane,
     ) -> Result<Self, String> {
         let cluster = root.file_name().unwrap().to_str().unwrap();
-        let mut it = Self {
+        let mut machine = Self {
             number,
             runtime,
             disk: root.join(NODES[number]),
@@ -64,9 +64,9 @@ impl KubernetesNode {
             boots: 0,
             cgroup: Cgroup::named(&format!("{cluster}-{number}")),
         };
-        it.make_disk();
-        it.boot(control_plane)?;
-        Ok(it)
+        machine.make_disk();
+        machine.boot(control_plane)?;
+        Ok(machine)
     }
 
     /// Makes its folders, as a new machine has them.
@@ -156,7 +156,10 @@ read -r _ || true",
     /// If the folder isn't on the node's disk.
     pub fn path(&self, path: &str) -> PathBuf {
         let on_disk = ["/etc/", "/opt/", "/var/lib/", "/var/log/"];
-        assert!(on_disk.iter().any(|it| path.starts_with(it)), "{path}");
+        assert!(
+            on_disk.iter().any(|folder| path.starts_with(folder)),
+            "{path}"
+        );
         self.disk.join(&path[1..])
     }
 

@@ -52,9 +52,9 @@ impl KubernetesCluster {
     pub fn wait_for_pods(&self, namespace: &str, number: usize) {
         self.wait_for(&format!("{number} pods of {namespace}"), || {
             let pods = self.pods();
-            let of_it = pods.iter().filter(|it| it.namespace == namespace);
-            let ready = of_it.clone().filter(|it| it.is_ready).count();
-            ready == number && of_it.count() == number
+            let in_namespace = pods.iter().filter(|pod| pod.namespace == namespace);
+            let ready = in_namespace.clone().filter(|pod| pod.is_ready).count();
+            ready == number && in_namespace.count() == number
         });
     }
 }
@@ -102,7 +102,7 @@ fn pod_spec() -> Value {
 fn read(pod: &Value) -> Pod {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let conditions = pod["status"]["conditions"].as_array();
-    let is_true = |it: &Value| it["type"] == "Ready" && it["status"] == "True";
+    let is_true = |pod: &Value| pod["type"] == "Ready" && pod["status"] == "True";
     let ready = conditions.is_some_and(|all| all.iter().any(is_true));
     Pod {
         namespace: text(&pod["metadata"]["namespace"]),

@@ -65,7 +65,7 @@ fn one(target: &Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measur
     let count = size.callers * size.calls;
     let pool = format!("crowd-{}", size.callers);
     target.write_pool(&pool, &range_of(count))?;
-    let mut it = Measured {
+    let mut measured = Measured {
         crowd: size,
         puts: Samples::default(),
         adds: Samples::default(),
@@ -76,16 +76,16 @@ fn one(target: &Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measur
     };
     for round in 0..ROUNDS {
         let container = |i: usize| format!("{pool}-{round}-{i}");
-        let puts = |it: &mut Measured| -> Result<()> {
+        let puts = |measured: &mut Measured| -> Result<()> {
             let before = Counters::of(target);
             let put = |i: usize| allocator.put(&container(i));
             let done = crowd(target, size.callers, size.calls, &put)?;
-            it.per_put = Counters::since(before, target, count);
-            it.puts.push(done.total);
-            it.each_put = done.each;
+            measured.per_put = Counters::since(before, target, count);
+            measured.puts.push(done.total);
+            measured.each_put = done.each;
             Ok(())
         };
-        let adds = |it: &mut Measured| -> Result<()> {
+        let adds = |measured: &mut Measured| -> Result<()> {
             let before = Counters::of(target);
             let given = Mutex::new(BTreeSet::new());
             let add = |i: usize| {
@@ -95,23 +95,23 @@ fn one(target: &Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measur
                 Ok(())
             };
             let done = crowd(target, size.callers, size.calls, &add)?;
-            it.per_add = Counters::since(before, target, count);
-            it.adds.push(done.total);
-            it.each_add = done.each;
+            measured.per_add = Counters::since(before, target, count);
+            measured.adds.push(done.total);
+            measured.each_add = done.each;
             Ok(())
         };
         if round % 2 == 0 {
-            puts(&mut it)?;
-            adds(&mut it)?;
+            puts(&mut measured)?;
+            adds(&mut measured)?;
         } else {
-            adds(&mut it)?;
-            puts(&mut it)?;
+            adds(&mut measured)?;
+            puts(&mut measured)?;
         }
         println!(
             "  {} callers: puts {:.0} ms, ADDs {:.0} ms so far (medians)",
             size.callers,
-            it.puts.median(),
-            it.adds.median()
+            measured.puts.median(),
+            measured.adds.median()
         );
         let del = |i: usize| allocator.del(&pool, &container(i));
         crowd(target, CLEANERS, count / CLEANERS, &del)?;
@@ -119,7 +119,7 @@ fn one(target: &Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measur
             target.inside(|| del(i))?;
         }
     }
-    Ok(it)
+    Ok(measured)
 }
 
 /// A pool with exactly so many addresses.

@@ -73,26 +73,31 @@ fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
         Ok(Plugin::new(&plugins.join(ORCHESTRATOR), &file))
     };
     let (local, blocks) = (plugin("local", &local)?, plugin("blocks", &blocks)?);
-    let mut it = Measured {
+    let mut measured = Measured {
         form,
         local: Samples::default(),
         blocks: Samples::default(),
         local_then: Samples::default(),
         without_members: Samples::default(),
     };
-    target.inside(|| in_turn([(&local, &mut it.local), (&blocks, &mut it.blocks)]))?;
+    target.inside(|| {
+        in_turn([
+            (&local, &mut measured.local),
+            (&blocks, &mut measured.blocks),
+        ])
+    })?;
     if let Some(cluster) = target.own() {
         (0..MEMBERS).for_each(|member| cluster.stop_member(member));
         let contenders = [
-            (&local, &mut it.local_then),
-            (&blocks, &mut it.without_members),
+            (&local, &mut measured.local_then),
+            (&blocks, &mut measured.without_members),
         ];
         let measured = target.inside(|| in_turn(contenders));
         (0..MEMBERS).for_each(|member| cluster.continue_member(member));
         cluster.wait_until_healthy();
         measured?;
     }
-    Ok(it)
+    Ok(measured)
 }
 
 /// ADD and DEL of both, one after the other.

@@ -30,12 +30,14 @@ impl Counters {
     pub(crate) fn of(target: &Target) -> Option<Self> {
         let metrics = target.metrics()?;
         let sum = |metric: &str, label: &str| -> f64 {
-            let sums = metrics.iter().map(|it: &Metrics| it.sum(metric, label));
+            let sums = metrics
+                .iter()
+                .map(|metrics: &Metrics| metrics.sum(metric, label));
             sums.sum()
         };
         Some(Self {
-            requests: REQUESTS.map(|it| {
-                let label = format!("grpc_method=\"{it}\"");
+            requests: REQUESTS.map(|request| {
+                let label = format!("grpc_method=\"{request}\"");
                 sum("grpc_server_started_total", &label)
             }),
             received: sum("etcd_network_client_grpc_received_bytes_total", ""),
@@ -48,8 +50,8 @@ impl Counters {
         let (before, now) = (before?, Self::of(target)?);
         let per_call = |before: f64, now: f64| (now - before) / calls as f64;
         let mut requests = [0.0; REQUESTS.len()];
-        for (i, it) in requests.iter_mut().enumerate() {
-            *it = per_call(before.requests[i], now.requests[i]);
+        for (i, request) in requests.iter_mut().enumerate() {
+            *request = per_call(before.requests[i], now.requests[i]);
         }
         Some(PerCall {
             requests,

@@ -45,18 +45,21 @@ impl Figures {
             "an ADD: median",
             "p99",
         ]);
-        for it in &self.at_once {
-            let name = format!("{} callers, {} of each", it.crowd.callers, it.crowd.calls);
-            let (puts, adds) = (it.puts.median(), it.adds.median());
+        for measured in &self.at_once {
+            let name = format!(
+                "{} callers, {} of each",
+                measured.crowd.callers, measured.crowd.calls
+            );
+            let (puts, adds) = (measured.puts.median(), measured.adds.median());
             let cells = [
                 figure(puts, 0),
                 figure(adds, 0),
                 figure(adds / puts, 2),
-                format!("≤ {}", it.crowd.bound),
-                figure(it.each_put.median(), 0),
-                figure(it.each_put.percentile(99), 0),
-                figure(it.each_add.median(), 0),
-                figure(it.each_add.percentile(99), 0),
+                format!("≤ {}", measured.crowd.bound),
+                figure(measured.each_put.median(), 0),
+                figure(measured.each_put.percentile(99), 0),
+                figure(measured.each_add.median(), 0),
+                figure(measured.each_add.percentile(99), 0),
             ];
             table.row(name, cells);
         }
@@ -64,15 +67,15 @@ impl Figures {
     }
 
     fn processes_table(&self) -> Table {
-        let it = &self.processes;
+        let processes = &self.processes;
         let mut table = Table::new(["executables; medians", "ms"]);
         let rows = [
             (
                 "1,000 processes at once: VERSION, without etcd",
-                &it.versions,
+                &processes.versions,
             ),
-            ("1,000 processes at once: ADD", &it.adds),
-            ("one process at a time: ADD", &it.single_add),
+            ("1,000 processes at once: ADD", &processes.adds),
+            ("one process at a time: ADD", &processes.single_add),
         ];
         for (name, times) in rows {
             table.row(name.to_owned(), [figure(times.median(), 2)]);
@@ -81,7 +84,7 @@ impl Figures {
     }
 
     fn one_at_a_time_table(&self) -> Table {
-        let it = &self.one_at_a_time;
+        let calls = &self.one_at_a_time;
         let mut table = Table::new([
             "one at a time; medians in ms",
             "ADD",
@@ -89,8 +92,8 @@ impl Figures {
             "× a put",
             "DEL",
         ]);
-        let put = it.put.median();
-        let empty = it.levels[0].add.median();
+        let put = calls.put.median();
+        let empty = calls.levels[0].add.median();
         table.row(
             "a bare put".to_owned(),
             [
@@ -100,7 +103,7 @@ impl Figures {
                 figure(f64::NAN, 2),
             ],
         );
-        for level in &it.levels {
+        for level in &calls.levels {
             let add = level.add.median();
             let cells = [
                 figure(add, 2),
@@ -121,14 +124,14 @@ impl Figures {
         let mut table = Table::new(header);
         let mut row = |name: String, cost: &Option<PerCall>| {
             let Some(cost) = cost else { return };
-            let requests = cost.requests.iter().map(|it| figure(*it, 2));
+            let requests = cost.requests.iter().map(|count| figure(*count, 2));
             let bytes = [figure(cost.received, 0), figure(cost.sent, 0)];
             table.row(name, requests.chain(bytes));
         };
-        for it in &self.at_once {
-            let callers = it.crowd.callers;
-            row(format!("put, {callers} callers"), &it.per_put);
-            row(format!("ADD, {callers} callers"), &it.per_add);
+        for measured in &self.at_once {
+            let callers = measured.crowd.callers;
+            row(format!("put, {callers} callers"), &measured.per_put);
+            row(format!("ADD, {callers} callers"), &measured.per_add);
         }
         for level in &self.one_at_a_time.levels {
             row(
@@ -152,13 +155,16 @@ impl Figures {
             "all members stopped",
             "× local then",
         ]);
-        for it in &self.blocks {
-            let name = match it.form {
+        for measured in &self.blocks {
+            let name = match measured.form {
                 Form::OneFile => "in one file, as installed",
                 Form::Separate => "separate executables",
             };
-            let (local, blocks) = (it.local.median(), it.blocks.median());
-            let (then, without) = (it.local_then.median(), it.without_members.median());
+            let (local, blocks) = (measured.local.median(), measured.blocks.median());
+            let (then, without) = (
+                measured.local_then.median(),
+                measured.without_members.median(),
+            );
             let cells = [
                 figure(local, 2),
                 figure(blocks, 2),
@@ -174,35 +180,36 @@ impl Figures {
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
         let cost = |cost: &Option<PerCall>| {
-            cost.as_ref().map(|it| {
-                let named = REQUESTS.iter().zip(it.requests);
+            cost.as_ref().map(|cost| {
+                let named = REQUESTS.iter().zip(cost.requests);
                 let requests: serde_json::Map<String, Value> = named
                     .map(|(name, count)| ((*name).to_owned(), json!(count)))
                     .collect();
-                json!({"requests": requests, "received": it.received, "sent": it.sent})
+                json!({"requests": requests, "received": cost.received, "sent": cost.sent})
             })
         };
-        let at_once = self.at_once.iter().map(|it| {
+        let at_once = self.at_once.iter().map(|measured| {
             json!({
-                "callers": it.crowd.callers, "calls": it.crowd.calls,
-                "puts": it.puts.median(), "adds": it.adds.median(),
-                "ratio": it.adds.median() / it.puts.median(), "bound": it.crowd.bound,
-                "per_put": cost(&it.per_put), "per_add": cost(&it.per_add),
+                "callers": measured.crowd.callers, "calls": measured.crowd.calls,
+                "puts": measured.puts.median(), "adds": measured.adds.median(),
+                "ratio": measured.adds.median() / measured.puts.median(), "bound": measured.crowd.bound,
+                "per_put": cost(&measured.per_put), "per_add": cost(&measured.per_add),
             })
         });
-        let levels = self.one_at_a_time.levels.iter().map(|it| {
+        let levels = self.one_at_a_time.levels.iter().map(|level| {
             json!({
-                "reserved": it.reserved, "add": it.add.median(), "del": it.del.median(),
-                "per_add": cost(&it.per_add), "per_del": cost(&it.per_del),
+                "reserved": level.reserved, "add": level.add.median(), "del": level.del.median(),
+                "per_add": cost(&level.per_add), "per_del": cost(&level.per_del),
             })
         });
-        let or_null = |samples: &Samples| Some(samples.median()).filter(|it| it.is_finite());
-        let blocks = self.blocks.iter().map(|it| {
+        let or_null =
+            |samples: &Samples| Some(samples.median()).filter(|median| median.is_finite());
+        let blocks = self.blocks.iter().map(|measured| {
             json!({
-                "form": format!("{:?}", it.form),
-                "local": it.local.median(), "blocks": it.blocks.median(),
-                "local_then": or_null(&it.local_then),
-                "without_members": or_null(&it.without_members),
+                "form": format!("{:?}", measured.form),
+                "local": measured.local.median(), "blocks": measured.blocks.median(),
+                "local_then": or_null(&measured.local_then),
+                "without_members": or_null(&measured.without_members),
             })
         });
         json!({
@@ -227,7 +234,7 @@ impl Figures {
 /// The explanation of the figures, in front of them.
 const EXPLANATION: &str = "\
 The cluster: {whose}. Written by `cargo xtask bench cluster --out docs`; with `--endpoints`, `--ca`, `--user`
-and `--password-file` it measures a cluster that is there, below a prefix of its own, and removes its keys at the end.
+and `--password-file` measured measures a cluster that is there, below a prefix of its own, and removes its keys at the end.
 
 - **A bare put** is the peer: one key with a value as long as an address's. A put and an ADD each open a connection of their
   own, with TLS, and use the node's token; so both have the same number of connections.

@@ -20,7 +20,7 @@ pub(crate) fn watch() -> Result<()> {
 /// Fails if there was a signal.
 pub(crate) fn check() -> Result<()> {
     let flag = INTERRUPTED.get();
-    let interrupted = flag.is_some_and(|it| it.load(Ordering::Relaxed));
+    let interrupted = flag.is_some_and(|flag| flag.load(Ordering::Relaxed));
     ensure!(!interrupted, "interrupted");
     Ok(())
 }

@@ -41,7 +41,7 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
     fs::write(&config, serde_json::to_vec(&allocator.config(POOL))?)?;
     let plugin = Plugin::new(&executable, &config);
     target.write_pool(POOL, &range_of(PROCESSES))?;
-    let mut it = Processes {
+    let mut processes = Processes {
         adds: Samples::default(),
         versions: Samples::default(),
         single_add: Samples::default(),
@@ -66,10 +66,13 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
     for round in 0..ROUNDS {
         let container = |i: usize| format!("process-{round}-{i}");
         let version = |i: usize| call("VERSION", &container(i));
-        it.versions
+        processes
+            .versions
             .push(crowd(target, PROCESSES, 1, &version)?.total);
         let add = |i: usize| call("ADD", &container(i));
-        it.adds.push(crowd(target, PROCESSES, 1, &add)?.total);
+        processes
+            .adds
+            .push(crowd(target, PROCESSES, 1, &add)?.total);
         let del = |i: usize| allocator.del(POOL, &container(i));
         crowd(target, 20, PROCESSES / 20, &del)?;
     }
@@ -78,10 +81,10 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
             let container = format!("single-{i}");
             let (time, success) = plugin.call("ADD", &container)?;
             ensure!(success, "ADD of {container} failed");
-            it.single_add.push(time);
+            processes.single_add.push(time);
             call("DEL", &container)?;
         }
-        Ok(it)
+        Ok(processes)
     })
 }
 

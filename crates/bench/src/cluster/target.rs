@@ -51,19 +51,19 @@ impl Target {
         };
         etcd["prefix"] = json!(format!("{prefix}/{folder}"));
         let ipam: Object = serde_json::from_value(json!({ "etcd": etcd }))?;
-        let it = Self {
+        let target = Self {
             own,
             settings: Settings::read(&ipam).map_err(|error| anyhow!("{error}"))?,
             etcd,
             _folder: kept,
         };
         // A wrong password is better known before anything is measured.
-        it.inside(|| {
-            let probe = format!("{}/probe", it.prefix());
-            let mut client = it.client();
+        target.inside(|| {
+            let probe = format!("{}/probe", target.prefix());
+            let mut client = target.client();
             client.put(probe, "").map_err(|error| anyhow!("{error}"))
         })?;
-        Ok(it)
+        Ok(target)
     }
 
     /// The words for it in the figures.
@@ -146,7 +146,7 @@ impl Own {
                 ensure!(
                     false,
                     "no cluster can be started: {reason}; install Debian's etcd-server and \
-                     etcd-client and run it as root, or name a cluster with --endpoints"
+                     etcd-client and run target as root, or name a cluster with --endpoints"
                 );
             }
         }
@@ -160,12 +160,12 @@ impl Own {
 /// The key `etcd` for somebody's cluster.
 fn somebodys(arguments: &super::Cluster) -> Value {
     let mut etcd = json!({ "endpoints": arguments.endpoints });
-    let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|it| json!(absolute(it)));
+    let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| json!(absolute(path)));
     let keys = [
         ("ca", text(&arguments.ca)),
         ("cert", text(&arguments.cert)),
         ("key", text(&arguments.key)),
-        ("username", arguments.user.as_ref().map(|it| json!(it))),
+        ("username", arguments.user.as_ref().map(|user| json!(user))),
         ("passwordFile", text(&arguments.password_file)),
     ];
     for (key, value) in keys {

@@ -56,7 +56,10 @@ pub(super) fn run() -> Result<()> {
     }
     let mut table = Table::new(["medians, ms", "connect", "disconnect"]);
     for ((name, _), times) in NETWORKS.iter().zip(samples) {
-        table.row((*name).to_owned(), times.map(|it| figure(it.median(), 1)));
+        table.row(
+            (*name).to_owned(),
+            times.map(|samples| figure(samples.median(), 1)),
+        );
     }
     println!("`docker network connect`, in turn, {CONNECTS} times each:\n\n{table}");
     Ok(())

@@ -32,7 +32,7 @@ impl Said {
         let mut stderr = self
             .stderr
             .iter()
-            .flat_map(|it| it.of(&["why\n"]))
+            .flat_map(|text| text.of(&["why\n"]))
             .collect::<Vec<u8>>();
         // It reaches the terminal of whoever runs the tests.
         stderr.retain(|byte| *byte == b'\n' || *byte >= b' ' && *byte != 0x7f);
@@ -64,7 +64,7 @@ impl Delegate {
     /// The delegate's answer to each command.
     pub(super) fn answers(&self) -> [(&'static str, Answer); 3] {
         let versions = [json!({"cniVersion": "1.0.0", "supportedVersions": ["0.4.0", "1.0.0"]})];
-        let version = self.version.as_ref().map(|it| it.of(&versions));
+        let version = self.version.as_ref().map(|index| index.of(&versions));
         let stdout = version.unwrap_or_default();
         let del = if self.is_harmless() {
             Answer::default()

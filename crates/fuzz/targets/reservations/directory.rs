@@ -89,7 +89,7 @@ impl Directory {
     /// The address that was given last, if that can be read.
     pub(crate) fn last(&self) -> Option<IpAddr> {
         let path = self.path.join("last_reserved_ip.0");
-        let is_file = fs::symlink_metadata(&path).is_ok_and(|it| it.is_file());
+        let is_file = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
         let text = is_file.then(|| fs::read(path).unwrap())?;
         std::str::from_utf8(&text).ok()?.trim().parse().ok()
     }
