@@ -4,7 +4,7 @@ mod cluster;
 pub(crate) mod target;
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -76,36 +76,30 @@ impl Places {
     /// a command that is printed may be run elsewhere.
     pub(crate) fn words(&self) -> Vec<String> {
         let default = Defaults::parse_from([""]).places;
+        let paths = |places: &Self| {
+            let conf_dir = places.conf_dir.iter().cloned();
+            let mut paths: Vec<_> = conf_dir.map(|folder| ("--conf-dir", folder)).collect();
+            paths.extend([
+                ("--data-dir", places.data_dir.clone()),
+                ("--state-dir", places.state_dir.clone()),
+                ("--docker-state-dir", places.docker.docker_state_dir.clone()),
+                ("--docker-socket", places.docker.docker_socket.clone()),
+                ("--docker-plugin", places.docker.docker_plugin.clone()),
+            ]);
+            paths
+        };
+        let defaults = paths(&default);
+        let is_same_conf_dir = self.conf_dir == default.conf_dir;
         let mut words = Vec::new();
-        let mut add = |option: &str, path: &Path, is_default: bool| {
+        for (option, path) in paths(self) {
+            let is_default = match option {
+                "--conf-dir" => is_same_conf_dir,
+                _ => defaults.contains(&(option, path.clone())),
+            };
             if !is_default {
-                let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+                let path = std::path::absolute(&path).unwrap_or(path);
                 words.extend([option.to_owned(), path.display().to_string()]);
             }
-        };
-        let is_default = self.conf_dir == default.conf_dir;
-        let folders = self.conf_dir.iter();
-        folders.for_each(|it| add("--conf-dir", it, is_default));
-        for (option, path, of_default) in [
-            ("--data-dir", &self.data_dir, &default.data_dir),
-            ("--state-dir", &self.state_dir, &default.state_dir),
-            (
-                "--docker-state-dir",
-                &self.docker.docker_state_dir,
-                &default.docker.docker_state_dir,
-            ),
-            (
-                "--docker-socket",
-                &self.docker.docker_socket,
-                &default.docker.docker_socket,
-            ),
-            (
-                "--docker-plugin",
-                &self.docker.docker_plugin,
-                &default.docker.docker_plugin,
-            ),
-        ] {
-            add(option, path, path == of_default);
         }
         if let Some(path) = &self.cni_path {
             words.extend(["--cni-path".to_owned(), path.clone()]);

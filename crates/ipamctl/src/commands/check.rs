@@ -1,7 +1,7 @@
 //! `ipamctl check`: findings in conflists.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use anyhow::{Result, ensure};
 use conflist::{Conflist, Found};
@@ -12,7 +12,7 @@ use crate::check::host::Host;
 use crate::check::{findings, folders};
 use crate::exit_status::Status;
 use crate::node::Node;
-use crate::output::{Output, Style, warn};
+use crate::output::{Output, Style, joined, warn};
 
 pub(crate) fn run(
     arguments: &CheckArguments,
@@ -21,83 +21,85 @@ pub(crate) fn run(
     output: Output,
 ) -> Result<Status> {
     let mut found = Found::in_folders(&places.conf_dir);
-    let only = arguments.file.as_ref();
+    let only = arguments.file.as_deref();
     if let Some(file) = only {
         ensure!(file.is_file(), "{}: there is no such file", file.display());
-        let is_it = |path: &PathBuf| same_file(path, file);
-        let is_installed = found.conflists.iter().any(|it| is_it(&it.file))
-            || found.problems.iter().any(|it| is_it(&it.path));
-        found.conflists.retain(|it| !is_it(&it.file));
-        found.problems.retain(|it| !is_it(&it.path));
-        let others = found.conflists.len();
-        found.add(file);
-        // A new file replaces the installed one of its network.
-        if let Some(new) = found.conflists.get(others).filter(|_| !is_installed) {
-            let name = new.name.clone();
-            found
-                .conflists
-                .retain(|it| it.name != name || it.file == *file);
-        }
+        add(file, &mut found);
     }
-    let is_wanted = |path: &PathBuf| only.is_none_or(|file| file == path);
-    let problems = found.problems.iter().filter(|it| is_wanted(&it.path));
+    let is_wanted = |path: &Path| only.is_none_or(|file| file == path);
+    let problems = found.problems.iter();
+    let problems = problems.filter(|problem| is_wanted(&problem.path));
     let mut all: Vec<Finding> = problems.map(Finding::unusable).collect();
     let node = Node::with(found, places, environment);
     ensure!(
         !node.conflists.is_empty() || !node.problems.is_empty(),
         "there is no conflist in {}",
-        list(&places.conf_dir)
+        joined(places.conf_dir.iter().map(|folder| folder.display()), ", ")
     );
     let host = Host::this(&node.environment, !arguments.no_exec);
     let wanted = |conflist: &Conflist| is_wanted(&conflist.file);
     all.extend(findings(&node.conflists, wanted, &host, &node.environment));
-    let mut networks = node.networks.iter().filter(|it| is_wanted(&it.file));
-    if networks.any(|it| folders::are_roots(it, &host)) {
+    let mut networks = node.networks.iter();
+    if networks.any(|network| is_wanted(&network.file) && folders::are_roots(network, &host)) {
         warn("only root can say whether the folders can be written; run ipamctl as root");
     }
-    if output.json {
-        Output::json(&all)?;
-    } else {
-        output.lines(text(&all, output))?;
-        let files = node.conflists.iter().filter(|it| wanted(it)).count();
-        if all.is_empty() {
-            let plural = if files == 1 { "" } else { "s" };
-            output.lines([format!("Nothing is found in {files} conflist{plural}.")])?;
+    output.print(&all, || {
+        if !all.is_empty() {
+            return lines(&all, output);
         }
-    }
+        let wanted = node.conflists.iter().filter(|conflist| wanted(conflist));
+        match wanted.count() {
+            1 => vec!["Nothing is found in 1 conflist.".to_owned()],
+            files => vec![format!("Nothing is found in {files} conflists.")],
+        }
+    })?;
     Ok(Status::of(!all.is_empty()))
 }
 
-fn same_file(one: &PathBuf, other: &PathBuf) -> bool {
+/// Adds a file. A new one takes the place of the installed one of its network.
+fn add(file: &Path, found: &mut Found) {
+    let Found {
+        conflists,
+        problems,
+    } = found;
+    let before = conflists.len() + problems.len();
+    conflists.retain(|conflist| !is_same(&conflist.file, file));
+    problems.retain(|problem| !is_same(&problem.path, file));
+    let others = conflists.len();
+    let is_installed = others + problems.len() < before;
+    found.add(file);
+    if let Some(new) = found.conflists.get(others).filter(|_| !is_installed) {
+        let name = new.name.clone();
+        let conflists = &mut found.conflists;
+        conflists.retain(|conflist| conflist.name != name || conflist.file == *file);
+    }
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
     one == other
         || one
             .canonicalize()
-            .ok()
-            .is_some_and(|it| other.canonicalize().ok() == Some(it))
+            .is_ok_and(|path| other.canonicalize().is_ok_and(|other| other == path))
 }
 
-fn list(folders: &[PathBuf]) -> String {
-    let folders: Vec<String> = folders.iter().map(|it| it.display().to_string()).collect();
-    folders.join(", ")
-}
-
-fn text(all: &[Finding], output: Output) -> Vec<String> {
+fn lines(all: &[Finding], output: Output) -> Vec<String> {
     let mut lines = Vec::new();
-    let files: BTreeSet<&PathBuf> = all.iter().map(|it| &it.file).collect();
+    let files: BTreeSet<&Path> = all.iter().map(|finding| finding.file.as_path()).collect();
     for file in files {
         lines.push(output.styled(Style::Bold, &file.display().to_string()));
-        for it in all.iter().filter(|it| it.file == *file) {
-            let severity = match it.severity {
+        for finding in all.iter().filter(|finding| finding.file == file) {
+            let severity = match finding.severity {
                 Severity::Error => output.styled(Style::Red, "error"),
                 Severity::Warning => output.styled(Style::Yellow, "warning"),
             };
-            let key = if it.key.is_empty() || it.problem.starts_with(&it.key) {
+            let Finding { key, problem, .. } = finding;
+            let key = if key.is_empty() || problem.starts_with(key) {
                 String::new()
             } else {
-                format!("{}: ", it.key)
+                format!("{key}: ")
             };
-            lines.push(format!("  {severity}: {key}{}", it.problem));
-            lines.push(format!("    instead: {}", it.instead));
+            lines.push(format!("  {severity}: {key}{problem}"));
+            lines.push(format!("    instead: {}", finding.instead));
         }
     }
     lines

@@ -1,6 +1,5 @@
 //! `ipamctl leaks`: attachments that nobody will release, each with the evidence.
 
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -25,11 +24,8 @@ use crate::release::printed_command::release_command;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Leak<'a> {
-    network: &'a str,
-    #[serde(rename = "containerID")]
-    container: &'a str,
-    ifname: Option<&'a str>,
-    addresses: Vec<IpAddr>,
+    #[serde(flatten)]
+    attachment: &'a NetworkAttachment<'a>,
     names: &'a Names,
     #[serde(serialize_with = "times::serialize")]
     since: Option<SystemTime>,
@@ -46,12 +42,10 @@ struct Leak<'a> {
     lock_reason: Option<String>,
     #[serde(skip)]
     is_proven: bool,
-    #[serde(skip)]
-    is_docker: bool,
 }
 
 impl<'a> Leak<'a> {
-    fn new(attachment: &'a NetworkAttachment<'_>, evidence: &[Evidence], node: &Node) -> Self {
+    fn new(attachment: &'a NetworkAttachment<'a>, evidence: &[Evidence], node: &Node) -> Self {
         let lock = Lock::of(attachment);
         let lock_reason = lock.reason();
         let (locked, locked_by) = match lock {
@@ -60,10 +54,7 @@ impl<'a> Leak<'a> {
             Lock::Unknown(_) => (None, Vec::new()),
         };
         Self {
-            network: attachment.network,
-            container: attachment.container,
-            ifname: attachment.ifname,
-            addresses: attachment.ips().collect(),
+            attachment,
             names: attachment.names(),
             since: attachment.last_change(),
             evidence: evidence.iter().map(Evidence::key).collect(),
@@ -73,7 +64,6 @@ impl<'a> Leak<'a> {
             release: release_command(node, attachment),
             lock_reason,
             is_proven: is_proven(evidence),
-            is_docker: attachment.docker().is_some(),
         }
     }
 }
@@ -125,7 +115,8 @@ fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
         lines.extend(proven.map(|leak| format!("  {}", leak.release)));
     }
     let has_unknown = |of_docker| {
-        let is_one = |leak: &Leak<'_>| !leak.is_proven && leak.is_docker == of_docker;
+        let is_one =
+            |leak: &Leak<'_>| !leak.is_proven && leak.attachment.docker().is_some() == of_docker;
         leaks.iter().any(is_one)
     };
     let hints = [
@@ -156,14 +147,11 @@ fn table(leaks: &[Leak<'_>]) -> Table {
             Style::Dim
         };
         let age = leak.since.and_then(|since| since.elapsed().ok());
-        let addresses = match leak.addresses[..] {
-            [] => "-".to_owned(),
-            _ => joined(&leak.addresses, ", "),
-        };
+        let attachment = leak.attachment;
         let cells = [
-            addresses,
-            leak.network.to_owned(),
-            short_id(leak.container).to_owned(),
+            attachment.ips_text(),
+            attachment.network.to_owned(),
+            short_id(attachment.container).to_owned(),
             age.map_or("?".to_owned(), rounded),
             leak.names.short(),
             joined(leak.evidence_text.iter().chain(&leak.lock_reason), "; "),

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use chain::record::AttachmentRecord;
 use cni::Attachment;
+use serde::{Serialize, Serializer};
 
 use crate::node::docker;
 use crate::node::held_address::HeldAddress;
@@ -15,15 +16,23 @@ use crate::node::record::NetworkRecord;
 use crate::output::joined;
 
 /// A container's interface on a network; or one address of a container as a whole, which an old
-/// host-local has reserved without an interface.
-#[derive(Clone, Debug)]
+/// host-local has reserved without an interface. The keys are documented, and don't change their
+/// meaning.
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct NetworkAttachment<'a> {
     pub(crate) network: &'a str,
+    #[serde(rename = "containerID")]
     pub(crate) container: &'a str,
     pub(crate) ifname: Option<&'a str>,
     /// Its addresses, at least one; a record without any is one without an address.
+    #[serde(serialize_with = "ips")]
     pub(crate) addresses: Vec<HeldAddress<'a>>,
+    #[serde(skip)]
     pub(crate) record: Option<&'a NetworkRecord>,
+}
+
+fn ips<S: Serializer>(addresses: &[HeldAddress<'_>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(addresses.iter().filter_map(|address| address.ip))
 }
 
 /// The attachments that hold something, in the order of network and container.
@@ -100,7 +109,10 @@ impl NetworkAttachment<'_> {
     /// Docker's side of it, if it was made for Docker.
     pub(crate) fn docker(&self) -> Option<&docker::Holder> {
         // One address that Docker has is enough.
-        let holders = self.addresses.iter().filter_map(|address| address.docker);
+        let holders = self
+            .addresses
+            .iter()
+            .filter_map(|address| address.docker.as_ref());
         holders.min_by_key(|holder| holder.is_lost())
     }
 

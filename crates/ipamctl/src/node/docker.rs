@@ -1,7 +1,7 @@
-//! Docker's side of a node: the attachments that `docker-ipam-delegated` has made for
-//! Docker, and whether Docker still has each of them.
+//! Docker's side of a node: the attachments that `docker-ipam-delegated` has made for Docker,
+//! and whether Docker still has each of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,30 @@ use ipam::IpNet;
 use crate::arguments::DockerPlaces;
 use crate::node::names::Names;
 
-/// The attachments of `docker-ipam-delegated`, and what Docker says of them.
+/// The attachments of `docker-ipam-delegated`, and Docker's answer.
 #[derive(Debug, Default)]
 pub(crate) struct Docker {
-    /// By container ID, which the daemon has chosen.
-    holders: HashMap<String, Holder>,
-    /// Those of the daemon's attachments that are not in its memory.
-    others: Option<Others>,
+    /// The attachments in the daemon's memory, by the container ID that it has chosen.
+    remembered: HashMap<String, RememberedAttachment>,
+    /// Docker's answer, or the reason why there is none; `None` if Docker wasn't asked.
+    answer: Option<Result<Answer, String>>,
     /// The subnets that the daemon remembers, and Docker has no network of.
     lost_subnets: Vec<LostSubnet>,
+}
+
+/// An attachment in the daemon's memory.
+#[derive(Debug)]
+enum RememberedAttachment {
+    /// An address, and the subnet of its pool, as far as they are known.
+    Address(Option<IpNet>, Option<IpAddr>),
+    Endpoint(EndpointId),
+}
+
+/// The networks and containers of Docker, and their addresses.
+#[derive(Debug)]
+struct Answer {
+    engine: Engine,
+    addresses: BTreeSet<IpAddr>,
 }
 
 /// A reference of the daemon's to a subnet that Docker has no network of.
@@ -38,20 +53,6 @@ pub(crate) struct LostSubnet {
     pub(crate) file: PathBuf,
     /// The name of the file.
     pub(crate) reference: String,
-}
-
-/// What holds for attachments that are not in the daemon's memory.
-#[derive(Debug)]
-enum Others {
-    /// Nobody can say.
-    Unknown(Holder),
-    /// Docker has said which addresses it has.
-    Asked {
-        in_use: HashMap<IpAddr, Holder>,
-        forgotten: Holder,
-        /// For an attachment whose address isn't known.
-        without_address: Holder,
-    },
 }
 
 /// An attachment that was made for Docker.
@@ -80,34 +81,28 @@ pub(crate) enum Standing {
     Lost,
     /// The daemon's memory doesn't have it, and Docker doesn't have its address.
     Forgotten,
-    /// Nobody can say, for this reason.
+    /// It is unknown, for this reason.
     Unknown(String),
 }
 
 impl Docker {
-    /// Compares what the daemon remembers with what Docker says.
+    /// Compares what the daemon remembers with Docker's answer.
     pub(crate) fn read(memory: &Memory, places: &DockerPlaces) -> Self {
-        let unknown = |reason| Some(Others::Unknown(Holder::nameless(Standing::Unknown(reason))));
         let Memory::Read(memory) = memory else {
             return Self {
-                others: unknown(memory.reason(&places.docker_state_dir)),
+                answer: Some(Err(memory.reason(&places.docker_state_dir))),
                 ..Self::default()
             };
         };
-        match Engine::ask(&places.docker_socket) {
-            Ok(engine) => Self {
-                holders: remembered_holders(memory, &engine),
-                others: Some(Others::asked(&engine)),
-                lost_subnets: lost_subnets(memory, &engine),
-            },
-            Err(error) => {
-                let reason = format!("{error:#}");
-                Self {
-                    holders: nobody_knows(memory, &reason),
-                    others: unknown(reason),
-                    ..Self::default()
-                }
-            }
+        let answer = Engine::ask(&places.docker_socket).map(Answer::new);
+        let lost_subnets = match &answer {
+            Ok(answer) => lost_subnets(memory, &answer.engine),
+            Err(_) => Vec::new(),
+        };
+        Self {
+            remembered: by_container(memory),
+            answer: Some(answer.map_err(|error| format!("{error:#}"))),
+            lost_subnets,
         }
     }
 
@@ -119,37 +114,49 @@ impl Docker {
 
     /// Docker's side of the attachment of this container ID and address, if it was made for
     /// Docker.
-    pub(crate) fn holder(&self, container: &str, ip: Option<IpAddr>) -> Option<&Holder> {
-        if let Some(holder) = self.holders.get(container) {
-            return Some(holder);
+    pub(crate) fn holder(&self, container: &str, ip: Option<IpAddr>) -> Option<Holder> {
+        let answer = self.answer.as_ref()?;
+        let remembered = self.remembered.get(container);
+        if remembered.is_none() && !is_attachment(container) {
+            return None;
         }
-        let others = self.others.as_ref().filter(|_| is_attachment(container))?;
-        Some(match others {
-            Others::Unknown(holder) => holder,
-            Others::Asked {
-                in_use,
-                forgotten,
-                without_address,
-            } => ip.map_or(without_address, |ip| in_use.get(&ip).unwrap_or(forgotten)),
-        })
+        let Answer { engine, addresses } = match answer {
+            Ok(answer) => answer,
+            Err(reason) => return Some(Holder::nameless(Standing::Unknown(reason.clone()))),
+        };
+        let verdict = match (remembered, ip) {
+            (Some(RememberedAttachment::Endpoint(id)), _) => {
+                let holder = Holder::of(judge(Held::Endpoint(&id.endpoint), engine));
+                let endpoint = Some(id.clone());
+                return Some(Holder { endpoint, ..holder });
+            }
+            (Some(RememberedAttachment::Address(Some(subnet), Some(ip))), _) => {
+                judge(Held::Address(*subnet, *ip), engine)
+            }
+            (Some(RememberedAttachment::Address(_, ip)), _) => {
+                judge(Held::Attachment(ip.as_slice()), engine)
+            }
+            (None, Some(ip)) if !addresses.contains(&ip) => {
+                return Some(Holder::nameless(Standing::Forgotten));
+            }
+            (None, ip) => judge(Held::Attachment(ip.as_slice()), engine),
+        };
+        Some(Holder::of(verdict))
     }
 }
 
-impl Others {
-    fn asked(engine: &Engine) -> Self {
-        let addresses = engine.addresses().into_iter();
-        let holder = |ip| (ip, Holder::of(judge(Held::Attachment(&[ip]), engine), None));
-        Self::Asked {
-            in_use: addresses.map(holder).collect(),
-            forgotten: Holder::nameless(Standing::Forgotten),
-            without_address: Holder::of(judge(Held::Attachment(&[]), engine), None),
+impl Answer {
+    fn new(engine: Engine) -> Self {
+        Self {
+            addresses: engine.addresses(),
+            engine,
         }
     }
 }
 
 fn lost_subnets(memory: &Remembered, engine: &Engine) -> Vec<LostSubnet> {
     let pools = memory.pools.iter();
-    let lost = pools.filter(|it| judge(Held::Pool(it.subnet), engine) == Verdict::Lost);
+    let lost = pools.filter(|pool| judge(Held::Pool(pool.subnet), engine) == Verdict::Lost);
     let references = lost.flat_map(|pool| {
         pool.references.iter().map(|reference| LostSubnet {
             subnet: pool.subnet,
@@ -162,36 +169,22 @@ fn lost_subnets(memory: &Remembered, engine: &Engine) -> Vec<LostSubnet> {
     references.collect()
 }
 
-fn remembered_holders(memory: &Remembered, engine: &Engine) -> HashMap<String, Holder> {
+fn by_container(memory: &Remembered) -> HashMap<String, RememberedAttachment> {
     let addresses = memory.addresses.iter().map(|address| {
-        let pool = memory.pools.iter().find(|it| it.id == address.pool);
-        let ips: Vec<IpAddr> = address.ip.into_iter().collect();
-        let held = match (pool, address.ip) {
-            (Some(pool), Some(ip)) => Held::Address(pool.subnet, ip),
-            _ => Held::Attachment(&ips),
-        };
-        let holder = Holder::of(judge(held, engine), None);
-        (address.container_id.to_string(), holder)
+        let pool = memory.pools.iter().find(|pool| pool.id == address.pool);
+        let subnet = pool.map(|pool| pool.subnet);
+        let held = RememberedAttachment::Address(subnet, address.ip);
+        (address.container_id.to_string(), held)
     });
-    let endpoints = memory.endpoints.iter().map(|it| {
+    let endpoints = memory.endpoints.iter().map(|endpoint| {
         let id = EndpointId {
-            network: it.network.clone(),
-            endpoint: it.id.clone(),
+            network: endpoint.network.clone(),
+            endpoint: endpoint.id.clone(),
         };
-        let holder = Holder::of(judge(Held::Endpoint(&it.id), engine), Some(id));
-        (it.container_id.clone(), holder)
+        let held = RememberedAttachment::Endpoint(id);
+        (endpoint.container_id.clone(), held)
     });
     addresses.chain(endpoints).collect()
-}
-
-fn nobody_knows(memory: &Remembered, reason: &str) -> HashMap<String, Holder> {
-    let addresses = memory.addresses.iter().map(|it| it.container_id.as_str());
-    let endpoints = memory.endpoints.iter().map(|it| it.container_id.as_str());
-    let unknown = |id: &str| {
-        let standing = Standing::Unknown(reason.to_owned());
-        (id.to_owned(), Holder::nameless(standing))
-    };
-    addresses.chain(endpoints).map(unknown).collect()
 }
 
 impl Holder {
@@ -203,20 +196,14 @@ impl Holder {
         }
     }
 
-    fn of(verdict: Verdict, endpoint: Option<EndpointId>) -> Self {
-        let (names, standing) = match verdict {
-            Verdict::InUse(user) => {
-                let container = user.container.unwrap_or_default();
-                let names = Names::of_docker(&user.network, &container);
-                (names, Standing::InUse)
-            }
-            Verdict::Lost => (Names::default(), Standing::Lost),
-            Verdict::Unknown(why) => (Names::default(), Standing::Unknown(why.to_owned())),
-        };
-        Self {
-            names,
-            standing,
-            endpoint,
+    fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::InUse(user) => Self {
+                names: Names::of_docker(&user.network, &user.container.unwrap_or_default()),
+                ..Self::nameless(Standing::InUse)
+            },
+            Verdict::Lost => Self::nameless(Standing::Lost),
+            Verdict::Unknown(why) => Self::nameless(Standing::Unknown(why.to_owned())),
         }
     }
 
@@ -257,20 +244,15 @@ impl Memory {
 
     /// Files and folders that can't be read.
     pub(crate) fn problems(&self, state_dir: &Path) -> Vec<Problem> {
-        match self {
-            Self::Missing => Vec::new(),
-            Self::Unreadable(reason) => vec![Problem {
-                path: state_dir.to_owned(),
-                reason: reason.clone(),
-            }],
-            Self::Read(memory) => {
-                let each = |(path, reason): &(std::path::PathBuf, String)| Problem {
-                    path: path.clone(),
-                    reason: reason.clone(),
-                };
-                memory.problems.iter().map(each).collect()
-            }
-        }
+        let problems: &[(PathBuf, String)] = match self {
+            Self::Missing => &[],
+            Self::Unreadable(reason) => &[(state_dir.to_owned(), reason.clone())],
+            Self::Read(memory) => &memory.problems,
+        };
+        let problems = problems.iter().cloned();
+        problems
+            .map(|(path, reason)| Problem { path, reason })
+            .collect()
     }
 
     fn reason(&self, state_dir: &Path) -> String {
@@ -322,14 +304,13 @@ mod tests {
                 matches!(&holder.standing, Standing::Unknown(why) if why.contains("none.sock"))
             );
         }
-        let others = Others::asked(&Engine::default());
         let docker = Docker {
-            others: Some(others),
+            answer: Some(Ok(Answer::new(Engine::default()))),
             ..Docker::default()
         };
-        let standing = |ip| &docker.holder(OF_AN_ADDRESS, ip).unwrap().standing;
+        let standing = |ip| docker.holder(OF_AN_ADDRESS, ip).unwrap().standing;
         let ip = Some("10.1.0.2".parse().unwrap());
-        assert_eq!(*standing(ip), Standing::Forgotten);
+        assert_eq!(standing(ip), Standing::Forgotten);
         assert!(matches!(standing(None), Standing::Unknown(_)));
     }
 

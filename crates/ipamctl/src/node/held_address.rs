@@ -43,7 +43,7 @@ pub(crate) struct HeldAddress<'a> {
     pub(crate) directory: Option<&'a Directory>,
     /// Docker's side of it, if it was made for Docker.
     #[serde(skip)]
-    pub(crate) docker: Option<&'a docker::Holder>,
+    pub(crate) docker: Option<docker::Holder>,
 }
 
 fn record_file<S: Serializer>(
@@ -134,10 +134,10 @@ impl<'a> HeldAddress<'a> {
     }
 
     /// The address with Docker's side of it.
-    pub(crate) fn known_to(mut self, docker: &'a docker::Docker) -> Self {
+    pub(crate) fn known_to(mut self, docker: &docker::Docker) -> Self {
         let container = self.container;
         self.docker = container.and_then(|container| docker.holder(container, self.ip));
-        if let Some(holder) = self.docker {
+        if let Some(holder) = &self.docker {
             self.names = self.names.and(&holder.names);
         }
         self

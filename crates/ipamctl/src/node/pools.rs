@@ -229,7 +229,7 @@ mod tests {
         let mut pools = Pools::default();
         let two = r#"{"type":"host-local","ranges":[[{"subnet":"10.1.0.0/24"}],[{"subnet":"fd00::/64"}]]}"#;
         pools.add_configured(&network("a", two), &Environment::default());
-        let indexes: Vec<Option<usize>> = pools.all.iter().map(|it| it.index).collect();
+        let indexes: Vec<Option<usize>> = pools.all.iter().map(|pool| pool.index).collect();
         assert_eq!(indexes, [Some(0), Some(1)]);
         let wrong = r#"{"type":"host-local","subnet":"10.1.0.9/24"}"#;
         pools.add_configured(&network("b", wrong), &Environment::default());
