@@ -92,10 +92,16 @@ fn host_local_is_undone_when_the_delegate_after_it_fails() {
     needs!("host-local");
     let sandbox = Sandbox::default()
         .with_reference("host-local")
-        .with_script("fails", "exit 1");
+        .with_script("fails", "cat > ${0%/*}/../stdin-of-$CNI_COMMAND; exit 1");
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let config = sandbox.config("1.0.0", &["host-local", "fails"], &ipam);
-    sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
+    assert_eq!(error["code"], 103, "{error}");
+    // host-local had reserved the address, and has released it.
+    let stdin = std::fs::read(sandbox.root().join("stdin-of-ADD")).unwrap();
+    let stdin: serde_json::Value = serde_json::from_slice(&stdin).unwrap();
+    let address = &stdin["prevResult"]["ips"][0]["address"];
+    assert_eq!(address, "10.1.0.2/24", "{stdin}");
     assert!(sandbox.reserved("testnet").is_empty());
 }
 

@@ -10,7 +10,7 @@ use crate::call::call_id::CallId;
 use crate::call::event::{Event, Observer};
 use crate::call::overtime::Overtime;
 use crate::call::plugins::Plugins;
-use crate::record::file::{Found, Records};
+use crate::record::folder::{Found, Records};
 use crate::record::lock::{self, IfMissing, LockedRecord};
 use crate::settings::Settings;
 

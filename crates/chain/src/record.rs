@@ -4,6 +4,7 @@
 pub(crate) mod attachment_record;
 mod caller_line;
 pub(crate) mod file;
+pub(crate) mod folder;
 pub(crate) mod line;
 mod listing;
 pub(crate) mod lock;

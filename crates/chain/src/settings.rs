@@ -1,4 +1,4 @@
-//! The settings of a context, from the `ipam` section.
+//! The settings of a chain, from the `ipam` section.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The settings of a chain.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// `ipam.delegates`: the context, in the order in which it runs.
+    /// `ipam.delegates`, in the order in which they run.
     pub(crate) delegates: Vec<DelegateName>,
     /// `ipam.delegateTimeout`: the longest that a delegate may take.
     pub(crate) timeout: Option<Duration>,

@@ -49,7 +49,7 @@ impl TryFrom<String> for CallId {
             Some(Ok(pid)) if pid > 0 && nanoseconds(&text).is_some() && !text.contains('\0') => {
                 Ok(Self(text))
             }
-            _ => Err(format!("{text:?} is no ID of a call")),
+            _ => Err(format!("{text:?} is not the ID of a call")),
         }
     }
 }

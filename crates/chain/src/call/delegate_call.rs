@@ -1,4 +1,4 @@
-//! A call of a delegate, and the interface of what runs it.
+//! A call of a delegate, and the trait of the code that runs it.
 
 use std::borrow::Cow;
 

@@ -43,7 +43,7 @@ impl Left {
         matches!(self, Self::Running(_))
     }
 
-    /// What is left by this and by the other.
+    /// The processes of both.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Running(mut one), Self::Running(other)) => {
@@ -74,7 +74,7 @@ pub(crate) fn terminate(at_most: Duration) -> Left {
             Signal::KILL
         };
         match &children {
-            // Whoever has ended may have left others: looked at again.
+            // A process that has ended may have left others: looked at again.
             Ok(Children {
                 running,
                 ended: 0,
@@ -132,7 +132,7 @@ struct Children {
 ///
 /// # Errors
 ///
-/// The system's; `Unsupported` if `/proc` is not of this PID namespace.
+/// An I/O error; `Unsupported` if `/proc` is not of this PID namespace.
 fn children() -> io::Result<Children> {
     let own = getpid().as_raw_pid().to_string();
     if fs::read_link("/proc/self")? != Path::new(&own) {

@@ -1,4 +1,4 @@
-//! Executes programs that are no delegates of a chain: the plugins of a network
+//! Executes programs other than a chain's delegates: the plugins of a network
 //! configuration list, and tools such as `ip`.
 
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ use crate::call::process::Run;
 use crate::chain::Chain;
 use crate::settings::Settings;
 
-/// Environment, time and lock of executed programs. A program leads a process group of its own, which is
+/// Environment, time and lock of executed programs. A program leads a separate process group, which is
 /// terminated if it takes too long or prints too much; a process that it leaves behind
 /// isn't waited for.
 #[derive(Clone, Copy)]

@@ -99,7 +99,7 @@ pub enum Reason {
 pub(crate) const MOST_OUTPUT: usize = 16 << 20;
 
 impl Failure {
-    /// [`Self::Garbled`], of a delegate whose output is JSON and yet no result.
+    /// [`Self::Garbled`], of a delegate whose output is JSON but not a result.
     pub(crate) fn no_result(output: &JsonOutput, reason: String) -> Self {
         Self::Garbled {
             reason,
@@ -171,7 +171,7 @@ impl Failure {
                 format!("no such plugin in CNI_PATH ({})", path.to_string_lossy()),
             )
             .with_details(match not_executable {
-                Some(file) => format!("{} is there, but can't be executed", file.display()),
+                Some(file) => format!("{} exists, but is not executable", file.display()),
                 None => String::new(),
             }),
             Self::NotStarted { executable, error } => Error::new(

@@ -137,13 +137,13 @@ impl<'a> Plugins<'a> {
         let is_set = |name: &&str| environment.get(name).is_some();
         if let Some(name) = [CHAIN_CALL, ROLLBACK].into_iter().find(is_set) {
             return Err(Error::config(format!(
-                "ipam.delegates: a delegate has called ipam-delegated back ({name} is set); a chain can't be its own link",
+                "ipam.delegates: a delegate has called ipam-delegated again ({name} is set); a chain can't be its own delegate",
             )));
         }
         for (i, name) in delegates.iter().enumerate() {
             if let Ok(Found::Chain(path)) = self.find(name) {
                 return Err(Error::config(format!(
-                    "ipam.delegates[{i}]: {:?} is ipam-delegated itself ({}); a chain can't be its own link",
+                    "ipam.delegates[{i}]: {:?} is ipam-delegated itself ({}); a chain can't be its own delegate",
                     name.as_str(),
                     path.display()
                 )));

@@ -4,7 +4,7 @@ use cni::{Attachment, Error, code};
 use serde_json::value::RawValue;
 
 use crate::chain::Chain;
-use crate::record::file::Found;
+use crate::record::folder::Found;
 use crate::record::line::Line;
 use crate::record::lock::IfMissing;
 

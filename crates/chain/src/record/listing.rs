@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use state_files::{StateFolder, whole_lines};
 
 use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::{self, attachments_in};
+use crate::record::folder::{attachments_in, name};
 use crate::settings;
 
 /// A file of the records' folder that is named like a record.
@@ -105,7 +105,7 @@ fn record(
     network: &NetworkName,
     attachment: &Attachment,
 ) -> io::Result<Option<ListedRecord>> {
-    let name = file::name(attachment);
+    let name = name(attachment);
     let file = folder.path_of(&name);
     let (content, changed) = match folder.read_with_time(&name) {
         // A call has made the file, and is about to write its first line.
@@ -188,7 +188,7 @@ mod tests {
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, private).unwrap();
         fs::write(folder.join("foreign"), "x").unwrap();
-        let file = folder.join(file::name(&attachment()));
+        let file = folder.join(name(&attachment()));
         let before = SystemTime::now();
         for (written, state, answers) in [
             (&["adding"][..], RecordState::Adding, 0),

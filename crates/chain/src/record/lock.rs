@@ -9,7 +9,8 @@ use cni::{Attachment, Error, code};
 
 use crate::call::overtime::Overtime;
 use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::{Found, RecordFile, Records};
+use crate::record::file::RecordFile;
+use crate::record::folder::{Found, Records};
 use crate::record::lock_holders::lock_holders;
 
 /// Longest wait for the lock. The delegates of a killed call end within milliseconds.
@@ -23,7 +24,7 @@ pub(crate) struct LockedRecord {
     pub(crate) content: Option<Result<AttachmentRecord, String>>,
 }
 
-/// What to do if there is no record.
+/// Treatment of a missing record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfMissing {
     /// An empty one is made, for its lock.
@@ -94,7 +95,7 @@ fn held(attachment: &Attachment, file: &RecordFile) -> Error {
     });
     let who: Vec<String> = holders.iter().map(ToString::to_string).collect();
     let who = match who.as_slice() {
-        [] => "it, or a process that it has started, is not in this /proc".to_owned(),
+        [] => "its process is not visible in /proc".to_owned(),
         who => format!("process {}", who.join(", ")),
     };
     Error::new(

@@ -29,7 +29,7 @@ impl fmt::Display for LockHolder {
 ///
 /// # Errors
 ///
-/// The system's, if `/proc` can't be listed.
+/// An I/O error: `/proc` can't be listed.
 pub fn lock_holders(file: &File) -> io::Result<Vec<LockHolder>> {
     let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let mut holders = Vec::new();
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(lock_holders(&file).unwrap(), []);
         flock(&other, FlockOperation::LockExclusive).unwrap();
         let holders = lock_holders(&file).unwrap();
-        let pids: Vec<u32> = holders.iter().map(|it| it.pid).collect();
+        let pids: Vec<u32> = holders.iter().map(|holder| holder.pid).collect();
         assert_eq!(pids, [std::process::id()]);
         assert!(!holders[0].command.is_empty());
     }

@@ -22,7 +22,7 @@ static WAITS: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error of `flock`.
 pub(crate) fn lock(file: &File, at_most: Duration) -> io::Result<bool> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => return Ok(true),

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use crate::call::call_id::CallId;
 use crate::call::descendants::Left;
 use crate::call::overtime::Overtime;
-use crate::record::file::{Found, RecordFile, Records};
+use crate::record::file::RecordFile;
+use crate::record::folder::{Found, Records};
 use crate::record::line::{Intent, Line, MOST, RecordedCall};
 use crate::record::lock::{self, IfMissing, LockedRecord};
 
@@ -89,8 +90,8 @@ impl OwnRecord {
     }
 
     fn new(file: RecordFile, path: PathBuf) -> Self {
-        // The caller waits for each program. What one leaves behind, such as a daemon, doesn't
-        // keep the attachment locked.
+        // The caller waits for each program. A process that it leaves behind, such as a daemon,
+        // doesn't keep the attachment locked.
         file.note_left(Left::Daemons);
         Self { file, path }
     }

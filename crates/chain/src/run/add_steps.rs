@@ -10,7 +10,8 @@ use crate::call::descendants::Left;
 use crate::call::outcome::{Failure, Outcome};
 use crate::run::failed_delegate::FailedAdd;
 use crate::run::merge::merge;
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 use crate::settings::AnswerMode;
 
 impl<D: Delegates> Steps<'_, D> {

@@ -5,14 +5,15 @@ use cni::{Attachment, Command, Error};
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::chain::Chain;
 use crate::record::attachment_record::{AttachmentRecord, RecordedDelegate};
-use crate::record::file::Found;
+use crate::record::folder::Found;
 use crate::record::lock;
 use crate::run::failed_delegate::first_error;
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 
 impl Chain<'_> {
-    /// CHECK: runs the delegates until one fails. What a selector chose on ADD is taken from
-    /// the record, if there is one.
+    /// CHECK: runs the delegates until one fails. A selector's pools are taken from the record
+    /// of the ADD, if there is one.
     ///
     /// # Errors
     ///

@@ -9,12 +9,14 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::{Found, RecordFile};
+use crate::record::file::RecordFile;
+use crate::record::folder::Found;
 use crate::record::line::{Line, RecordedCall};
 use crate::record::lock::IfMissing;
 use crate::run::failed_delegate::{FailedDelegate, all_as_one};
 use crate::run::prev_result::completed;
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 
 /// Warns of a record that DEL can't use.
 const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";

@@ -6,11 +6,13 @@ use cni::{Attachment, Command, Error, code};
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::chain::Chain;
 use crate::record::attachment_record::{AttachmentRecord, RecordState};
-use crate::record::file::{Found, RecordFile};
+use crate::record::file::RecordFile;
+use crate::record::folder::Found;
 use crate::record::lock::IfMissing;
 use crate::run::failed_delegate::all_as_one;
 use crate::run::prev_result::checkable;
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 
 /// An attachment that is ready for an ADD.
 pub(crate) struct Cleared {
@@ -139,9 +141,7 @@ fn refuse_unless_lost(
     let (network, path) = (chain.config.name(), chain.records.file(attachment));
     Err(Error::new(
         code::ALREADY_ALLOCATED,
-        format!(
-            "{attachment} is on network {network} already; a second ADD without a DEL is refused"
-        ),
+        format!("{attachment} is already on network {network}: another ADD needs a DEL first"),
     )
     .with_details(format!("recorded in {}{reason}", path.display())))
 }

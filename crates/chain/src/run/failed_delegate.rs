@@ -1,42 +1,21 @@
-//! Error of a chain: the failed delegates with command and message, and the list of the
-//! delegates that were undone.
+//! Errors of a chain: the failed delegates with command and message, and the delegates that
+//! were undone.
 
-use cni::{Attachment, Command, DelegateName, Error, NetworkName};
+use cni::{Attachment, DelegateName, Error};
 
 /// A failed delegate: name, call and error.
 #[derive(Debug)]
 pub(crate) struct FailedDelegate {
     pub(crate) delegate: DelegateName,
-    pub(crate) operation: Operation,
+    /// Its command, with the attachment and the network.
+    pub(crate) call: String,
     pub(crate) error: Error,
-}
-
-/// A command, its attachment and its network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Operation {
-    pub(crate) command: Command,
-    pub(crate) attachment: Option<Attachment>,
-    pub(crate) network: NetworkName,
-}
-
-impl Operation {
-    fn describe(&self) -> String {
-        let Self {
-            command,
-            attachment,
-            network,
-        } = self;
-        match attachment {
-            Some(attachment) => format!("{command} of {attachment} on network {network}"),
-            None => format!("{command} on network {network}"),
-        }
-    }
 }
 
 impl FailedDelegate {
     /// The delegate's error, with its name in front and its call.
     pub(crate) fn into_error(self) -> Error {
-        let mut details = format!("asked {}: {}", self.delegate, self.operation.describe());
+        let mut details = format!("asked {}: {}", self.delegate, self.call);
         add_line(&mut details, &self.error.details);
         Error {
             code: self.error.code,
@@ -125,22 +104,11 @@ fn add_line(text: &mut String, line: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::attachment;
 
-    fn failed(
-        delegate: &str,
-        command: Command,
-        code: u64,
-        msg: &str,
-        details: &str,
-    ) -> FailedDelegate {
+    fn failed(delegate: &str, call: &str, code: u64, msg: &str, details: &str) -> FailedDelegate {
         FailedDelegate {
             delegate: delegate.parse().unwrap(),
-            operation: Operation {
-                command,
-                attachment: (command != Command::Gc).then(attachment),
-                network: "net".parse().unwrap(),
-            },
+            call: call.to_owned(),
             error: Error::new(code, msg).with_details(details),
         }
     }
@@ -148,11 +116,23 @@ mod tests {
     #[test]
     fn an_add_fails_with_the_delegates_error_and_tells_what_was_undone() {
         let error = FailedAdd {
-            failed: failed("b", Command::Add, 11, "full", "10.0.0.0/24"),
+            failed: failed(
+                "b",
+                "ADD of c1 eth0 on network net",
+                11,
+                "full",
+                "10.0.0.0/24",
+            ),
             may_hold: true,
             has_unterminated: false,
             undone: vec!["a".parse().unwrap()],
-            not_undone: vec![failed("b", Command::Del, 102, "died", "stderr: x\ny")],
+            not_undone: vec![failed(
+                "b",
+                "DEL of c1 eth0 on network net",
+                102,
+                "died",
+                "stderr: x\ny",
+            )],
         };
         assert_eq!(
             error.into_error(),
@@ -166,8 +146,8 @@ mod tests {
     #[test]
     fn several_failures_are_one_error_with_the_first_ones_code() {
         let error = all_as_one(vec![
-            failed("a", Command::Del, 5, "x", "").into_error(),
-            failed("b", Command::Gc, 7, "y", "why").into_error(),
+            failed("a", "DEL of c1 eth0 on network net", 5, "x", "").into_error(),
+            failed("b", "GC on network net", 7, "y", "why").into_error(),
         ]);
         assert_eq!(
             error,

@@ -7,7 +7,8 @@ use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::plugins::Plugins;
 use crate::chain::Chain;
 use crate::run::failed_delegate::first_error;
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 use crate::settings::Settings;
 
 /// Executes an IPAM plugin with GC or STATUS, with this configuration and environment.

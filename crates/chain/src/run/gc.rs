@@ -10,7 +10,8 @@ use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::lock;
 use crate::run::failed_delegate::{FailedDelegate, all_as_one};
-use crate::run::steps::{OnFailure, Step, Steps};
+use crate::run::step::Step;
+use crate::run::steps::{OnFailure, Steps};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,

@@ -1,59 +1,15 @@
 //! Runs delegates in order and threads `prevResult` through them.
 
-use cni::{Attachment, Command, DelegateName, Error, IpamResult, NetworkConfig, code};
+use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
 use crate::call::delegate_call::{DelegateCall, Delegates};
-use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::call::outcome::{Failure, Outcome};
 use crate::call::version_negotiation::VersionNegotiation;
-use crate::record::attachment_record::RecordedDelegate;
-use crate::run::failed_delegate::{FailedDelegate, Operation};
-use crate::run::prev_result::{checkable, completed, with_selection};
-
-/// The step of one delegate, in any command other than ADD.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Step<'a> {
-    pub(crate) name: &'a DelegateName,
-    /// Its configuration, without `prevResult`.
-    pub(crate) config: &'a NetworkConfig,
-    /// Today's configuration, if it differs: for a second attempt, if the first fails.
-    pub(crate) fallback: Option<&'a NetworkConfig>,
-    /// Its part in the recorded ADD. The recorded result replaces a missing one, and the
-    /// result of a selector that fails.
-    pub(crate) recorded: Option<RecordedDelegate<'a>>,
-    /// The recorded result of a selector. It replaces a missing one.
-    pub(crate) selection: Option<&'a RawValue>,
-    /// True if it may be gone from the node, since today's configuration doesn't name it.
-    pub(crate) may_be_gone: bool,
-}
-
-impl<'a> Step<'a> {
-    /// A step of which nothing is recorded.
-    pub(crate) fn new(name: &'a DelegateName, config: &'a NetworkConfig) -> Self {
-        Self {
-            name,
-            config,
-            fallback: None,
-            recorded: None,
-            selection: None,
-            may_be_gone: false,
-        }
-    }
-
-    /// The step of a delegate of a recorded ADD.
-    pub(crate) fn recorded(delegate: RecordedDelegate<'a>, config: &'a NetworkConfig) -> Self {
-        Self {
-            recorded: Some(delegate),
-            selection: delegate.selection(),
-            ..Self::new(delegate.name, config)
-        }
-    }
-
-    /// The steps of these delegates, of which nothing is recorded.
-    pub(crate) fn all(names: &'a [DelegateName], config: &'a NetworkConfig) -> Vec<Self> {
-        names.iter().map(|name| Self::new(name, config)).collect()
-    }
-}
+use crate::run::failed_delegate::FailedDelegate;
+use crate::run::fallback;
+use crate::run::prev_result::{completed, with_selection};
+use crate::run::step::Step;
 
 /// Runs the delegates of one call.
 pub(crate) struct Steps<'a, D> {
@@ -96,7 +52,10 @@ impl<'a, D: Delegates> Steps<'a, D> {
     ) -> Vec<FailedDelegate> {
         let mut failed = Vec::new();
         for step in steps {
-            match self.attempt(step, command, prev_result.as_deref()) {
+            let mut run = |command, config: &NetworkConfig, prev_result: Option<&RawValue>| {
+                self.run_one(step.name, command, config, prev_result)
+            };
+            match fallback::attempt(step, command, prev_result.as_deref(), &mut run) {
                 Outcome::Result(output) => {
                     prev_result = Some(match step.selection {
                         Some(selection) => with_selection(output.json(), selection),
@@ -108,7 +67,7 @@ impl<'a, D: Delegates> Steps<'a, D> {
                 Outcome::Failed(failure) => {
                     if let Some(mut error) = self.fatal(step, command, &failure) {
                         if step.fallback.is_some() && !failure.is_not_run() {
-                            error = not_asked(error);
+                            error = fallback::not_asked(error);
                         }
                         failed.push(self.failed(step.name, command, step.config, error));
                         if on_failure == OnFailure::Stop {
@@ -166,66 +125,6 @@ impl<'a, D: Delegates> Steps<'a, D> {
         Some(error)
     }
 
-    /// Runs a delegate, and, if it fails, once more with the fallback: a selector, which holds
-    /// nothing, or a delegate that confirms that the fallback leads to the same addresses.
-    fn attempt(
-        &mut self,
-        step: &Step<'_>,
-        command: Command,
-        prev_result: Option<&RawValue>,
-    ) -> Outcome {
-        let outcome = self.run_one(step.name, command, step.config, prev_result);
-        let (Outcome::Failed(failure), Some(fallback)) = (&outcome, step.fallback) else {
-            return outcome;
-        };
-        let is_final = failure.is_not_run()
-            || matches!(
-                failure,
-                Failure::Garbled { .. }
-                    | Failure::Terminated {
-                        reason: Reason::TimedOut(_),
-                        ..
-                    }
-            );
-        let may_fall_back = !is_final
-            && step.recorded.is_some_and(|recorded| {
-                recorded.holds_nothing || self.leads_to(&recorded, fallback, prev_result)
-            });
-        if !may_fall_back {
-            return outcome;
-        }
-        match self.run_one(step.name, command, fallback, prev_result) {
-            Outcome::Failed(_) => outcome,
-            succeeded => succeeded,
-        }
-    }
-
-    /// True if CHECK with this configuration proves that it leads to the place where the
-    /// recorded delegate has reserved: the attachment has its addresses there. A success of
-    /// DEL is no proof, since DEL succeeds where there is nothing.
-    fn leads_to(
-        &mut self,
-        recorded: &RecordedDelegate<'_>,
-        config: &NetworkConfig,
-        prev_result: Option<&RawValue>,
-    ) -> bool {
-        let Some(result) = recorded.result else {
-            return false;
-        };
-        let prev_result = completed(prev_result, result);
-        let result = IpamResult::read("result", &prev_result);
-        if result.is_err() || result.is_ok_and(|result| result.ips.is_empty()) {
-            return false;
-        }
-        let checked = self.run_one(
-            recorded.name,
-            Command::Check,
-            &checkable(config),
-            Some(&prev_result),
-        );
-        !matches!(checked, Outcome::Failed(_))
-    }
-
     /// Runs one delegate.
     pub(crate) fn run_one(
         &mut self,
@@ -246,36 +145,23 @@ impl<'a, D: Delegates> Steps<'a, D> {
         config: &NetworkConfig,
         error: Error,
     ) -> FailedDelegate {
+        let network = config.name();
+        let call = match self.attachment {
+            Some(attachment) => format!("{command} of {attachment} on network {network}"),
+            None => format!("{command} on network {network}"),
+        };
         FailedDelegate {
             delegate: delegate.clone(),
-            operation: Operation {
-                command,
-                attachment: self.attachment.cloned(),
-                network: config.name().clone(),
-            },
+            call,
             error,
         }
     }
 }
 
-/// The error of a delegate that could not be asked with the configuration of the ADD, from
-/// which today's differs.
-fn not_asked(error: Error) -> Error {
-    let why = format!(
-        "with the configuration of the ADD (code {}); that today's leads to what the ADD has \
-         reserved is not proven",
-        error.code
-    );
-    let details = match error.details.as_str() {
-        "" => why,
-        details => format!("{details}\n{why}"),
-    };
-    Error::new(code::TRY_AGAIN_LATER, error.msg).with_details(details)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::attachment_record::RecordedDelegate;
     use crate::tests::{Script, config, names};
     use proptest::prelude::*;
 

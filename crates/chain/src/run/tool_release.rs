@@ -4,7 +4,7 @@ use cni::{Attachment, Error, code};
 
 use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
-use crate::record::file::Found;
+use crate::record::folder::Found;
 use crate::record::lock::{self, IfMissing};
 use crate::run::failed_delegate::all_as_one;
 

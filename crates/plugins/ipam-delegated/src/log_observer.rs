@@ -19,8 +19,8 @@ impl Observer for LogObserver {
             } => tracing::debug!(
                 %delegate,
                 asked = %command,
-                executable = executable.map(|it| tracing::field::display(it.display())),
-                prev_result = prev_result.map(|it| tracing::field::display(it.get())),
+                executable = executable.map(|path| tracing::field::display(path.display())),
+                prev_result = prev_result.map(|result| tracing::field::display(result.get())),
                 "running the delegate"
             ),
             Event::Stderr { delegate, bytes } => {

@@ -69,7 +69,7 @@ impl IpamGc<'_> {
         }
         if name == self.about().name {
             return Err(Error::config(format!(
-                "ipam.type: {name:?} is no IPAM plugin; it must be that of the main plugin's ipam section"
+                "ipam.type: {name:?} is not an IPAM plugin; it must be that of the main plugin's ipam section"
             )));
         }
         let invalid = |why| Error::config(format!("ipam.type: {name:?}: {why}"));
@@ -86,14 +86,14 @@ impl IpamGc<'_> {
 fn prev_result(call: &Call<'_>) -> Result<JsonOutput, Error> {
     let raw = call.config.raw_prev_result().ok_or_else(|| {
         Error::config(
-            "prevResult is missing: this plugin stands behind the main plugin in a conflist",
+            "prevResult is missing: this plugin must come after the main plugin in the conflist",
         )
     })?;
     let bytes = raw.get().as_bytes().to_vec();
     JsonOutput::try_from(bytes).map_err(|why| Error::config(format!("prevResult: {why}")))
 }
 
-/// Executes an IPAM plugin that is no chain of ours.
+/// Executes an IPAM plugin other than `ipam-delegated`.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn prev_result(call: &Call<'_>) -> Result<JsonOutput, Error> {
 fn forward(command: Command, name: &DelegateName, call: &Call<'_>) -> Result<Reply, Error> {
     if call.environment.get(FORWARDED).is_some() {
         return Err(Error::config(format!(
-            "ipam.type: {:?} leads back to this plugin, which is no IPAM plugin",
+            "ipam.type: {:?} leads back to this plugin, which is not an IPAM plugin",
             name.as_str()
         )));
     }

@@ -31,7 +31,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
     let variables: Environment = env::vars_os().collect();
     if variables.get("CNI_COMMAND").is_none() {
-        // A person, or a runtime with a defect: that one gets a CNI error, too.
+        // A person has started it, or a runtime with a defect, which gets a CNI error, too.
         write_to_stderr(command_line::usage(about).as_bytes());
         let is_cni = |name: &str| name.starts_with("CNI_");
         if !variables
@@ -82,7 +82,7 @@ const MOST_STDIN: usize = 16 << 20;
 ///
 /// # Errors
 ///
-/// The system's; `FileTooLarge` for more than [`MOST_STDIN`], which is then not read.
+/// An I/O error; `FileTooLarge` for more than [`MOST_STDIN`], which is then not read.
 fn read_bounded(stdin: impl Read, into: &mut Vec<u8>) -> io::Result<()> {
     stdin.take(MOST_STDIN as u64 + 1).read_to_end(into)?;
     if into.len() > MOST_STDIN {

@@ -2,14 +2,14 @@
 
 mod command_line;
 mod entry;
-#[cfg(test)]
-mod example;
 mod linked;
 mod log;
 mod multi_call;
 mod respond;
 mod signals;
 mod stderr;
+#[cfg(test)]
+mod tests;
 mod version_mark;
 
 pub use command_line::version_with_commit;

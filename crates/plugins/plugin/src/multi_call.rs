@@ -50,7 +50,7 @@ impl<'a> MultiCall<'a> {
     fn refuse(&self, called: &Path) -> ExitCode {
         let names: Vec<&str> = self.0.iter().map(Linked::name).collect();
         let error = Error::environment(format!(
-            "{} is no plugin's name; call this file by one of these, through a link: {}",
+            "{} is not a plugin's name; call this file by one of these, through a link: {}",
             called.display(),
             names.join(", ")
         ));
@@ -64,7 +64,7 @@ impl<'a> MultiCall<'a> {
 ///
 /// # Errors
 ///
-/// The system's.
+/// An I/O error of `stat`.
 pub fn own_executable() -> io::Result<FileId> {
     FileId::of(Path::new("/proc/self/exe"))
 }
@@ -72,7 +72,7 @@ pub fn own_executable() -> io::Result<FileId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::Example;
+    use crate::tests::Example;
     use std::os::unix::fs::symlink;
 
     #[test]

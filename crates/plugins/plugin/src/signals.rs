@@ -27,15 +27,15 @@ pub(crate) struct Signals {
 impl Signals {
     /// Installs the handlers.
     pub(crate) fn install() -> io::Result<Self> {
-        let it = Self {
+        let signals = Self {
             came: Arc::default(),
             pipe: OnceLock::new(),
             actions: Mutex::default(),
         };
         for signal in SIGNALS {
-            it.keep(flag::register(signal, Arc::clone(&it.came))?);
+            signals.keep(flag::register(signal, Arc::clone(&signals.came))?);
         }
-        Ok(it)
+        Ok(signals)
     }
 
     fn keep(&self, action: SigId) {

@@ -12,10 +12,10 @@ const WHOLE: &str = concat!(
     ")"
 );
 
-/// The version of this build. Whoever prints it has the text of [`VERSION_MARK`] in the
+/// The version of this build. A program that prints it has the text of [`VERSION_MARK`] in the
 /// executable.
 pub fn version() -> &'static str {
-    // Otherwise, the compiler might keep the version alone.
+    // Otherwise, the compiler might keep only the version.
     let whole = black_box(WHOLE);
     &whole[VERSION_MARK.len()..whole.len() - 1]
 }

@@ -1,0 +1,84 @@
+//! Second attempt of a step that has failed with the configuration of the ADD: with today's
+//! configuration.
+
+use cni::{Command, Error, IpamResult, NetworkConfig, code};
+use serde_json::value::RawValue;
+
+use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::record::attachment_record::RecordedDelegate;
+use crate::run::prev_result::{checkable, completed};
+use crate::run::step::Step;
+
+/// Calls a delegate with a command, a configuration and `prevResult`.
+type Run<'a> = &'a mut dyn FnMut(Command, &NetworkConfig, Option<&RawValue>) -> Outcome;
+
+/// Runs a step, and, if it fails, once more with the fallback: a selector, which holds
+/// nothing, or a delegate that confirms that the fallback leads to the same addresses.
+pub(crate) fn attempt(
+    step: &Step<'_>,
+    command: Command,
+    prev_result: Option<&RawValue>,
+    run: Run<'_>,
+) -> Outcome {
+    let outcome = run(command, step.config, prev_result);
+    let (Outcome::Failed(failure), Some(fallback)) = (&outcome, step.fallback) else {
+        return outcome;
+    };
+    let may_fall_back = !is_final(failure)
+        && step.recorded.is_some_and(|recorded| {
+            recorded.holds_nothing || leads_to(&recorded, fallback, prev_result, run)
+        });
+    if !may_fall_back {
+        return outcome;
+    }
+    match run(command, fallback, prev_result) {
+        Outcome::Failed(_) => outcome,
+        succeeded => succeeded,
+    }
+}
+
+/// True if the same call with another configuration would be of no use, or take too long.
+fn is_final(failure: &Failure) -> bool {
+    let is_timeout = |reason: &Reason| matches!(reason, Reason::TimedOut(_));
+    match failure {
+        Failure::Garbled { .. } => true,
+        Failure::Terminated { reason, .. } => is_timeout(reason),
+        failure => failure.is_not_run(),
+    }
+}
+
+/// True if CHECK with this configuration proves that it leads to the place where the
+/// recorded delegate has reserved: the attachment has its addresses there. A success of
+/// DEL is no proof, since DEL succeeds where there is nothing.
+fn leads_to(
+    recorded: &RecordedDelegate<'_>,
+    config: &NetworkConfig,
+    prev_result: Option<&RawValue>,
+    run: Run<'_>,
+) -> bool {
+    let Some(result) = recorded.result else {
+        return false;
+    };
+    let prev_result = completed(prev_result, result);
+    let result = IpamResult::read("result", &prev_result);
+    result.is_ok_and(|result| !result.ips.is_empty())
+        && !matches!(
+            run(Command::Check, &checkable(config), Some(&prev_result)),
+            Outcome::Failed(_)
+        )
+}
+
+/// The error of a delegate that was only asked with the configuration of the ADD, from which
+/// today's differs.
+pub(crate) fn not_asked(error: Error) -> Error {
+    let why = format!(
+        "asked with the configuration of the ADD (code {}); today's configuration differs, and \
+         is not proven to lead to the same reservations",
+        error.code
+    );
+    let details = match error.details.as_str() {
+        "" => why,
+        details => format!("{details}\n{why}"),
+    };
+    Error::new(code::TRY_AGAIN_LATER, error.msg).with_details(details)
+}
