@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use harness::{Call, REFERENCE_PLUGINS, Sandbox, needs, repository};
 use serde_json::{Value, json};
 
+mod paths_of_calls;
 mod stale_names;
 
 pub(crate) fn document(path: &str) -> String {

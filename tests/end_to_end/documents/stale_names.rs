@@ -71,7 +71,7 @@ fn readers_of_keys() -> String {
 
 /// The file of a path as the pages write it: from the repository's root, from a crate's
 /// sources (`chain/del.rs`), or in the folder of the path before it.
-fn file_of(path: &str, folder: &Path) -> PathBuf {
+pub(super) fn file_of(path: &str, folder: &Path) -> PathBuf {
     let root = repository();
     if TOP_FOLDERS.iter().any(|top| path.starts_with(top)) {
         return root.join(path);
