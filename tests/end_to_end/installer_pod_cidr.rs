@@ -28,7 +28,7 @@ impl World {
     }
 
     fn write_pools(&self, subnet: &str) {
-        let from = self.it.path("config");
+        let from = self.installation.path("config");
         fs::create_dir_all(&from).unwrap();
         let pools = format!(r#"{{"pools": {{"all": {{"subnet": "{subnet}"}}}}}}"#);
         fs::write(from.join("10-pools.json"), pools).unwrap();
@@ -40,7 +40,7 @@ impl World {
     }
 
     fn words(&self) -> Vec<String> {
-        let from = self.it.path("config");
+        let from = self.installation.path("config");
         vec![
             format!("--pools-from={}", from.display()),
             "--node=worker-1".to_owned(),
@@ -51,7 +51,9 @@ impl World {
     fn once(&self) -> Call {
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let call = self.it.call(&self.it.release("1.0.0"), &words);
+        let call = self
+            .installation
+            .call(&self.installation.release("1.0.0"), &words);
         let call = call.args(["--once"]);
         let [host, port] = self.server.variables();
         call.env(host.0, host.1).env(port.0, port.1)
@@ -62,11 +64,12 @@ impl World {
         command.envs(self.server.variables());
         let words = self.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.it.stay_by(command, &self.it.release("1.0.0"), &words)
+        self.installation
+            .stay_by(command, &self.installation.release("1.0.0"), &words)
     }
 
     fn installed(&self) -> PathBuf {
-        self.it.path("cni/ipam.d/10-pools.json")
+        self.installation.path("cni/ipam.d/10-pools.json")
     }
 
     /// True if the pool has this subnet.
@@ -148,7 +151,7 @@ fn without_the_nodes_subnet_nothing_is_installed_and_the_reason_is_named() {
     world.server.answer_with_node(&["10.244.7.0/24"]);
     let ca = world.server.account().join("ca.crt");
     let ours = fs::read(&ca).unwrap();
-    let other = Authority::new(&world.it.path("other"));
+    let other = Authority::new(&world.installation.path("other"));
     fs::copy(other.ca(), &ca).unwrap();
     refused("certificate");
     fs::write(&ca, ours).unwrap();

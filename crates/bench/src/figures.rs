@@ -107,8 +107,8 @@ impl Figures {
         });
         let contenders = self.contenders.iter().enumerate().map(|(of, measured)| {
             json!({
-                "key": it.kind.key(),
-                "name": it.name,
+                "key": measured.kind.key(),
+                "name": measured.name,
                 "peak_memory_kib": self.peak[of],
                 "size_bytes": self.size[of],
             })

@@ -78,9 +78,9 @@ pub(crate) fn linked(package: &str, features: &[&str], target: &Target) -> Resul
     let mut linked = all(target)?;
     // A line is "serde v1.0.229"; our own packages have their path behind it.
     linked.retain(|package| {
-        let line = format!("{} v{}", package.name, package.version);
+        let name = format!("{} v{}", package.name, package.version);
         tree.lines()
-            .any(|line| line.trim_end_matches(" (*)") == line)
+            .any(|line| line.trim_end_matches(" (*)") == name)
     });
     linked.sort_by_key(ToString::to_string);
     Ok(linked)
