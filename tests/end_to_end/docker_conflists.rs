@@ -124,7 +124,7 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
         .to_owned();
     let lab = daemon.pool("", &json!({"conflist": "web", "team": "lab"}));
     assert_eq!(
-        [&v4, &v6, &lab].map(|it| it.rsplit_once("web/").unwrap().1),
+        [&v4, &v6, &lab].map(|pool| pool.rsplit_once("web/").unwrap().1),
         ["10.9.1.0/24", "fd00:9::/64", "10.9.2.0/24"]
     );
     let request = |pool: &str, mac: &str| {

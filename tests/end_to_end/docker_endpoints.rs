@@ -56,8 +56,8 @@ fn recorded() -> Vec<Recorded> {
 /// The first recorded call of this name.
 pub(crate) fn call_of(name: &str) -> (String, String) {
     let path = format!("/NetworkDriver.{name}");
-    let call = recorded().into_iter().find(|it| it.path == path);
-    call.map(|it| (it.path, it.body)).unwrap()
+    let call = recorded().into_iter().find(|call| call.path == path);
+    call.map(|call| (call.path, call.body)).unwrap()
 }
 
 /// An answer without what the kernel chooses.
@@ -134,10 +134,13 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
             json!({"Interface": {"MacAddress": "random"}}),
         ]
     );
-    let gateways: Vec<&Value> = of("Join").iter().map(|it| &it["Gateway"]).collect();
+    let gateways: Vec<&Value> = of("Join").iter().map(|answer| &answer["Gateway"]).collect();
     let gateway = json!("10.95.0.1");
     assert_eq!(gateways, [&gateway, &gateway, &Value::Null]);
-    assert_eq!(paths, CALLS.map(|it| format!("/NetworkDriver.{it}")).into());
+    assert_eq!(
+        paths,
+        CALLS.map(|name| format!("/NetworkDriver.{name}")).into()
+    );
     // None of these two is recorded.
     for path in [
         "/NetworkDriver.DiscoverNew",
@@ -149,7 +152,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         paths.insert(path.to_owned());
     }
     // What can't be decoded.
-    for path in paths.iter().filter(|it| !it.ends_with("Capabilities")) {
+    for path in paths.iter().filter(|path| !path.ends_with("Capabilities")) {
         for body in ["", "x", "[]", "{", "{\"NetworkID\":7,\"DiscoveryType\":}"] {
             let answer = daemon.try_call(path, body).unwrap();
             assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
@@ -376,7 +379,7 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
         &format!("if [ $CNI_COMMAND = ADD ]; then {ANSWER}; else {del}; fi"),
     );
     let file = |name: &str| sandbox.root().join(name);
-    let deletions = || fs::read(file("deletions")).map_or(0, |it| it.len());
+    let deletions = || fs::read(file("deletions")).map_or(0, |content| content.len());
     let daemon = DockerDaemon::start_on(&node, &sandbox, &[]);
     for name in ["CreateNetwork", "CreateEndpoint"] {
         call(&daemon, name);

@@ -67,28 +67,6 @@ const OTHERS: [Victim; 5] = [
 /// A delegate behind the allocator.
 const LAST: &str = "[ $CNI_COMMAND = ADD ] || exit 0\nsed 's/.*\"prevResult\"://; s/}$//'";
 
-/// System calls that change nothing and only wait, or that are about memory: the state
-/// before one of them is that before the next other one. How often a thread makes them is
-/// never the same.
-const IDLE: [&str; 16] = [
-    "brk",
-    "clone3",
-    "epoll_wait",
-    "futex",
-    "gettid",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "munmap",
-    "prctl",
-    "restart_syscall",
-    "rseq",
-    "rt_sigprocmask",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
-];
-
 /// The folders, and the pool.
 struct Setting {
     sandbox: Sandbox,
@@ -146,7 +124,12 @@ impl Setting {
         }
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.2");
         assert_eq!(daemon.address(self.pool, ""), "10.9.0.3");
-        wait_for(|| self.memory().iter().flatten().all(|it| is_answered(it)));
+        wait_for(|| {
+            self.memory()
+                .iter()
+                .flatten()
+                .all(|content| is_answered(content))
+        });
         daemon
     }
 
@@ -154,7 +137,7 @@ impl Setting {
     fn call(&self, daemon: &DockerDaemon, victim: Victim) -> Option<Value> {
         let body = victim.body.replace("POOL", self.pool);
         let answer = daemon.try_call(victim.path, &body);
-        answer.ok().map(|it| it.body)
+        answer.ok().map(|answer| answer.body)
     }
 
     fn reserved(&self) -> Vec<String> {
@@ -180,11 +163,11 @@ impl Setting {
         };
         let containers: Map<String, Value> = ips.iter().map(container).collect();
         // If the gateway wasn't answered, the network has another one.
-        let gateway = Some(gateway).filter(|it| !it.is_empty());
+        let gateway = Some(gateway).filter(|ip| !ip.is_empty());
         let config = json!({"Subnet": "10.9.0.0/29", "Gateway": gateway.unwrap_or("10.9.0.6")});
         let net = json!({"Name": "net", "IPAM": {"Config": [config]}, "Containers": containers});
         let none = json!({"Name": "none", "IPAM": {"Config": null}, "Containers": {}});
-        let networks = [("a", none), ("b", net)].map(|(id, it)| (id.to_owned(), it));
+        let networks = [("a", none), ("b", net)].map(|(id, network)| (id.to_owned(), network));
         let docker = FakeDocker::start(&self.sandbox, networks.into());
         let daemon = DockerDaemon::start(&self.sandbox, &["--unanswered-after=0s"]);
         if let Some(path) = repeats {
@@ -198,9 +181,9 @@ impl Setting {
         let is_settled = || {
             let [pools, files] = self.memory();
             let mut pools = pools.iter();
-            !pools.any(|it| it.contains("\"ending\""))
+            !pools.any(|content| content.contains("\"ending\""))
                 && files.len() == addresses
-                && files.iter().all(|it| is_answered(it))
+                && files.iter().all(|content| is_answered(content))
         };
         wait_for(is_settled);
     }
@@ -211,9 +194,13 @@ impl Setting {
         let daemon = self.daemon();
         let traced = Traced::recorded(&daemon, &trace);
         assert!(self.call(&daemon, victim).is_some());
-        wait_for(|| self.memory().iter().flatten().all(|it| is_answered(it)));
-        let mut points = points(&daemon, &trace);
-        points.retain(|it| !IDLE.contains(&it.name.as_str()));
+        wait_for(|| {
+            self.memory()
+                .iter()
+                .flatten()
+                .all(|content| is_answered(content))
+        });
+        let points = points(&daemon, &trace);
         daemon.kill();
         traced.end();
         points
@@ -249,7 +236,7 @@ impl Setting {
         let records = fs::read_dir(records.join(self.records));
         assert_eq!(records.into_iter().flatten().count(), 0, "{what}");
         // The pool's file stays a moment as long as a call has the pool.
-        let is_of_pool = |it: &String| it.contains("10.9.0.");
+        let is_of_pool = |content: &String| content.contains("10.9.0.");
         wait_for(|| !self.memory().iter().flatten().any(is_of_pool));
     }
 }
@@ -259,8 +246,10 @@ impl Setting {
 fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     let (answer, was_killed) = setting.kill_at(point, REQUEST_ADDRESS);
     let what = format!("killed at {point:?}, then Docker {then:?}, {answer:?}");
-    let own = answer.map(|it| {
-        let own = it["Address"].as_str().unwrap_or_else(|| panic!("{what}"));
+    let own = answer.map(|answer| {
+        let own = answer["Address"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{what}"));
         own.strip_suffix("/29").unwrap().to_owned()
     });
     let has = [Some("10.9.0.2"), Some("10.9.0.3"), own.as_deref()];
@@ -271,7 +260,7 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     // Those of the others, at each moment.
     let reserved = setting.reserved();
     assert!(
-        has.iter().all(|it| reserved.iter().any(|ip| ip == it)),
+        has.iter().all(|own| reserved.iter().any(|ip| ip == own)),
         "{what}: {reserved:?}"
     );
     setting.wait_until_settled(has.len());

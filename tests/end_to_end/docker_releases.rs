@@ -248,7 +248,7 @@ fn an_address_that_is_being_requested_is_released_by_no_start_however_long_it_ta
     let requested = thread::scope(|scope| {
         let requested = scope.spawn(|| daemon.ok("/IpamDriver.RequestAddress", &request));
         let records = sandbox.docker_state().join("records/docker-10.10.0.0-24");
-        wait_for(|| fs::read_dir(&records).is_ok_and(|it| it.count() == 1));
+        wait_for(|| fs::read_dir(&records).is_ok_and(|entries| entries.count() == 1));
         end(&sandbox, "hang-DEL");
         wait_until_equal(|| sandbox.docker_files("addresses").len(), 1);
         // Whatever comes behind these releases has begun.

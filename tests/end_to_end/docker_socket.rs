@@ -165,10 +165,12 @@ fn two_hundred_requests_at_once_get_an_address_each() {
 fn the_units_limit_of_files_is_enough_for_a_thousand_requests_at_once() {
     let unit = "crates/docker-ipam-delegated/systemd/docker-ipam-delegated.service";
     let unit = fs::read_to_string(repository().join(unit)).unwrap();
-    let limit = unit.lines().find_map(|it| it.strip_prefix("LimitNOFILE="));
+    let limit = unit
+        .lines()
+        .find_map(|line| line.strip_prefix("LimitNOFILE="));
     let limit: u64 = limit.unwrap().parse().unwrap();
     let maximum = getrlimit(Resource::Nofile).maximum;
-    if maximum.is_some_and(|it| it < limit) {
+    if maximum.is_some_and(|maximum| maximum < limit) {
         let reason = format!("its processes may not have {limit} open files");
         harness::skip(concat!(module_path!(), " line ", line!()), &reason);
         return;

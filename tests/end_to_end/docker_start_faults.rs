@@ -15,7 +15,7 @@ use harness::{
 };
 use serde_json::json;
 
-use crate::kill_points::can_trace;
+use crate::kill_points::{can_trace, is_idle, traced_call};
 use crate::waiting::wait_for;
 
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
@@ -24,29 +24,13 @@ const LIVING: [&str; 2] = ["10.9.0.2", "10.9.0.3"];
 /// The longest that a start is waited for: one whose thread has ended early says nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// System calls that are about threads and memory, or that only end something.
-const OMITTED: [&str; 22] = [
-    "brk",
+/// System calls that only end or start something.
+const OMITTED: [&str; 6] = [
     "clock_nanosleep",
-    "clone3",
     "close",
-    "epoll_wait",
     "execve",
     "exit",
     "exit_group",
-    "futex",
-    "gettid",
-    "madvise",
-    "mmap",
-    "mprotect",
-    "munmap",
-    "prctl",
-    "restart_syscall",
-    "rseq",
-    "rt_sigprocmask",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
     "sigaltstack",
 ];
 
@@ -121,7 +105,7 @@ fn start(sandbox: &Sandbox, strace: &[&str]) {
 fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
     let trace = sandbox.root().join("trace");
     start(sandbox, &["-o", trace.to_str().unwrap()]);
-    wait_for(|| fs::read_to_string(&trace).is_ok_and(|it| it.contains("+++ killed")));
+    wait_for(|| fs::read_to_string(&trace).is_ok_and(|text| text.contains("+++ killed")));
     let text = fs::read(&trace).unwrap();
     let text = String::from_utf8_lossy(&text);
     let state = sandbox.docker_state();
@@ -131,19 +115,12 @@ fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
     for line in text.lines() {
         // What the loader does isn't the daemon's.
         has_started |= line.contains(state.to_str().unwrap()) && !line.contains("execve");
-        let Some((thread, call)) = line.split_once(' ') else {
+        let Some((thread, name, _)) = traced_call(line) else {
             continue;
         };
-        let Some((name, _)) = call.trim_start().split_once('(') else {
-            continue;
-        };
-        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        if !name.bytes().all(is_part) {
-            continue;
-        }
         let time = times.entry((thread, name)).or_default();
         *time += 1;
-        if has_started && !OMITTED.contains(&name) {
+        if has_started && !is_idle(name) && !OMITTED.contains(&name) {
             points.insert((name.to_owned(), *time));
         }
     }

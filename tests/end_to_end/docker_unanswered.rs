@@ -84,7 +84,7 @@ fn an_address_whose_release_was_lost_is_released() {
     wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
     // Docker doesn't show every gateway that it has.
     wait_for(|| files(&sandbox).len() == 2);
-    assert!(files(&sandbox).iter().any(|it| it.contains("10.9.0.1")));
+    assert!(files(&sandbox).iter().any(|file| file.contains("10.9.0.1")));
     // What this daemon gives, it doesn't ask for.
     let pool = "ipam-delegated-local//10.9.0.0/24";
     assert_eq!(daemon.address(pool, "10.9.0.2"), "10.9.0.2");

@@ -27,7 +27,7 @@ fn killed() -> (Sandbox, String) {
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
     daemon.release(&pool, "10.9.0.1");
     wait_for(|| {
-        files(&sandbox).len() == 2 && files(&sandbox).iter().all(|(_, it)| is_answered(it))
+        files(&sandbox).len() == 2 && files(&sandbox).iter().all(|(_, file)| is_answered(file))
     });
     daemon.kill();
     (sandbox, pool)
@@ -47,11 +47,10 @@ fn files(sandbox: &Sandbox) -> Vec<(PathBuf, String)> {
 /// The file that names this address.
 fn file_of(sandbox: &Sandbox, ip: &str) -> PathBuf {
     let mut files = files(sandbox).into_iter();
-    let is_of = |text: &str| {
-        let ends = ["/", "\""].map(|end| format!("\"{ip}{end}"));
-        text.contains(&ends[0])
-            || text.contains("gateways")
-            || text.starts_with("{\"made\"") && text.contains(&ends[1])
+    // As the address of a result, or as a gateway.
+    let is_of = |text: &str| match text.starts_with("{\"made\"") {
+        true => text.contains(&format!("\"{ip}\"")),
+        false => text.contains(&format!("\"{ip}/")),
     };
     files.find(|(_, text)| is_of(text)).unwrap().0
 }

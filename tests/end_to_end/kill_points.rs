@@ -156,38 +156,66 @@ fn kind_of(waits_in: &str) -> Option<Threads> {
     }
 }
 
+/// System calls that change nothing and only wait, or that are about threads and memory: the
+/// state before one of them is that before the next other one. How often a thread makes them is
+/// never the same.
+const IDLE: [&str; 16] = [
+    "brk",
+    "clone3",
+    "epoll_wait",
+    "futex",
+    "gettid",
+    "madvise",
+    "mmap",
+    "mprotect",
+    "munmap",
+    "prctl",
+    "restart_syscall",
+    "rseq",
+    "rt_sigprocmask",
+    "sched_getaffinity",
+    "sched_yield",
+    "set_robust_list",
+];
+
+/// True if a system call changes nothing, and is not made equally often each time.
+pub(crate) fn is_idle(name: &str) -> bool {
+    IDLE.contains(&name)
+}
+
+/// A line of a trace by strace, with `-f` and `-o`: the thread, the name of the system call, and
+/// the whole call.
+pub(crate) fn traced_call(line: &str) -> Option<(&str, &str, &str)> {
+    let (thread, call) = line.split_once(' ')?;
+    let (name, _) = call.trim_start().split_once('(')?;
+    let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    name.bytes().all(is_part).then_some((thread, name, call))
+}
+
 /// System calls that change nothing outside of the daemon, or nothing that its end leaves:
 /// a kill before them is as one before the next call. Waits for processes aren't among them.
-const WITHOUT_EFFECT: [&str; 33] = [
+const WITHOUT_EFFECT: [&str; 25] = [
     "accept4",
-    "brk",
     "clock_nanosleep",
     "close",
     "connect",
     "epoll_ctl",
-    "epoll_wait",
     "fcntl",
     "flock",
     "fstat",
     "fstatfs",
-    "futex",
     "getdents64",
     "getpid",
     "getrandom",
     "getsockopt",
     "ioctl",
     "lseek",
-    "madvise",
     "memfd_create",
-    "mmap",
-    "mprotect",
-    "munmap",
     "newfstatat",
     "pidfd_open",
     "pipe2",
     "read",
     "recvfrom",
-    "rt_sigprocmask",
     "socket",
     "stat",
     "statfs",
@@ -238,16 +266,11 @@ pub(crate) fn points(daemon: &DockerDaemon, trace: &Path) -> BTreeSet<Point> {
     let mut seen = BTreeSet::new();
     let all = std::env::var_os(ALL).is_some();
     for line in text.lines() {
-        let Some((thread, call)) = line.split_once(' ') else {
+        let Some((thread, name, call)) = traced_call(line) else {
             continue;
         };
-        let Some((name, _)) = call.trim_start().split_once('(') else {
-            continue;
-        };
-        let is_part = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
         let id: u32 = thread.parse().unwrap();
-        let kind = kinds.iter().find(|(_, ids)| ids.contains(&id));
-        let (Some((&threads, _)), true) = (kind, name.bytes().all(is_part)) else {
+        let Some((&threads, _)) = kinds.iter().find(|(_, ids)| ids.contains(&id)) else {
             continue;
         };
         let time = times.entry((thread, name)).or_default();
@@ -255,7 +278,7 @@ pub(crate) fn points(daemon: &DockerDaemon, trace: &Path) -> BTreeSet<Point> {
         if seen.insert(thread) {
             continue;
         }
-        if all || !is_without_effect(name, call) {
+        if !is_idle(name) && (all || !is_without_effect(name, call)) {
             points.insert(Point {
                 threads,
                 name: name.to_owned(),

@@ -33,7 +33,7 @@ pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
     let networks = fs::read_dir(docker.sandbox.data_dir())
         .into_iter()
         .flatten();
-    let names = networks.map(|it| it.unwrap().file_name().into_string().unwrap());
+    let names = networks.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names
         .flat_map(|name| docker.sandbox.reserved(&name))
         .collect()
@@ -136,8 +136,8 @@ fn networks_have_what_they_ask_for() {
     docker.ok(&["rm", "--force", "c1", "c2", "c6", "d1", "i1", "i2"]);
     docker.ok(&["network", "rm", "plain", "full", "six", "inner", "dockers"]);
     assert_eq!(reserved(&docker), BTreeSet::new());
-    docker.wait(|it| it.sandbox.docker_files("pools").is_empty());
-    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("pools").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
     // The misspelt RleaseAddress is only in Docker's documentation.
     let all = [
         "/IpamDriver.GetCapabilities",
@@ -148,7 +148,7 @@ fn networks_have_what_they_ask_for() {
         "/IpamDriver.RequestPool",
     ];
     let mut called = docker.called();
-    called.retain(|it| it.starts_with("/IpamDriver."));
+    called.retain(|path| path.starts_with("/IpamDriver."));
     assert_eq!(called, all.map(str::to_owned).into());
 }
 
@@ -234,7 +234,9 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
             ]
         });
         let both: Vec<_> = both.flatten().collect();
-        both.into_iter().map(|it| it.join().unwrap()).collect()
+        both.into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert_eq!(given.len(), 10);
     assert_eq!(docker.sandbox.reserved("shared").len(), 10);

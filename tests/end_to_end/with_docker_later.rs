@@ -62,7 +62,7 @@ fn assert_whole(mut docker: Dockerd) {
     assert!(!docker.ok(&["network", "ls"]).contains("ours"));
     docker.start_daemon_with(&["--unanswered-after=0s"]);
     for kind in ["pools", "addresses", "networks", "endpoints"] {
-        docker.wait(|it| it.sandbox.docker_files(kind).is_empty());
+        docker.wait(|docker| docker.sandbox.docker_files(kind).is_empty());
     }
 }
 
@@ -92,7 +92,7 @@ fn docker_29_has_networks_of_both_drivers_whatever_is_killed() {
     docker.kill_daemon();
     docker.start_daemon_with(&["--unanswered-after=0s"]);
     docker.start_dockerd();
-    docker.wait(|it| it.called().contains("/IpamDriver.GetCapabilities"));
+    docker.wait(|docker| docker.called().contains("/IpamDriver.GetCapabilities"));
     assert_eq!(addresses(&docker), before);
     docker.ok(&["restart", "--time=0", "a1", "n1"]);
     addresses(&docker);

@@ -35,8 +35,8 @@ fn create(docker: &Dockerd, name: &str, options: &[&str]) {
 fn assert_nothing_left(docker: &Dockerd) {
     assert_eq!(reserved(docker), BTreeSet::new());
     assert_eq!(left(&docker.node), [""; 0]);
-    docker.wait(|it| it.sandbox.docker_files("endpoints").is_empty());
-    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("endpoints").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     let called: BTreeSet<String> = docker
         .called()
         .iter()
-        .filter_map(|it| Some(it.strip_prefix("/NetworkDriver.")?.to_owned()))
+        .filter_map(|path| Some(path.strip_prefix("/NetworkDriver.")?.to_owned()))
         .collect();
     assert_eq!(called, CALLS.map(str::to_owned).into());
 }
@@ -259,7 +259,10 @@ fn start_again(docker: &mut Dockerd, killed: &[&str]) {
 /// Addresses of these containers, which are all that are reserved.
 #[track_caller]
 fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
-    let given: BTreeSet<String> = names.iter().map(|it| docker.address("net", it)).collect();
+    let given: BTreeSet<String> = names
+        .iter()
+        .map(|name| docker.address("net", name))
+        .collect();
     assert_eq!(given.len(), names.len(), "{given:?}");
     let v4 = |ip: &String| ip.contains('.');
     let held: BTreeSet<String> = reserved(docker).into_iter().filter(v4).collect();
@@ -289,7 +292,7 @@ fn killed(options: &[&str], victims: &[&str]) {
     let before = addresses(&docker, &["c1", "c2"]);
     kill(&mut docker, victims);
     start_again(&mut docker, victims);
-    docker.wait(|it| !it.address("net", "c1").is_empty());
+    docker.wait(|docker| !docker.address("net", "c1").is_empty());
     // Without live-restore, the containers ended with dockerd.
     if victims == ["daemon"] || !options.is_empty() {
         assert_eq!(addresses(&docker, &["c1", "c2"]), before);
@@ -355,7 +358,7 @@ fn dockerd_is_killed_while_a_container_stops_and_starts() {
         killed_in_flight(&mut docker, &[command, "c2"], at, &["dockerd"]);
         assert_eq!(docker.address("net", "c1"), before);
         docker.ok(&["start", "c2"]);
-        docker.wait(|it| reserved(it).len() == 4);
+        docker.wait(|docker| reserved(docker).len() == 4);
         assert!(addresses(&docker, &["c1", "c2"]).contains(&before));
     }
     assert_whole(&docker, &["c1", "c2"]);
@@ -377,7 +380,7 @@ fn both_are_killed_while_a_container_starts() {
     ];
     killed_in_flight(&mut docker, &run, "ADD", &["dockerd", "daemon"]);
     // Nothing is left of the container that was starting.
-    docker.wait(|it| reserved(it).len() == 2);
+    docker.wait(|docker| reserved(docker).len() == 2);
     assert_eq!(addresses(&docker, &["c1"]), [before].into());
     docker.run("net", "c3", &[]);
     docker.ok(&["rm", "--force", "c2"]);

@@ -48,8 +48,8 @@ fn assert_whole(docker: &Dockerd, names: &[&str]) {
     docker.ok(&[&["rm", "--force"][..], names].concat());
     docker.ok(&["network", "rm", "net"]);
     assert_eq!(reserved(docker), BTreeSet::new());
-    docker.wait(|it| it.sandbox.docker_files("addresses").is_empty());
-    docker.wait(|it| it.sandbox.docker_files("pools").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("addresses").is_empty());
+    docker.wait(|docker| docker.sandbox.docker_files("pools").is_empty());
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn dockerd_is_killed_without_live_restore() {
     docker.kill_dockerd();
     docker.start_dockerd();
     // One is started again by Docker, the other is not.
-    docker.wait(|it| !it.address("net", "c-a").is_empty());
+    docker.wait(|docker| !docker.address("net", "c-a").is_empty());
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
     assert_whole(&docker, &["c-a", "c-b", "c-c"]);
@@ -133,7 +133,7 @@ fn the_node_crashes_and_boots() {
     docker.start_containerd();
     docker.start_daemon();
     docker.start_dockerd();
-    docker.wait(|it| !it.address("net", "c-a").is_empty());
+    docker.wait(|docker| !docker.address("net", "c-a").is_empty());
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
     assert_whole(&docker, &["c-a", "c-b", "c-c"]);
@@ -208,7 +208,7 @@ fn the_daemon_is_killed_while_it_requests_an_address() {
     docker.start_daemon_with(&["--unanswered-after=1s"]);
     // Docker has repeated the call without its body.
     assert!(!starting.wait().unwrap().success());
-    docker.wait(|it| files(it).len() == 2 && all_are_answered(it));
+    docker.wait(|docker| files(docker).len() == 2 && all_are_answered(docker));
     assert_eq!(reserved(&docker), before);
     docker.ok(&["rm", "--force", "c-b"]);
     docker.run("net", "c-b", &[]);
@@ -228,10 +228,12 @@ fn what_docker_has_lost_before_it_was_answered_is_released() {
     forget_answers(&docker);
     docker.start_daemon_with(&["--unanswered-after=0s"]);
     let log = docker.sandbox.root().join("docker-log");
-    docker.wait(|_| fs::read_to_string(&log).is_ok_and(|it| it.contains("Docker can't be asked")));
+    docker.wait(|_| {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("Docker can't be asked"))
+    });
     assert_eq!(reserved(&docker).len(), 2);
     docker.start_dockerd();
     docker.kill_daemon();
     docker.start_daemon_with(&["--unanswered-after=0s"]);
-    docker.wait(|it| files(it).is_empty() && reserved(it).is_empty());
+    docker.wait(|docker| files(docker).is_empty() && reserved(docker).is_empty());
 }

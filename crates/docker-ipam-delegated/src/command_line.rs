@@ -90,7 +90,7 @@ mod tests {
             "fd00::/48,64",
         ];
         let given = parse(&given).unwrap().default_pools;
-        let expected = ["10.1.0.0/16,24", "fd00::/48,64"].map(|it| it.parse().unwrap());
+        let expected = ["10.1.0.0/16,24", "fd00::/48,64"].map(|text| text.parse().unwrap());
         assert_eq!(given, expected);
     }
 

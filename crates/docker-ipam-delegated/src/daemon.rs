@@ -95,7 +95,8 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
         };
         match accepted {
             Ok((stream, slot)) => {
-                let refused = peers::refused(stream.peer_cred().map(|it| it.uid()));
+                let refused =
+                    peers::refused(stream.peer_cred().map(|credentials| credentials.uid()));
                 let server = Arc::clone(&server);
                 connections.spawn(async move {
                     connection::serve(server, stream, refused).await;

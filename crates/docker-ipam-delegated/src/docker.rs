@@ -1,5 +1,6 @@
 //! Asks Docker what it has, and judges by the answer.
 
+mod answers;
 mod api;
 pub mod engine;
 pub mod judgement;

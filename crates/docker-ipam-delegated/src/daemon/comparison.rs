@@ -52,13 +52,13 @@ impl Comparison {
         networks: Arc<NetworkDriver>,
         records: PathBuf,
     ) -> Arc<Self> {
-        let it = Self {
+        let comparison = Self {
             ipam,
             networks,
             records,
         };
-        it.is_due();
-        Arc::new(it)
+        comparison.is_due();
+        Arc::new(comparison)
     }
 
     /// Notes that Docker may not have all that there is now.
@@ -72,8 +72,8 @@ impl Comparison {
         tokio::spawn(async move {
             loop {
                 self.ipam.compare.notified().await;
-                let it = Arc::clone(&self);
-                let snapshot = spawn_blocking(move || it.snapshot()).await;
+                let comparison = Arc::clone(&self);
+                let snapshot = spawn_blocking(move || comparison.snapshot()).await;
                 let Ok(snapshot) = snapshot.map(Arc::new) else {
                     continue;
                 };
@@ -94,9 +94,9 @@ impl Comparison {
     async fn ask(self: &Arc<Self>, snapshot: &Arc<Snapshot>, docker: &Path) {
         let mut has_failed = false;
         loop {
-            let (it, snapshot, socket) =
+            let (comparison, snapshot, socket) =
                 (Arc::clone(self), Arc::clone(snapshot), docker.to_owned());
-            match spawn_blocking(move || it.settle(&snapshot, &socket)).await {
+            match spawn_blocking(move || comparison.settle(&snapshot, &socket)).await {
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) => {
                     sleep(SOON).await;

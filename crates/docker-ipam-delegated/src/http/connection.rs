@@ -97,7 +97,7 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent,
     let call = Call { path, body };
     if let Some(answer) = server.calls.answer_at_once(&call) {
         tracing::debug!(call.path, call.body, ?answer);
-        return answer.map(|it| Sent::unwatched(it.body));
+        return answer.map(|answer| Sent::unwatched(answer.body));
     }
     let permit = match call.path.starts_with("/NetworkDriver.") {
         true => Some(Arc::clone(&server.networks_at_once).acquire_owned().await),
@@ -112,7 +112,7 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent,
         match answer {
             Ok(answer) => {
                 tracing::debug!(call.path, call.body, ?answer);
-                answer.send(|it| drop(send.send(Ok(it))));
+                answer.send(|answer| drop(send.send(Ok(answer))));
             }
             // Docker tries calls that a driver need not have.
             Err(Refusal::UnknownPath(path)) => {

@@ -74,7 +74,7 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
         Some(other) => vec![other.to_owned()],
         None => return Err(impossible(format!("conflist {name}: ipam.type is missing"))),
     };
-    if delegates.iter().any(|it| it == DHCP) {
+    if delegates.iter().any(|name| name == DHCP) {
         return Err(impossible(format!(
             "conflist {name}: ipam has the delegate {DHCP}, which needs the container's \
              network namespace, and Docker asks for an address before there is one; with \
@@ -116,7 +116,7 @@ pub(crate) fn set_state_dir(config: &mut Object, state_dir: &Path) -> Result<(),
 /// Number of the selectors that come before all other delegates.
 fn selectors(delegates: &[String]) -> usize {
     let names = delegates.iter();
-    names.take_while(|it| cni::is_selector(it)).count()
+    names.take_while(|name| cni::is_selector(name)).count()
 }
 
 /// The configuration with its selectors alone, for the pools that they choose; `None` if
@@ -201,7 +201,7 @@ mod tests {
             r#"{{"cniVersion":"1.0.0","name":"web","plugins":[{{"type":"bridge","ipam":{ipam}}}]}}"#
         );
         let list = serde_json::from_str(&list).unwrap();
-        let config = of_conflist(&list, &"web".parse().unwrap()).map_err(|it| it.to_string())?;
+        let config = of_conflist(&list, &"web".parse().unwrap()).map_err(|why| why.to_string())?;
         Ok(serde_json::to_string(&config).unwrap())
     }
 
@@ -296,7 +296,7 @@ mod tests {
                 config: serde_json::to_string(&config).unwrap(),
             };
             let gateway = "10.1.0.254".parse().unwrap();
-            let requested = requested.map(|it| it.parse().unwrap());
+            let requested = requested.map(|text| text.parse().unwrap());
             let config = of_address(&pool, requested, Some(gateway)).unwrap();
             config
                 .read::<serde_json::Value>("runtimeConfig")

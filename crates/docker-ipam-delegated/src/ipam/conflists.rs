@@ -15,7 +15,7 @@ use crate::http::refusal::{Refusal, impossible};
 pub(crate) fn find(folder: &Path, name: &str) -> Result<Object, Refusal> {
     let found = Found::in_folders(&[folder]);
     let mut conflists = found.conflists.iter();
-    match conflists.find(|it| it.name.as_str() == name) {
+    match conflists.find(|conflist| conflist.name.as_str() == name) {
         Some(conflist) => list(conflist),
         None => Err(missing(folder, name, &found.problems)),
     }
@@ -36,8 +36,8 @@ fn missing(folder: &Path, name: &str, problems: &[Problem]) -> Refusal {
         "no network configuration in {} has the name {name:?}",
         folder.display()
     );
-    let problem = |it: &Problem| format!("{}: {}", it.path.display(), it.reason);
-    let problems: Vec<String> = problems.iter().map(problem).collect();
+    let text = |problem: &Problem| format!("{}: {}", problem.path.display(), problem.reason);
+    let problems: Vec<String> = problems.iter().map(text).collect();
     if !problems.is_empty() {
         why += &format!("; unreadable: {}", problems.join("; "));
     }
@@ -68,7 +68,8 @@ mod tests {
             "50-e.conf",
             r#"{"cniVersion":"9.0.0","name":"e","type":"a"}"#,
         );
-        let found = |name| find(folder.path(), name).map(|it| serde_json::to_string(&it).unwrap());
+        let found =
+            |name| find(folder.path(), name).map(|list| serde_json::to_string(&list).unwrap());
         assert!(
             found("a")
                 .unwrap()

@@ -28,9 +28,9 @@ impl DefaultPool {
             return None;
         }
         let all = Interval::from(self.base);
-        let last = last.filter(|it| self.base.contains(it));
-        let behind = last.and_then(|it| all.after(it.broadcast()));
-        let free = behind.and_then(|it| self.first_free(it, used));
+        let last = last.filter(|pool| self.base.contains(pool));
+        let behind = last.and_then(|pool| all.after(pool.broadcast()));
+        let free = behind.and_then(|rest| self.first_free(rest, used));
         free.or_else(|| self.first_free(all, used))
     }
 
@@ -40,8 +40,11 @@ impl DefaultPool {
             let pool = IpNet::new(rest.first(), self.prefix_len).ok()?.trunc();
             let addresses = Interval::from(pool);
             // The next pool starts behind whatever is in the way.
-            let in_the_way = used.iter().filter(|it| it.overlaps(addresses));
-            let Some(last) = in_the_way.map(|it| it.last().max(addresses.last())).max() else {
+            let in_the_way = used.iter().filter(|interval| interval.overlaps(addresses));
+            let Some(last) = in_the_way
+                .map(|interval| interval.last().max(addresses.last()))
+                .max()
+            else {
                 return Some(pool);
             };
             rest = rest.after(last)?;
@@ -60,11 +63,14 @@ impl FromStr for DefaultPool {
             .split_once(',')
             .ok_or_else(|| format!("{text:?} is no BASE,SIZE (such as 10.201.0.0/16,24)"))?;
         let base = parse_subnet(base)
-            .filter(|it| it.addr() == it.network())
+            .filter(|net| net.addr() == net.network())
             .ok_or_else(|| format!("{base:?} is no subnet (such as 10.201.0.0/16)"))?;
         let longest = base.max_prefix_len() - 2;
         let lengths = base.prefix_len()..=longest;
-        let prefix_len = prefix_len.parse().ok().filter(|it| lengths.contains(it));
+        let prefix_len = prefix_len
+            .parse()
+            .ok()
+            .filter(|length| lengths.contains(length));
         let prefix_len = prefix_len.ok_or_else(|| {
             format!(
                 "{text:?}: the size is a prefix length from {} to {longest}",
@@ -85,10 +91,10 @@ mod tests {
     fn first_free(pool: &str, v6: bool, used: &[&str]) -> Option<String> {
         let used: Vec<Interval> = used
             .iter()
-            .map(|it| Interval::from(it.parse::<IpNet>().unwrap()))
+            .map(|text| Interval::from(text.parse::<IpNet>().unwrap()))
             .collect();
         let pool: DefaultPool = pool.parse().unwrap();
-        pool.next_free(v6, &used, None).map(|it| it.to_string())
+        pool.next_free(v6, &used, None).map(|pool| pool.to_string())
     }
 
     #[test]
@@ -116,10 +122,11 @@ mod tests {
         let behind = |last: &str, used: &[&str]| {
             let used: Vec<Interval> = used
                 .iter()
-                .map(|it| Interval::from(it.parse::<IpNet>().unwrap()))
+                .map(|text| Interval::from(text.parse::<IpNet>().unwrap()))
                 .collect();
             let last = Some(last.parse().unwrap());
-            pool.next_free(false, &used, last).map(|it| it.to_string())
+            pool.next_free(false, &used, last)
+                .map(|pool| pool.to_string())
         };
         assert_eq!(behind("10.201.1.0/24", &[]).unwrap(), "10.201.2.0/24");
         assert_eq!(behind("10.201.3.0/24", &[]).unwrap(), "10.201.0.0/24");
@@ -176,14 +183,14 @@ mod tests {
             let mut used: Vec<Interval> = holes.iter().map(hole).collect();
             let mut last = start_at.map(|i| format!("10.201.{i}.0/24").parse().unwrap());
             while let Some(pool) = default.next_free(false, &used, last) {
-                prop_assert!(used.iter().all(|it| !it.overlaps(pool.into())));
+                prop_assert!(used.iter().all(|taken| !taken.overlaps(pool.into())));
                 used.push(pool.into());
                 last = Some(pool);
             }
             // Each pool is used, or something is in its way.
             for i in 0..16 {
                 let pool: IpNet = format!("10.201.{i}.0/24").parse().unwrap();
-                prop_assert!(used.iter().any(|it| it.overlaps(pool.into())));
+                prop_assert!(used.iter().any(|taken| taken.overlaps(pool.into())));
             }
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn of_network(mut options: Options) -> Result<(Option<String>, Facts)
 
 /// True if Docker asks for the address of a gateway.
 pub(crate) fn is_for_gateway(options: &Options) -> bool {
-    options.get(TYPE_OPTION).is_some_and(|it| it == GATEWAY)
+    options.get(TYPE_OPTION).is_some_and(|kind| kind == GATEWAY)
 }
 
 /// `CNI_ARGS` of an address.
@@ -53,7 +53,7 @@ pub(crate) fn cni_args(facts: &Facts, options: &Options) -> String {
         args += &format!(";{key}={value}");
     }
     let mac = options.get(MAC_OPTION);
-    let is_mac = |it: &&String| it.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
+    let is_mac = |text: &&String| text.bytes().all(|b| b.is_ascii_hexdigit() || b == b':');
     if let Some(mac) = mac.filter(is_mac) {
         args += &format!(";MAC={mac}");
     }

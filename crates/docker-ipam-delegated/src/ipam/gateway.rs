@@ -29,7 +29,7 @@ pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<(), Refusal
         return Ok(());
     };
     let left = whole(subnet)?.addresses().intersection(range.into());
-    match left.filter(|it| it.size() == 1 && it.contains(gateway)) {
+    match left.filter(|addresses| addresses.size() == 1 && addresses.contains(gateway)) {
         Some(_) => Err(impossible(format!(
             "Address: {gateway} is the only address of the SubPool {range}; as the gateway, it \
              leaves none for containers: --gateway or --ip-range must be another"
@@ -53,7 +53,9 @@ mod tests {
             };
             let gateway = gateway.parse().unwrap();
             let refused = refuse_gateway(&pool(subnet, range, None), gateway);
-            refused.err().map_or_else(String::new, |it| it.to_string())
+            refused
+                .err()
+                .map_or_else(String::new, |why| why.to_string())
         };
         for (range, gateway, why) in [
             (None, "10.1.0.0", "10.1.0.0 is the network's own address"),

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     fn subnets(all: &[InUse]) -> Vec<String> {
-        all.iter().map(|it| it.subnet.to_string()).collect()
+        all.iter().map(|used| used.subnet.to_string()).collect()
     }
 
     #[test]

@@ -86,12 +86,13 @@ mod tests {
     #[test]
     fn what_go_writes_for_nothing_is_nothing() {
         let body = r#"{"AddressSpace":"a","Pool":"","SubPool":"","Options":null,"V6":false}"#;
-        let it: RequestPool = decode(body).unwrap();
-        assert!(it.options.is_empty() && it.pool.is_empty());
-        let it: RequestPool = decode(r#"{"AddressSpace":"a","Later":[1]}"#).unwrap();
-        assert_eq!((it.address_space.as_str(), it.v6), ("a", false));
-        let it: RequestAddress = decode(r#"{"PoolID":"p","Address":"","Options":null}"#).unwrap();
-        assert!(it.address.is_empty() && it.options.is_empty());
+        let request: RequestPool = decode(body).unwrap();
+        assert!(request.options.is_empty() && request.pool.is_empty());
+        let request: RequestPool = decode(r#"{"AddressSpace":"a","Later":[1]}"#).unwrap();
+        assert_eq!((request.address_space.as_str(), request.v6), ("a", false));
+        let request: RequestAddress =
+            decode(r#"{"PoolID":"p","Address":"","Options":null}"#).unwrap();
+        assert!(request.address.is_empty() && request.options.is_empty());
     }
 
     #[test]

@@ -26,9 +26,9 @@ impl IpamDriver {
         let chosen = self.choice.choose(&request, &self.chains)?;
         let _one_at_a_time = lock(&self.adding);
         let live = self.pools.all();
-        let others: Vec<&Pool> = live.iter().map(|it| &it.pool).collect();
+        let others: Vec<&Pool> = live.iter().map(|live| &live.pool).collect();
         let mut pool = self.choice.place(chosen, &request, &others)?;
-        if let Some(same) = others.iter().find(|it| it.id() == pool.id()) {
+        if let Some(same) = others.iter().find(|other| other.id() == pool.id()) {
             if same.facts != pool.facts {
                 return Err(impossible(format!(
                     "{}: another network has this pool with other options: {:?}, not {:?}",

@@ -81,7 +81,7 @@ impl PoolChoice {
                 return self.place(chosen, request, others);
             }
         };
-        for other in others.iter().filter(|it| it.space == pool.space) {
+        for other in others.iter().filter(|other| other.space == pool.space) {
             let overlap = Interval::from(other.subnet).overlaps(pool.subnet.into());
             if overlap && !other.is_part_of_the_same(&pool) {
                 return Err(impossible(format!(
@@ -92,7 +92,7 @@ impl PoolChoice {
             }
         }
         // A network that there is keeps its pool: containers may have requested addresses.
-        if others.iter().all(|it| it.id() != pool.id()) {
+        if others.iter().all(|other| other.id() != pool.id()) {
             refuse_empty(&pool, &given)?;
         }
         Ok(pool)
@@ -108,15 +108,15 @@ impl PoolChoice {
     }
 
     fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
-        let mut used: Vec<Interval> = others.iter().map(|it| it.subnet.into()).collect();
+        let mut used: Vec<Interval> = others.iter().map(|other| other.subnet.into()).collect();
         used.extend(
             host_routes::in_use()?
                 .iter()
-                .map(|it| Interval::from(it.subnet)),
+                .map(|used| Interval::from(used.subnet)),
         );
         let mut last = lock(&self.last);
         let mut pools = self.default_pools.iter();
-        let free = pools.find_map(|it| it.next_free(v6, &used, *last));
+        let free = pools.find_map(|default| default.next_free(v6, &used, *last));
         *last = free.or(*last);
         free.ok_or_else(|| {
             let family = if v6 { "IPv6" } else { "IPv4" };
@@ -145,7 +145,7 @@ impl PoolChoice {
             let pool = pool(request, found, None, false, &config);
             return Ok(Chosen::Pool(pool, found.given().to_vec()));
         };
-        let is_asked_for = |it: &&Range| it.subnet() == subnet;
+        let is_asked_for = |range: &&Range| range.subnet() == subnet;
         // What the configuration has by itself needs not be given to it, and must not:
         // it would be there twice.
         let own = match ask(None) {
@@ -155,7 +155,9 @@ impl PoolChoice {
         };
         if let Some(first) = own.iter().find(is_asked_for) {
             let ranges = own.iter().filter(is_asked_for);
-            let given = ranges.flat_map(|it| it.given().iter().copied()).collect();
+            let given = ranges
+                .flat_map(|range| range.given().iter().copied())
+                .collect();
             let pool = pool(request, first, range, false, &config);
             return Ok(Chosen::Pool(pool, given));
         }
@@ -195,7 +197,7 @@ impl PoolChoice {
         let mut chosen = Vec::new();
         for pool in ipam::pools_of_result(&result)? {
             let ranges = pool_filter::ranges(&pool)?;
-            chosen.extend(ranges.into_iter().map(|(_, it)| it));
+            chosen.extend(ranges.into_iter().map(|(_, range)| range));
         }
         Ok(Some(chosen))
     }
@@ -212,7 +214,7 @@ fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<(), Refusal> {
     let Some(range) = pool.range else {
         return Ok(());
     };
-    if given.iter().any(|it| it.overlaps(range.into())) {
+    if given.iter().any(|interval| interval.overlaps(range.into())) {
         return Ok(());
     }
     let given: Vec<String> = given.iter().map(Interval::to_string).collect();
@@ -246,7 +248,9 @@ fn pool(
 /// would refuse it, and ask again for ever.
 fn of_family<'a>(chosen: &'a [Range], v6: bool, name: &NetworkName) -> Result<&'a Range, Refusal> {
     let family = if v6 { "IPv6" } else { "IPv4" };
-    let found = chosen.iter().find(|it| it.subnet().addr().is_ipv6() == v6);
+    let found = chosen
+        .iter()
+        .find(|range| range.subnet().addr().is_ipv6() == v6);
     let found = found.ok_or_else(|| {
         impossible(format!(
             "conflist {name} chooses no {family} pool with a range, but {}; give a subnet",
@@ -255,11 +259,11 @@ fn of_family<'a>(chosen: &'a [Range], v6: bool, name: &NetworkName) -> Result<&'
     })?;
     let subnet = found.subnet();
     let mut in_use = host_routes::in_use()?.into_iter();
-    if let Some(it) = in_use.find(|it| Interval::from(it.subnet).overlaps(subnet.into())) {
+    if let Some(used) = in_use.find(|used| Interval::from(used.subnet).overlaps(subnet.into())) {
         return Err(impossible(format!(
             "the pool {subnet} of conflist {name} overlaps with {}; Docker takes such a pool only if \
              it is asked for: --subnet {subnet}",
-            it.by
+            used.by
         )));
     }
     Ok(found)
@@ -269,6 +273,9 @@ fn list_of(chosen: &[Range]) -> String {
     if chosen.is_empty() {
         return "none".to_owned();
     }
-    let subnets: Vec<String> = chosen.iter().map(|it| it.subnet().to_string()).collect();
+    let subnets: Vec<String> = chosen
+        .iter()
+        .map(|range| range.subnet().to_string())
+        .collect();
     subnets.join(", ")
 }

@@ -69,7 +69,7 @@ impl PoolRequest {
 
 /// Host bits are dropped, as Go's `net.ParseCIDR` does.
 fn subnet(key: &str, text: &str) -> Result<IpNet, Refusal> {
-    let subnet = ipam::parse_subnet(text).map(|it| it.trunc());
+    let subnet = ipam::parse_subnet(text).map(|subnet| subnet.trunc());
     subnet.ok_or_else(|| {
         impossible(format!(
             "{key}: {text:?} is no subnet (such as 10.1.0.0/16)"
@@ -103,22 +103,22 @@ mod tests {
     use crate::http::body;
 
     fn read(body: &str) -> Result<PoolRequest, String> {
-        PoolRequest::read(body::decode(body).unwrap()).map_err(|it| it.to_string())
+        PoolRequest::read(body::decode(body).unwrap()).map_err(|why| why.to_string())
     }
 
     #[test]
     fn a_request_is_read_whole() {
-        let it = read(
+        let request = read(
             r#"{"AddressSpace":"a","Pool":"10.1.2.3/16","SubPool":"10.1.5.0/24","Options":{"conflist":"web","x":"y"}}"#,
         );
-        let it = it.unwrap();
-        let (subnet, range) = it.subnet.unwrap();
+        let request = request.unwrap();
+        let (subnet, range) = request.subnet.unwrap();
         assert_eq!(
             (subnet.to_string(), range.unwrap().to_string()),
             ("10.1.0.0/16".into(), "10.1.5.0/24".into())
         );
-        assert_eq!(it.conflist.unwrap().as_str(), "web");
-        assert_eq!(it.facts["x"], "y");
+        assert_eq!(request.conflist.unwrap().as_str(), "web");
+        assert_eq!(request.facts["x"], "y");
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn an_address_is_one_of_the_pools() {
         let address =
-            |text| address(text, "10.1.0.0/16".parse().unwrap()).map_err(|it| it.to_string());
+            |text| address(text, "10.1.0.0/16".parse().unwrap()).map_err(|why| why.to_string());
         assert_eq!(address("").unwrap(), None);
         assert_eq!(
             address("::ffff:10.1.0.7").unwrap().unwrap().to_string(),

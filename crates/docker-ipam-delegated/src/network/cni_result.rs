@@ -48,15 +48,15 @@ impl CniResult {
     /// Code 7, naming the key that is wrong and its value.
     pub(crate) fn read(result: &RawValue) -> Result<Self, Error> {
         let result = IpamResult::read(RESULT, result)?;
-        let net = |it: &IpConfig| {
-            let whole = if it.ip().is_ipv4() { 32 } else { 128 };
-            let net = IpNet::new(it.ip(), it.prefix_len().unwrap_or(whole));
+        let net = |config: &IpConfig| {
+            let whole = if config.ip().is_ipv4() { 32 } else { 128 };
+            let net = IpNet::new(config.ip(), config.prefix_len().unwrap_or(whole));
             let net =
-                net.map_err(|error| wrong("ips", &it.ip().to_string(), &error.to_string()))?;
-            Ok((net, it.gateway()))
+                net.map_err(|error| wrong("ips", &config.ip().to_string(), &error.to_string()))?;
+            Ok((net, config.gateway()))
         };
         let interfaces = result.other("interfaces").filter(|it| it.get() != "null");
-        let interfaces = interfaces.map(|it| read(&format!("{RESULT}.interfaces"), it));
+        let interfaces = interfaces.map(|raw| read(&format!("{RESULT}.interfaces"), raw));
         Ok(Self {
             addresses: result.ips.iter().map(net).collect::<Result<_, _>>()?,
             routes: result.routes.iter().map(route).collect::<Result<_, _>>()?,
@@ -66,26 +66,32 @@ impl CniResult {
 
     /// The first address of a family.
     pub(crate) fn address(&self, v4: bool) -> Option<IpNet> {
-        let mut addresses = self.addresses.iter().map(|it| it.0);
-        addresses.find(|it| it.addr().is_ipv4() == v4)
+        let mut addresses = self.addresses.iter().map(|address| address.0);
+        addresses.find(|address| address.addr().is_ipv4() == v4)
     }
 
     /// The MAC address of the interface in the namespace; empty if the result has none.
     pub(crate) fn mac(&self) -> &str {
-        let inside = self.interfaces.iter().find(|it| !it.sandbox.is_empty());
-        inside.map_or("", |it| &it.mac)
+        let inside = self
+            .interfaces
+            .iter()
+            .find(|interface| !interface.sandbox.is_empty());
+        inside.map_or("", |interface| &interface.mac)
     }
 
     /// The names of the interfaces on the host.
     pub(crate) fn host_interfaces(&self) -> impl Iterator<Item = &str> {
-        let outside = self.interfaces.iter().filter(|it| it.sandbox.is_empty());
-        outside.map(|it| it.name.as_str())
+        let outside = self
+            .interfaces
+            .iter()
+            .filter(|interface| interface.sandbox.is_empty());
+        outside.map(|interface| interface.name.as_str())
     }
 
     /// The next hop of a route: its own, or its address's gateway.
     pub(crate) fn next_hop(&self, route: Route) -> Option<IpAddr> {
-        let is_of_family = |it: &IpAddr| it.is_ipv4() == route.to.addr().is_ipv4();
-        let mut gateways = self.addresses.iter().filter_map(|it| it.1);
+        let is_of_family = |ip: &IpAddr| ip.is_ipv4() == route.to.addr().is_ipv4();
+        let mut gateways = self.addresses.iter().filter_map(|address| address.1);
         route.gateway.or_else(|| gateways.find(is_of_family))
     }
 }
@@ -94,7 +100,7 @@ fn route(entry: &cni::Object) -> Result<Route, Error> {
     let path = &format!("{RESULT}.routes");
     let to: String = entry.read(path, "dst")?.unwrap_or_default();
     let gateway: Option<String> = entry.read(path, "gw")?;
-    let gateway = gateway.filter(|it| !it.is_empty());
+    let gateway = gateway.filter(|text| !text.is_empty());
     let ip = |text: String| {
         let ip = text.parse::<IpAddr>();
         ip.map_err(|error| wrong("routes", &text, &error.to_string()))

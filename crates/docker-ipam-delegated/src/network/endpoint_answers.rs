@@ -50,7 +50,7 @@ pub(crate) fn joined(result: &CniResult, outside: &str) -> Joined {
             hop => joined.static_routes.push(StaticRoute {
                 destination: route.to.to_string(),
                 route_type: u8::from(hop.is_none()),
-                next_hop: hop.map_or_else(String::new, |it| it.to_string()),
+                next_hop: hop.map_or_else(String::new, |hop| hop.to_string()),
             }),
         }
     }
@@ -78,34 +78,34 @@ mod tests {
 
     #[test]
     fn docker_is_told_what_it_does_not_know() {
-        let it = read(&json!({
+        let result = read(&json!({
             "interfaces": [{"name": "eth0", "mac": "aa:00:00:00:00:02", "sandbox": "/x"}],
             "ips": [{"address": "10.0.0.5/24"}, {"address": "fd00::5/64"}]}));
-        let all = offered(&interface("", ""), &it);
+        let all = offered(&interface("", ""), &result);
         assert_eq!(
             serde_json::to_value(all).unwrap(),
             json!({"Address": "10.0.0.5/24", "AddressIPv6": "fd00::5/64", "MacAddress": "aa:00:00:00:00:02"})
         );
-        let nothing = offered(&interface("10.0.0.5/24", "02:42:00:00:00:01"), &it);
+        let nothing = offered(&interface("10.0.0.5/24", "02:42:00:00:00:01"), &result);
         assert_eq!(nothing, Interface::default());
-        let mac = offered(&interface("10.0.0.5/24", ""), &it);
+        let mac = offered(&interface("10.0.0.5/24", ""), &result);
         assert_eq!(mac, interface("", "aa:00:00:00:00:02"));
     }
 
     #[test]
     fn gateways_and_routes_are_those_of_the_result() {
-        let it = read(&json!({
+        let result = read(&json!({
             "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64", "gateway": "fd00::1"}],
             "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}, {"dst": "10.9.0.0/16", "gw": "10.0.0.9"}]}));
         assert_eq!(
-            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            serde_json::to_value(joined(&result, "cni1")).unwrap(),
             json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"}, "Gateway": "10.0.0.1", "GatewayIPv6": "fd00::1",
                    "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 0, "NextHop": "10.0.0.9"}], "DisableGatewayService": true})
         );
-        let it =
+        let result =
             read(&json!({"ips": [{"address": "10.0.0.5/24"}], "routes": [{"dst": "10.9.0.0/16"}]}));
         assert_eq!(
-            serde_json::to_value(joined(&it, "cni1")).unwrap(),
+            serde_json::to_value(joined(&result, "cni1")).unwrap(),
             json!({"InterfaceName": {"SrcName": "cni1", "DstPrefix": "eth"},
                    "StaticRoutes": [{"Destination": "10.9.0.0/16", "RouteType": 1}], "DisableGatewayService": true})
         );

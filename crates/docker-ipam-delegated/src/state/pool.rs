@@ -146,9 +146,9 @@ pub(crate) mod tests {
     pub(crate) fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
         Pool {
             space: crate::state::address_space::LOCAL.parse().unwrap(),
-            conflist: conflist.map(|it| it.parse().unwrap()),
+            conflist: conflist.map(|name| name.parse().unwrap()),
             subnet: subnet.parse().unwrap(),
-            range: range.map(|it| it.parse().unwrap()),
+            range: range.map(|text| text.parse().unwrap()),
             facts: Facts::new(),
             is_given: true,
             gateway: "10.1.0.1".parse().unwrap(),
@@ -171,8 +171,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_pool_is_remembered_as_it_is() {
-        let it = pool("fd00::/64", Some("fd00::/80"), Some("web"));
-        let json = serde_json::to_string(&it).unwrap();
-        assert_eq!(serde_json::from_str::<Pool>(&json).unwrap(), it);
+        let pool = pool("fd00::/64", Some("fd00::/80"), Some("web"));
+        let json = serde_json::to_string(&pool).unwrap();
+        assert_eq!(serde_json::from_str::<Pool>(&json).unwrap(), pool);
     }
 }
