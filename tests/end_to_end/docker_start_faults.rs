@@ -70,8 +70,8 @@ fn killed() -> (Sandbox, FakeDocker) {
 }
 
 /// Starts the daemon below strace with these arguments, and kills it when it has compared what
-/// it has with Docker, can't ask Docker, or doesn't come to that.
-fn start(sandbox: &Sandbox, strace: &[&str]) {
+/// it has with Docker, can't ask Docker, or doesn't come to that in this time.
+fn start(sandbox: &Sandbox, strace: &[&str], patience: Duration) {
     let log = sandbox.root().join("docker-log");
     let line = sandbox.docker_daemon_arguments(&sandbox.docker_socket());
     let mut daemon = Command::new(STRACE)
@@ -94,7 +94,7 @@ fn start(sandbox: &Sandbox, strace: &[&str]) {
             || is_told("Docker can't be asked")
             || daemon.try_wait().unwrap().is_some()
     };
-    while !is_done(&mut daemon) && started.elapsed() < PATIENCE {
+    while !is_done(&mut daemon) && started.elapsed() < patience {
         sleep(Duration::from_millis(5));
     }
     let _ = daemon.kill();
@@ -104,7 +104,8 @@ fn start(sandbox: &Sandbox, strace: &[&str]) {
 /// The points of a start.
 fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
     let trace = sandbox.root().join("trace");
-    start(sandbox, &["-o", trace.to_str().unwrap()]);
+    // Nothing fails: it comes to the comparison, however long that takes.
+    start(sandbox, &["-o", trace.to_str().unwrap()], 30 * PATIENCE);
     wait_for(|| fs::read_to_string(&trace).is_ok_and(|text| text.contains("+++ killed")));
     let text = fs::read(&trace).unwrap();
     let text = String::from_utf8_lossy(&text);
@@ -169,7 +170,7 @@ fn nothing_living_is_released_or_forgotten_whatever_fails_at_the_start() {
     for point in &points {
         let FaultPoint { name, time, error } = point;
         let injection = format!("inject={name}:error={error}:when={time}");
-        start(&sandbox, &["-o", "/dev/null", "-e", &injection]);
+        start(&sandbox, &["-o", "/dev/null", "-e", &injection], PATIENCE);
         let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
         let reserved = sandbox.reserved(RESERVATIONS);
         assert_eq!(reserved, LIVING, "{point}: {}", log());

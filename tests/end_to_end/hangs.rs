@@ -7,7 +7,7 @@ use harness::{Flavour, Form, Output, Running, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::waiting::{held_lock, wait_for};
+use crate::waiting::{held_lock, wait_for, wait_for_value};
 
 /// Waits, with a child that waits, too; on SIGTERM, it doesn't end.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
@@ -37,14 +37,15 @@ fn nothing_is_left(sandbox: &Sandbox) {
 
 #[test]
 fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
-    for (script, timeout) in [(HANGS, json!(0.2)), (STUBBORN, json!("200ms"))] {
+    // Long enough for the delegates that don't hang, also on a loaded machine.
+    for (script, timeout) in [(HANGS, json!(3)), (STUBBORN, json!("3s"))] {
         let sandbox = Sandbox::default().with_script("hangs", script);
         let config = config(&sandbox, "hangs", &json!({ "delegateTimeout": timeout }));
         let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
         assert_eq!(error["code"], 11);
         assert_eq!(
             error["msg"],
-            "hangs: did not end within 200ms, and was terminated"
+            "hangs: did not end within 3s, and was terminated"
         );
         assert!(sandbox.reserved("testnet").is_empty());
         wait_for(|| sandbox.processes().is_empty());
@@ -60,7 +61,7 @@ fn a_delegate_that_hangs_on_del_keeps_no_other_from_letting_go() {
         "hangs",
         "case $CNI_COMMAND in ADD) printf '{\"ips\":[{\"address\":\"10.7.0.2/24\"}]}' ;; DEL) sleep 1000 ;; esac",
     );
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": "300ms", "result": "merge"});
+    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "delegateTimeout": "3s", "result": "merge"});
     let delegates = ["hangs", "ipam-ds-ranges", "ipam-da-host-local"];
     let config = sandbox.config("1.1.0", &delegates, &ipam);
     sandbox
@@ -122,11 +123,17 @@ fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
     // Nobody writes to its stdin, and nobody closes it.
     call = call.through(&["sh", "-c", "sleep 1000 | \"$0\""]);
     let running = call.start();
-    wait_for(|| sandbox.processes().len() > 1);
-    for line in sandbox.processes() {
-        let pid = line.split(' ').next().unwrap();
-        kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::TERM).unwrap();
-    }
+    // Not the shell, whose line has both.
+    let is_plugin = |line: &String| line.contains("/ipam-delegated") && !line.contains("sleep");
+    let plugin = || {
+        let line = sandbox.processes().into_iter().find(is_plugin)?;
+        let (pid, _) = line.split_once(' ')?;
+        Pid::from_raw(pid.parse().ok()?)
+    };
+    let pid = wait_for_value(plugin, Option::is_some).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    wait_for(|| plugin().is_none());
+    crate::leftovers::kill_all(&sandbox);
     assert!(!running.output().status.success());
 
     let mut config = sandbox.config(
@@ -251,7 +258,12 @@ fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
         .run()
         .result();
     let running = sandbox.call("ipam-delegated", "DEL", &config).start();
-    wait_for(|| sandbox.root().join("begun").exists());
+    wait_for(|| {
+        sandbox
+            .processes()
+            .iter()
+            .any(|line| line.contains(" sleep 1000"))
+    });
     running.kill();
     is_refused_by_processes_that_stay(&sandbox, "DEL", &config);
     crate::leftovers::kill_all(&sandbox);

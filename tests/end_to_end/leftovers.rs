@@ -11,7 +11,7 @@ use crate::waiting::wait_for;
 
 /// On ADD, starts `host-local` in another process group, after a while.
 const LATE: &str = "[ \"$CNI_COMMAND\" = ADD ] || exec ${0%/*}/host-local\n\
-    : > \"${0%/*}/../begun\"; timeout 60 sh -c 'sleep 5; exec ${0%/*}/host-local' \"$0\"";
+    : > \"${0%/*}/../begun\"; timeout 60 sh -c 'sleep 30; exec ${0%/*}/host-local' \"$0\"";
 
 fn config(sandbox: &Sandbox, delegates: &[&str], more: &Value) -> Value {
     let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
@@ -30,7 +30,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
             .with_reference("host-local")
             .with_script("late", LATE);
         let more = match ended_by {
-            "delegateTimeout" => json!({"delegateTimeout": "300ms"}),
+            "delegateTimeout" => json!({"delegateTimeout": "5s"}),
             _ => json!({}),
         };
         let config = config(&sandbox, &["late"], &more);
@@ -50,11 +50,13 @@ fn a_process_of_another_group_ends_with_its_delegate() {
 
 #[test]
 fn a_failed_delegates_background_process_ends_before_the_rollback() {
-    let sandbox = Sandbox::default().with_script(
-        "forks",
-        "[ \"$CNI_COMMAND\" = ADD ] || { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep 7654' > ${0%/*}/../left; exit 0; }\n\
-         sleep 7654 >/dev/null 2>&1 & exit 1",
+    // Of this test run: others may run beside it.
+    let number = std::process::id();
+    let script = format!(
+        "[ \"$CNI_COMMAND\" = ADD ] || {{ cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep 7654.{number}' > ${{0%/*}}/../left; exit 0; }}\n\
+         sleep 7654.{number} >/dev/null 2>&1 & exit 1"
     );
+    let sandbox = Sandbox::default().with_script("forks", &script);
     let config = config(&sandbox, &["forks"], &json!({}));
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert_eq!(error["code"], 103);
@@ -257,19 +259,20 @@ fn a_del_knows_of_a_killed_adds_delegate_in_another_pid_namespace() {
     needs!("root", "host-local");
     let late = "[ $CNI_COMMAND = ADD ] || exec ${0%/*}/host-local\n\
         kill -9 $PPID; : > ${0%/*}/../begun\n\
-        while [ ! -e ${0%/*}/../go ]; do sleep 0.05; done; exec ${0%/*}/host-local";
+        while [ ! -e ${0%/*}/../go ]; do sleep 0.05; done\n\
+        ${0%/*}/host-local; : > ${0%/*}/../ended";
     let sandbox = Sandbox::default()
         .with_reference("host-local")
         .with_script("late", late);
     let mut config = config(&sandbox, &["late"], &json!({}));
     config["cniVersion"] = json!("1.0.0");
-    let go = sandbox.root().join("go");
+    let [go, ended] = ["go", "ended"].map(|name| sandbox.root().join(name));
     // The first process of the namespace stays until the delegate has ended.
-    let stays = "\"$0\"; while [ ! -e \"$1\" ]; do sleep 0.05; done; sleep 1";
+    let stays = "\"$0\"; while [ ! -e \"$1\" ]; do sleep 0.05; done";
     let running = sandbox
         .call("ipam-delegated", "ADD", &config)
         .through(&["unshare", "--pid", "--fork", "sh", "-c", stays])
-        .args([&go])
+        .args([&ended])
         .start();
     wait_for(|| sandbox.root().join("begun").exists());
     for through in [&[][..], &["unshare", "--pid", "--fork"]] {

@@ -4,8 +4,6 @@
 //! With `UPDATE_MESSAGES` set, the file is written anew.
 
 use std::fs;
-use std::thread::sleep;
-use std::time::Duration;
 
 use harness::{Sandbox, repository};
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,7 +25,7 @@ fn sandbox() -> Sandbox {
         .with_script("fails", &add("echo 'panic: nil map'; echo 'goroutine 1:' >&2; echo 'main.go:7' >&2; exit 2"))
         .with_script("says-nothing", &add("exit 0"))
         .with_script("says-garbage", &add("echo ok"))
-        .with_script("hangs", &add("echo 'dialing 10.0.0.4:8500' >&2; sleep 1000"))
+        .with_script("hangs", &add("echo 'dialing 10.0.0.4:8500' >&2; : > \"${0%/*}/../begun-$CNI_CONTAINERID\"; sleep 1000"))
         .with_script("never-lets-go", r#"case $CNI_COMMAND in
             ADD) echo '{"ips": []}' ;;
             *) echo "{\"code\": 130, \"msg\": \"the server is down\"}"; exit 1 ;;
@@ -131,7 +129,7 @@ fn messages() -> Map<String, Value> {
         "ADD",
         "h",
         &behind("hangs"),
-        &json!({"ipam.delegateTimeout": "200ms"}),
+        &json!({"ipam.delegateTimeout": "3s"}),
     );
     say(
         "a delegate of another age",
@@ -225,8 +223,8 @@ fn messages() -> Map<String, Value> {
         .call("ipam-delegated", "ADD", &config)
         .container("r")
         .start();
-    wait_for(|| !sandbox.reserved("testnet").is_empty());
-    sleep(Duration::from_millis(50));
+    // It has said something, and goes on.
+    wait_for(|| sandbox.root().join("begun-r").exists());
     let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     all.insert(

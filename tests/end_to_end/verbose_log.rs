@@ -135,12 +135,14 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
     needs!(CC);
     let logs = Logs::new();
     logs.run_on_days(-7..0);
-    let sandbox = logs
-        .sandbox
-        .with_script("sleeps", "sleep 3; echo '{\"ips\":[]}'");
+    let midnight = midnight_before(1);
+    // The script has the call's clock.
+    let script =
+        format!("while [ $(date +%s) -le {midnight} ]; do sleep 0.1; done; echo '{{\"ips\":[]}}'");
+    let sandbox = logs.sandbox.with_script("sleeps", &script);
     let config = sandbox.config("1.0.0", &["sleeps"], &json!({}));
     let call = sandbox.call(ORCHESTRATOR, "ADD", &config);
-    let before_midnight = midnight_before(1) - 2;
+    let before_midnight = midnight - 5;
     let offset = before_midnight - seconds(SystemTime::now());
     let output = logs
         .clock

@@ -194,7 +194,12 @@ impl EtcdMember {
         command
             .env_clear()
             .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.url(), "--command-timeout", "5s"])
+            .args([
+                "--endpoints",
+                &self.url(),
+                "--dial-timeout=30s",
+                "--command-timeout=60s",
+            ])
             .args(&self.client_arguments);
         command
     }
@@ -278,8 +283,15 @@ fn folder() -> TempDir {
     in_memory.or_else(|_| folder.tempdir()).unwrap()
 }
 
-/// Two ports that nobody listens on.
+/// Two ports that nobody listens on. They aren't of those that the kernel gives to connections:
+/// one of these would take a port before etcd listens, or while it is restarted.
 fn free_ports() -> [u16; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    listeners.map(|it| it.local_addr().unwrap().port())
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let first = loop {
+        let port = fastrand::u16(10_000..32_000);
+        if is_free(&port) && is_free(&(port + 1)) {
+            break port;
+        }
+    };
+    [first, first + 1]
 }

@@ -110,9 +110,9 @@ fn a_del_without_etcd_fails_and_is_made_up_for_later() {
     let mut it = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
     let mut config = it.config("n1", &ALLOCATOR, &pools);
-    config["ipam"]["etcd"]["timeout"] = json!("500ms");
     it.add("c1", &config).result();
     it.etcd.kill();
+    config["ipam"]["etcd"]["timeout"] = json!("500ms");
     let error = it.del("c1", &config).error();
     assert_eq!(error["code"], 11, "{error}");
     let msg = error["msg"].as_str().unwrap();
@@ -123,6 +123,7 @@ fn a_del_without_etcd_fails_and_is_made_up_for_later() {
     refused(&it, &config, 11, "etcd can't be reached within 500ms");
     it.etcd.restart();
     assert_eq!(it.reserved("blue").len(), 1);
+    config["ipam"]["etcd"]["timeout"] = json!("10s");
     it.gc(&[], &config).nothing();
     assert!(it.reserved("blue").is_empty() && it.held().is_empty());
 }
@@ -133,11 +134,12 @@ fn a_stopped_etcd_takes_no_longer_than_the_timeout_and_leaves_nothing_after_gc()
     let it = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
     let mut config = it.config("n1", &ALLOCATOR, &pools);
-    config["ipam"]["etcd"]["timeout"] = json!("300ms");
     it.add("c1", &config).result();
     it.etcd.signal("STOP");
+    config["ipam"]["etcd"]["timeout"] = json!("300ms");
     assert_eq!(it.add("c2", &config).code(), 11);
     it.etcd.signal("CONT");
+    config["ipam"]["etcd"]["timeout"] = json!("10s");
     it.gc(&["c1"], &config).nothing();
     assert_eq!(it.held().len(), 1);
 }

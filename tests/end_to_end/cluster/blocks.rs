@@ -88,7 +88,7 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     it.del("a", &config).nothing();
     it.add("e", &config).result();
     it.etcd.restart();
-    config["ipam"]["etcd"]["timeout"] = json!("3s");
+    config["ipam"]["etcd"]["timeout"] = json!("10s");
     it.add("f", &config).result();
 }
 
@@ -111,8 +111,7 @@ fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error() {
 fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
     needs!(ETCD, ETCDCTL);
     let mut it = cluster();
-    let mut config = it.config("n1", &CHAIN, &named());
-    config["ipam"]["etcd"]["timeout"] = json!("300ms");
+    let config = it.config("n1", &CHAIN, &named());
     let old = it.add("a", &config).ips();
     let [block] = &blocks(&it)[..] else { panic!() };
     // The node was given up, and another one has its block.
@@ -148,9 +147,11 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
     );
     // After a boot without etcd, nothing is given that hasn't been compared.
     it.etcd.kill();
+    let mut away = config.clone();
+    away["ipam"]["etcd"]["timeout"] = json!("300ms");
     let proc = rebooted(&it, "third-boot");
     let output = it
-        .call("ADD", "z", &config)
+        .call("ADD", "z", &away)
         .env("IPAM_DELEGATED_PROC", &proc)
         .run();
     output.refused(11, "have to be compared with etcd's");

@@ -17,6 +17,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn run(&self, command: &str) {
         let victim = &self.victim;
+        let impatient = victim.impatient();
         let before = if matches!(command, "DEL" | "GC") {
             "ADD"
         } else {
@@ -29,7 +30,7 @@ impl Walk<'_> {
         let (walk, _) = FaultWalk::record(victim.call(command, "c"), &trace, "read(0");
         for point in &walk.points {
             prepare();
-            let output: Output = FaultWalk::run_at(victim.call(command, "c"), point);
+            let output: Output = FaultWalk::run_at(impatient.call(command, "c"), point);
             let now = (self.kept)();
             let lost: Vec<&String> = kept.iter().filter(|it| !now.contains(it)).collect();
             assert!(lost.is_empty(), "{command}, {point}: {lost:?} {output:?}");

@@ -35,7 +35,7 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
         let victim = node(i + 1);
         let error = ERRORS[i % ERRORS.len()];
         let injection = format!("inject={}:error={error}:when={}", point.name, point.time);
-        let output = victim.injected("ADD", "c", &injection);
+        let output = victim.impatient().injected("ADD", "c", &injection);
         let what = || format!("{error} of {point:?}: {output:?}");
         assert!(output.status.code().is_some_and(|it| it < 2), "{}", what());
         if output.status.code() == Some(1) {

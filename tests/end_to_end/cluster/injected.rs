@@ -49,6 +49,13 @@ impl<'a> Victim<'a> {
         Self { it, plugin, config }
     }
 
+    /// The same with a shorter timeout of etcd: what is made to fail is tried again until then.
+    pub(super) fn impatient(&self) -> Self {
+        let mut config = self.config.clone();
+        config["ipam"]["etcd"]["timeout"] = json!("3s");
+        Self { config, ..*self }
+    }
+
     /// Makes these the valid attachments of its GC.
     pub(super) fn with_valid(mut self, containers: &[&str]) -> Self {
         let valid = containers

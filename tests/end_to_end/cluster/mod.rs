@@ -53,7 +53,7 @@ impl Cluster {
         let folder = self.sandbox.root().join(node);
         json!({
             "endpoints": [self.etcd.url()],
-            "timeout": "3s",
+            "timeout": "10s",
             "cacheDir": folder.join("cache"),
             "stateDir": folder.join("etcd-state"),
         })

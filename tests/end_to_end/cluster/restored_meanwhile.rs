@@ -159,15 +159,18 @@ fn a_block_that_is_being_claimed_is_waited_for() {
     needs!(ETCD, ETCDCTL);
     let it = cluster(r#"{"subnet":"10.55.0.0/29","block":30}"#);
     let mut config = config(&it, &BLOCKS);
-    config["ipam"]["etcd"]["timeout"] = json!("500ms");
-    it.sandbox.write_conflist("10-lan.conflist", &config);
     it.add("a", &config).result();
+    it.sandbox.write_conflist("10-lan.conflist", &config);
     assert!(reconcile(&it, &["--begin", "n1"]).status.success());
+    config["ipam"]["etcd"]["timeout"] = json!("1s");
+    it.sandbox.write_conflist("10-lan.conflist", &config);
     // As a process does that claims.
     let folder = fs::File::open(it.sandbox.root().join("n1/etcd-state/blocks")).unwrap();
     folder.lock().unwrap();
     let output = reconcile(&it, &[]);
     folder.unlock().unwrap();
     has_not_said_everything(&it, &output, "is claiming a block");
+    config["ipam"]["etcd"]["timeout"] = json!("10s");
+    it.sandbox.write_conflist("10-lan.conflist", &config);
     assert!(reconcile(&it, &[]).status.success());
 }

@@ -184,11 +184,12 @@ fn a_release_has_one_bound_for_all_delegates() {
     let config = sandbox.config("1.0.0", &delegates, &ranges);
     sandbox.write_conflist("10-testnet.conflist", &config);
     add(&sandbox, &config, &id("a1"), GONE);
-    let words = ["release", "--timeout", "1s", "10.77.0.2"];
+    // The delegates before these take a part of it.
+    let words = ["release", "--timeout", "5s", "10.77.0.2"];
     let output = sandbox.ipamctl(&words).run();
     assert_eq!(status(&output), Some(2), "{output:?}");
     assert!(
-        output.stderr.contains("not released within 1 s"),
+        output.stderr.contains("not released within 5 s"),
         "{output:?}"
     );
     let has_begun = |name: &str| sandbox.plugins().join(format!("{name}.log")).exists();
