@@ -21,7 +21,8 @@ fn grep(sandbox: &Sandbox, id: &str) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(sandbox.log_dir()).unwrap() {
         let path = entry.unwrap().path();
-        let plugin = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let plugin = name.split('.').next().unwrap().to_owned();
         for line in fs::read_to_string(path).unwrap().lines() {
             if line.contains(id) {
                 lines.push((line.to_owned(), plugin.clone()));

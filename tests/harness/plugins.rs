@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn the_list_names_every_plugin_that_the_multi_call_executable_links() {
-        let crates = repository().join("crates");
+        let crates = repository().join("crates/plugins");
         let manifest = fs::read_to_string(crates.join(MULTI_CALL).join("Cargo.toml")).unwrap();
         let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
         let linked: BTreeSet<&str> = dependencies
