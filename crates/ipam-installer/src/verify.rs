@@ -139,7 +139,7 @@ pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
     });
     let config = cni::NetworkConfig::parse(json.to_string().into_bytes())
         .map_err(|error| anyhow::anyhow!(error.msg))?;
-    if let Err(error) = ipam_ds_rules::tools::pools(&config) {
+    if let Err(error) = ipam_ds_rules::explain::pools(&config) {
         let problem = in_place(&error.msg, pools, staged);
         bail!("{problem}; what is in use stays as it was");
     }

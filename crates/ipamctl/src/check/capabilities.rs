@@ -2,7 +2,7 @@
 
 use cni::Object;
 use conflist::PluginEntry;
-use ipam_ds_rules::tools::ANNOTATIONS;
+use ipam_ds_rules::explain::ANNOTATIONS;
 
 use crate::check::checked::Checked;
 use crate::check::findings::{Findings, key_of};
@@ -125,7 +125,7 @@ fn annotations(checked: &Checked<'_>, network: &Network, findings: &mut Findings
         return;
     }
     // An invalid catalogue is found elsewhere.
-    let rules = ipam_ds_rules::tools::facts_of_rules(&network.config).unwrap_or_default();
+    let rules = ipam_ds_rules::explain::facts_of_rules(&network.config).unwrap_or_default();
     let asking = rules.into_iter().find_map(|(rule, facts)| {
         let fact = facts
             .into_iter()

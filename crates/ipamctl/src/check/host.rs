@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use chain::{Failure, SearchPath};
 use cni::{DelegateName, Environment, NetworkName, SpecVersion};
 use ipam::{RangeSet, Route};
-use ipam_ds_rules::tools::HeldElsewhere;
+use ipam_ds_rules::explain::HeldElsewhere;
 use reservations::view::ListedAddress;
 use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
@@ -135,7 +135,7 @@ fn held_elsewhere(
                 .as_deref()
                 .is_none_or(|network| networks.contains(network))
     };
-    ipam_ds_rules::tools::held_elsewhere(data_dir, pools, concerns).map_err(|error| error.msg)
+    ipam_ds_rules::explain::held_elsewhere(data_dir, pools, concerns).map_err(|error| error.msg)
 }
 
 fn folder(path: &Path) -> Folder {

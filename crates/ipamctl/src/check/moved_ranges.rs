@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use cni::NetworkName;
 use ipam::RangeSet;
-use ipam_ds_rules::tools::HeldElsewhere;
+use ipam_ds_rules::explain::HeldElsewhere;
 use reservations::State;
 
 use crate::check::checked::Checked;

@@ -1,6 +1,6 @@
 //! Finds rules of `ipam-ds-rules` that are invalid, or that no container reaches.
 
-use ipam_ds_rules::tools::unreached;
+use ipam_ds_rules::explain::unreached;
 
 use crate::check::findings::{Findings, key_of};
 use crate::node::network::{Network, RULES};

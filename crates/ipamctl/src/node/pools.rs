@@ -148,7 +148,7 @@ pub(crate) fn of_ranges(
 /// array `ipam.pools`. A pool without a range is one that an allocator knows by its name.
 fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
     let pools = if network.has_delegate(RULES) {
-        ipam_ds_rules::tools::pools(&network.config)
+        ipam_ds_rules::explain::pools(&network.config)
     } else {
         // Of another selector, the key may be anything.
         let pools = network.ipam().read::<Vec<Object>>("ipam", "pools");

@@ -7,7 +7,7 @@ use cni::{Error, Object};
 use ipam::Disjoint;
 
 use crate::pool::CataloguePool;
-use crate::rule::{Rule, rule_path};
+use crate::rule::Rule;
 use crate::source::Source;
 use crate::template::Template;
 
@@ -16,8 +16,7 @@ use crate::template::Template;
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogue {
     pub(crate) pools: Vec<CataloguePool>,
-    /// The rules of each source, with the prefix of its keys.
-    pub(crate) rules: Vec<(String, Vec<Rule>)>,
+    pub(crate) rules: Vec<Rule<'static>>,
 }
 
 impl Catalogue {
@@ -35,20 +34,19 @@ impl Catalogue {
         // The rule that always holds.
         let mut last: Option<String> = None;
         for source in sources {
-            let mut of_source = Vec::new();
-            for (i, written) in (0..).zip(&source.rules) {
-                let rule = Rule::read(rule_path(&source.prefix, i), written)?;
+            for (number, written) in (0..).zip(&source.rules) {
+                let rule = Rule::read(&source.prefix, number, written)?;
+                let path = rule.path();
                 if let Some(earlier) = &last {
                     return Err(Error::config(format!(
-                        "{}: it is never reached, since {earlier} always holds",
-                        rule.path
+                        "{path}: it is never reached, since {earlier} always holds"
                     )));
                 }
-                last = rule.when.is_empty().then(|| rule.path.clone());
+                last = rule.when.is_empty().then(|| path.clone());
                 let named = pools_of(&rule, &by_name)?;
                 let mut requested: Vec<usize> = Vec::new();
                 for (key, ip) in rule.literal_ips()? {
-                    let at = format!("{}.{key}: {ip}", rule.path);
+                    let at = format!("{path}.{key}: {ip}");
                     let Some(pool) = pool_of(&at, ip, &named, &pools, &by_address)? else {
                         continue;
                     };
@@ -61,9 +59,8 @@ impl Catalogue {
                     requested.push(pool);
                     pools[pool].pinned.insert(ip);
                 }
-                of_source.push(rule);
+                rules.push(rule);
             }
-            rules.push((source.prefix.clone(), of_source));
         }
         Ok(Self { pools, rules })
     }
@@ -115,9 +112,12 @@ fn disjoint(pools: &[CataloguePool]) -> Result<Disjoint, Error> {
     Ok(disjoint)
 }
 
-/// The pools that a rule leads to; `None` for a name in which a fact stands.
-fn pools_of(rule: &Rule, by_name: &HashMap<String, usize>) -> Result<Vec<Option<usize>>, Error> {
-    let names = rule.then.pools.iter().map(Template::literal).enumerate();
+/// The pools that a rule leads to; `None` for a name with a fact in it.
+fn pools_of(
+    rule: &Rule<'_>,
+    by_name: &HashMap<String, usize>,
+) -> Result<Vec<Option<usize>>, Error> {
+    let names = rule.pools.iter().map(Template::literal).enumerate();
     names
         .map(|(i, name)| {
             let Some(name) = name else { return Ok(None) };
@@ -125,7 +125,7 @@ fn pools_of(rule: &Rule, by_name: &HashMap<String, usize>) -> Result<Vec<Option<
             pool.map(Some).ok_or_else(|| {
                 Error::config(format!(
                     "{}.pools[{i}]: there is no pool {name:?}",
-                    rule.path
+                    rule.path()
                 ))
             })
         })
@@ -143,11 +143,18 @@ fn pool_of(
     let owner = by_address
         .owner(ip)
         .or_else(|| by_address.owner(ip.to_canonical()));
-    let may_lead_to = |pool: &usize| named.iter().any(|it| it.is_none_or(|it| it == *pool));
+    let may_lead_to = |pool: &usize| {
+        named
+            .iter()
+            .any(|named| named.is_none_or(|named| named == *pool))
+    };
     let refused = |why: String| Err(Error::config(format!("{at} {why}")));
     match owner.filter(may_lead_to) {
         Some(pool) => {
-            let range = pools[pool].ranges.as_ref().and_then(|it| it.range_of(ip));
+            let range = pools[pool]
+                .ranges
+                .as_ref()
+                .and_then(|ranges| ranges.range_of(ip));
             match range.filter(|range| range.gateway() == ip.to_canonical()) {
                 Some(range) => refused(format!("is the gateway of {}", range.subnet())),
                 None => Ok(Some(pool)),
@@ -155,7 +162,7 @@ fn pool_of(
         }
         None if named
             .iter()
-            .any(|it| it.is_none_or(|it| pools[it].ranges.is_none())) =>
+            .any(|named| named.is_none_or(|pool| pools[pool].ranges.is_none())) =>
         {
             Ok(None)
         }
@@ -183,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_configurations_rules_come_first_then_those_of_the_files() {
-        let it = catalogue(&[
+        let catalogue = catalogue(&[
             (
                 "ipam",
                 r#"{"pools":{"a":{}},"rules":[{"when":{"X":"1"},"pools":["b"]}]}"#,
@@ -195,8 +202,7 @@ mod tests {
             ("/d/2.json", r#"{"rules":[{"pools":["a"]}]}"#),
         ])
         .unwrap();
-        let rules = it.rules.iter().flat_map(|(_, rules)| rules);
-        let paths: Vec<&str> = rules.map(|rule| rule.path.as_str()).collect();
+        let paths: Vec<String> = catalogue.rules.iter().map(Rule::path).collect();
         assert_eq!(
             paths,
             [
@@ -267,7 +273,7 @@ mod tests {
 
     #[test]
     fn an_address_pins_the_pool_that_it_lies_in() {
-        let it = catalogue(&[(
+        let catalogue = catalogue(&[(
             "ipam",
             r#"{"pools":{"a":{"subnet":"10.0.0.0/24"},"b":{"subnet":"fd00::/64"},"lan":{}},
                 "rules":[{"when":{"X":"1"},"pools":["a","b"],"ips":["fd00::5","::ffff:10.0.0.5"]},
@@ -276,7 +282,11 @@ mod tests {
                          {"pools":["a"],"ip":"${IP}"}]}"#,
         )])
         .unwrap();
-        let pinned: Vec<usize> = it.pools.iter().map(|pool| pool.pinned.len()).collect();
+        let pinned: Vec<usize> = catalogue
+            .pools
+            .iter()
+            .map(|pool| pool.pinned.len())
+            .collect();
         assert_eq!(pinned, [2, 1, 0]);
     }
 

@@ -1,4 +1,4 @@
-//! Chooses: the first rule that holds, its pools, and the address requested of each.
+//! Chooses the first rule that holds, its pools, and the address requested of each.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use cni::{Dns, Error, Excerpt, Object, code};
 use ipam::{LONGEST_STICKY_KEY, Pool, RangeSet, Request};
 
-use crate::compiled::{ChosenPool, Compiled, CompiledRule};
+use crate::compiled::{ChosenPool, Compiled};
 use crate::facts::Facts;
-use crate::rule::Then;
+use crate::rule::Rule;
 use crate::template::Template;
 
 /// What was chosen for a container.
@@ -39,12 +39,11 @@ pub(crate) fn choose(
     requests: Vec<Request>,
 ) -> Result<Choice, Error> {
     let rule = first_that_holds(catalogue, facts)?;
-    let then = rule.then()?;
-    let mut chosen: Vec<Chosen> = Vec::with_capacity(then.pools.len());
+    let mut chosen: Vec<Chosen> = Vec::with_capacity(rule.pools.len());
     let mut names = HashSet::new();
-    for (i, template) in then.pools.iter().enumerate() {
+    for (i, template) in rule.pools.iter().enumerate() {
         let key = format!("pools[{i}]");
-        let pool = Chosen::read(catalogue, &rule, &key, template, facts)?;
+        let pool = Chosen::read(catalogue, rule, &key, template, facts)?;
         if !names.insert(pool.name.clone()) {
             return Err(Error::config(format!(
                 "{}.{key}: {:?}: the pool {:?} is chosen twice",
@@ -55,22 +54,22 @@ pub(crate) fn choose(
         }
         chosen.push(pool);
     }
-    for (i, template) in then.ips.iter().enumerate() {
-        request_by_rule(&mut chosen, &rule, &then.key_of_ip(i), template, facts)?;
+    for (i, template) in rule.ips.iter().enumerate() {
+        request_by_rule(&mut chosen, rule, &rule.key_of_ip(i), template, facts)?;
     }
-    request_by_runtime(&mut chosen, &rule, requests)?;
-    let sticky = sticky(&rule, &then, facts)?;
+    request_by_runtime(&mut chosen, rule, requests)?;
+    let sticky = sticky(rule, facts)?;
     tracing::debug!(rule = rule.path(), "this rule holds");
     let mut choice = Choice::default();
-    for it in chosen {
+    for chosen in chosen {
         let ChosenPool {
             mut entry,
             routes,
             dns,
             held_in,
             ..
-        } = it.pool;
-        if let Some((ip, _)) = &it.requested {
+        } = chosen.pool;
+        if let Some((ip, _)) = &chosen.requested {
             entry.set("requested-ip", ip);
         }
         if let Some(key) = &sticky {
@@ -86,24 +85,21 @@ pub(crate) fn choose(
     Ok(choice)
 }
 
-fn first_that_holds<'a>(
-    catalogue: &Compiled<'a>,
+fn first_that_holds<'c, 'a>(
+    catalogue: &'c Compiled<'a>,
     facts: &Facts,
-) -> Result<CompiledRule<'a>, Error> {
-    let mut is_empty = true;
-    for rule in catalogue.rules() {
-        let rule = rule?;
-        if rule.unmet(facts)?.is_none() {
-            return Ok(rule);
-        }
-        is_empty = false;
-    }
-    if is_empty {
+) -> Result<&'c Rule<'a>, Error> {
+    if catalogue.rules.is_empty() {
         return Err(no_rule());
     }
-    Err(Error::config(format!(
-        "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
-    )))
+    let mut rules = catalogue.rules.iter();
+    rules
+        .find(|rule| rule.unmet(facts).is_none())
+        .ok_or_else(|| {
+            Error::config(format!(
+                "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
+            ))
+        })
 }
 
 /// The error that there is no rule at all.
@@ -113,12 +109,8 @@ pub(crate) fn no_rule() -> Error {
     )
 }
 
-fn sticky(
-    rule: &CompiledRule<'_>,
-    then: &Then<'_>,
-    facts: &Facts,
-) -> Result<Option<String>, Error> {
-    let Some(template) = &then.sticky else {
+fn sticky(rule: &Rule<'_>, facts: &Facts) -> Result<Option<String>, Error> {
+    let Some(template) = &rule.sticky else {
         return Ok(None);
     };
     let key = expand(rule, "sticky", template, facts)?;
@@ -134,7 +126,7 @@ fn sticky(
 }
 
 fn expand(
-    rule: &CompiledRule<'_>,
+    rule: &Rule<'_>,
     key: &str,
     template: &Template<'_>,
     facts: &Facts,
@@ -160,7 +152,7 @@ struct Chosen {
 impl Chosen {
     fn read(
         catalogue: &Compiled<'_>,
-        rule: &CompiledRule<'_>,
+        rule: &Rule<'_>,
         key: &str,
         template: &Template<'_>,
         facts: &Facts,
@@ -185,30 +177,35 @@ impl Chosen {
     }
 
     fn contains(&self, ip: IpAddr) -> bool {
-        self.ranges.as_ref().is_some_and(|it| it.contains(ip))
+        self.ranges
+            .as_ref()
+            .is_some_and(|ranges| ranges.contains(ip))
     }
 
     /// The address, as the pool's family writes it.
     fn text_of(&self, ip: IpAddr) -> String {
         let ranges = self.ranges.as_ref();
-        ranges.map_or(ip, |it| it.in_family(ip)).to_string()
+        ranges.map_or(ip, |ranges| ranges.in_family(ip)).to_string()
     }
 }
 
-/// The pool that a request for an address is for: the one that it lies in, or the first one
+/// The pool that a request for an address is for: the one that contains it, or the first one
 /// without ranges that nothing is requested of yet.
 fn pool_of(chosen: &mut [Chosen], ip: IpAddr) -> Option<&mut Chosen> {
-    let at = chosen.iter().position(|it| it.contains(ip)).or_else(|| {
-        chosen
-            .iter()
-            .position(|it| it.ranges.is_none() && it.requested.is_none())
-    });
+    let at = chosen
+        .iter()
+        .position(|pool| pool.contains(ip))
+        .or_else(|| {
+            chosen
+                .iter()
+                .position(|pool| pool.ranges.is_none() && pool.requested.is_none())
+        });
     at.map(|at| &mut chosen[at])
 }
 
 fn request_by_rule(
     chosen: &mut [Chosen],
-    rule: &CompiledRule<'_>,
+    rule: &Rule<'_>,
     key: &str,
     template: &Template<'_>,
     facts: &Facts,
@@ -219,7 +216,7 @@ fn request_by_rule(
         .ok_or_else(|| Error::config(format!("{source}: {text:?} is no IP address")))?;
     let is_literal = template.literal().is_some();
     let Some(pool) = pool_of(chosen, ip) else {
-        let names: Vec<&str> = chosen.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = chosen.iter().map(|pool| pool.name.as_str()).collect();
         let names = names.join(", ");
         return Err(Error::config(format!("{source}: {ip} is not in {names}")));
     };
@@ -240,7 +237,7 @@ fn request_by_rule(
 
 fn request_by_runtime(
     chosen: &mut [Chosen],
-    rule: &CompiledRule<'_>,
+    rule: &Rule<'_>,
     requests: Vec<Request>,
 ) -> Result<(), Error> {
     let mut unserved = Vec::new();

@@ -1,8 +1,7 @@
-//! The catalogue in a form that an ADD reads quickly: encoded, and decoded only as far as
-//! it is needed.
+//! The verified catalogue as one serialized value, which an ADD reads whole.
 //!
-//! A rule that doesn't hold costs the decoding of its first conditions. Nothing else is
-//! decoded but the rule that holds and its pools.
+//! Texts are borrowed from the serialized bytes. Entries, routes and DNS of pools stay JSON
+//! until a pool is chosen.
 
 use std::net::IpAddr;
 
@@ -10,51 +9,31 @@ use cni::{Dns, Error, Object, code};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
-use crate::condition::Condition;
-use crate::facts::Facts;
-use crate::pool::CataloguePool;
-use crate::rule::{Rule, Then, rule_path};
+use crate::rule::Rule;
 
-/// An encoded catalogue.
+/// A catalogue, verified.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Compiled<'a> {
-    /// Pools, by the order of their names: [`CompiledPool`].
+    /// Pools, in the order of their names.
     #[serde(borrow)]
-    pools: Vec<(&'a str, &'a [u8])>,
-    /// The beginnings of the rules' names, by source: `ipam.`.
+    pools: Vec<CompiledPool<'a>>,
+    /// Rules, in the order in which they are tried.
     #[serde(borrow)]
-    prefixes: Vec<&'a str>,
-    /// Rules, one after the other: [`EncodedRule`].
-    rules: &'a [u8],
+    pub(crate) rules: Vec<Rule<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct CompiledPool<'a> {
+    name: &'a str,
+    /// JSON, as are routes and DNS.
     entry: &'a str,
     routes: &'a str,
     dns: &'a str,
     pinned: Vec<IpAddr>,
-    held_in: Vec<String>,
+    held_in: Vec<&'a str>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct EncodedRule<'a> {
-    /// Number of its source, and of the rule in it.
-    place: (u32, u32),
-    /// Pairs of a fact's name and a [`Condition`], one after the other.
-    when: &'a [u8],
-    /// A [`Then`].
-    then: &'a [u8],
-}
-
-/// A rule, which is decoded when it is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CompiledRule<'a> {
-    encoded: EncodedRule<'a>,
-    prefix: &'a str,
-}
-
-/// A pool, decoded.
+/// A pool, parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenPool {
     /// Its entry in `pools`.
@@ -76,57 +55,27 @@ impl ChosenPool {
     }
 }
 
-/// A condition that doesn't hold.
-#[derive(Clone, Debug)]
-pub(crate) struct Unmet<'a> {
-    /// The name of the fact.
-    pub(crate) fact: &'a str,
-    /// What it must be.
-    pub(crate) must_be: Condition<'a>,
-}
-
-/// Encodes a catalogue.
-pub(crate) fn encode(catalogue: &Catalogue) -> Result<Vec<u8>, Error> {
-    let mut pools = Vec::with_capacity(catalogue.pools.len());
+/// Serializes a catalogue.
+pub(crate) fn encode(catalogue: Catalogue) -> Result<Vec<u8>, Error> {
+    let mut texts = Vec::with_capacity(catalogue.pools.len());
     for pool in &catalogue.pools {
-        pools.push((pool.name.as_str(), encode_pool(pool)?));
+        let dns = pool.dns.clone().unwrap_or_default();
+        texts.push([json(&pool.entry()?), json(&pool.routes), json(&dns)]);
     }
-    pools.sort_unstable();
-    let (mut prefixes, mut rules) = (Vec::new(), Vec::new());
-    for (source, (prefix, of_source)) in (0..).zip(&catalogue.rules) {
-        prefixes.push(prefix.as_str());
-        for (i, rule) in (0..).zip(of_source) {
-            encode_rule((source, i), rule, &mut rules);
-        }
+    let mut pools = Vec::with_capacity(texts.len());
+    for (pool, [entry, routes, dns]) in catalogue.pools.iter().zip(&texts) {
+        pools.push(CompiledPool {
+            name: pool.name.as_str(),
+            entry,
+            routes,
+            dns,
+            pinned: pool.pinned.iter().copied().collect(),
+            held_in: pool.held_in.iter().map(String::as_str).collect(),
+        });
     }
-    Ok(bytes(&Compiled {
-        pools: pools.iter().map(|(name, pool)| (*name, &**pool)).collect(),
-        prefixes,
-        rules: &rules,
-    }))
-}
-
-fn encode_pool(pool: &CataloguePool) -> Result<Vec<u8>, Error> {
-    Ok(bytes(&CompiledPool {
-        entry: &json(&pool.entry()?),
-        routes: &json(&pool.routes),
-        dns: &json(&pool.dns.clone().unwrap_or_default()),
-        pinned: pool.pinned.iter().copied().collect(),
-        held_in: pool.held_in.clone(),
-    }))
-}
-
-fn encode_rule(place: (u32, u32), rule: &Rule, to: &mut Vec<u8>) {
-    let conditions = rule.when.iter().flat_map(bytes);
-    to.extend(bytes(&EncodedRule {
-        place,
-        when: &conditions.collect::<Vec<u8>>(),
-        then: &bytes(&rule.then),
-    }));
-}
-
-fn bytes<T: Serialize + ?Sized>(value: &T) -> Vec<u8> {
-    postcard::to_stdvec(value).expect("memory is enough")
+    pools.sort_unstable_by_key(|pool| pool.name);
+    let rules = catalogue.rules;
+    Ok(postcard::to_stdvec(&Compiled { pools, rules }).expect("memory is enough"))
 }
 
 fn json<T: Serialize>(value: &T) -> String {
@@ -134,7 +83,7 @@ fn json<T: Serialize>(value: &T) -> String {
 }
 
 impl<'a> Compiled<'a> {
-    /// Decodes what [`encode`] has encoded.
+    /// Reads what [`encode`] has serialized.
     ///
     /// # Errors
     ///
@@ -145,83 +94,24 @@ impl<'a> Compiled<'a> {
 
     /// The names of all pools.
     pub(crate) fn pool_names(&self) -> impl Iterator<Item = &'a str> {
-        self.pools.iter().map(|(name, _)| *name)
+        self.pools.iter().map(|pool| pool.name)
     }
 
     /// The pool of this name.
     pub(crate) fn pool(&self, name: &str) -> Result<Option<ChosenPool>, Error> {
-        let Ok(at) = self.pools.binary_search_by_key(&name, |(name, _)| *name) else {
+        let Ok(at) = self.pools.binary_search_by_key(&name, |pool| pool.name) else {
             return Ok(None);
         };
-        let pool: CompiledPool<'_> = postcard::from_bytes(self.pools[at].1).map_err(damaged)?;
+        let pool = &self.pools[at];
         let dns: Object = serde_json::from_str(pool.dns).map_err(damaged)?;
         Ok(Some(ChosenPool {
             entry: serde_json::from_str(pool.entry).map_err(damaged)?,
             routes: serde_json::from_str(pool.routes).map_err(damaged)?,
             dns: Dns::read("dns", dns)?,
-            pinned: pool.pinned,
-            held_in: pool.held_in,
+            pinned: pool.pinned.clone(),
+            held_in: pool.held_in.iter().map(ToString::to_string).collect(),
         }))
     }
-
-    /// The rules, in the order in which they are tried.
-    pub(crate) fn rules(&self) -> impl Iterator<Item = Result<CompiledRule<'a>, Error>> {
-        items(self.rules).map(|encoded| {
-            let encoded: EncodedRule<'a> = encoded?;
-            let prefix = self.prefixes.get(encoded.place.0 as usize);
-            let prefix = prefix.ok_or_else(|| damaged("a rule of no source"))?;
-            Ok(CompiledRule { encoded, prefix })
-        })
-    }
-}
-
-impl<'a> CompiledRule<'a> {
-    /// Its name in messages: `ipam.rules[3]`.
-    pub(crate) fn path(&self) -> String {
-        rule_path(self.prefix, self.encoded.place.1)
-    }
-
-    /// Its conditions, each with the name of its fact.
-    pub(crate) fn conditions(
-        &self,
-    ) -> impl Iterator<Item = Result<(&'a str, Condition<'a>), Error>> {
-        items(self.encoded.when)
-    }
-
-    /// The first condition that doesn't hold; `None` if the rule holds.
-    pub(crate) fn unmet(&self, facts: &Facts) -> Result<Option<Unmet<'a>>, Error> {
-        for condition in self.conditions() {
-            let (fact, must_be) = condition?;
-            if !must_be.holds(facts.get(fact)) {
-                return Ok(Some(Unmet { fact, must_be }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What follows if it holds.
-    pub(crate) fn then(&self) -> Result<Then<'a>, Error> {
-        postcard::from_bytes(self.encoded.then).map_err(damaged)
-    }
-}
-
-/// Decodes items that stand one after the other.
-fn items<'a, T: Deserialize<'a>>(mut rest: &'a [u8]) -> impl Iterator<Item = Result<T, Error>> {
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
-        }
-        match postcard::take_from_bytes(rest) {
-            Ok((item, behind)) => {
-                rest = behind;
-                Some(Ok(item))
-            }
-            Err(error) => {
-                rest = &[];
-                Some(Err(damaged(error)))
-            }
-        }
-    })
 }
 
 fn damaged(why: impl std::fmt::Display) -> Error {

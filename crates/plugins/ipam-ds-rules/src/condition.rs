@@ -62,8 +62,8 @@ impl Condition<'_> {
         match self {
             Self::Missing => fact.is_none(),
             Self::Text(pattern) => fact.is_some_and(|fact| matches(pattern, fact)),
-            Self::Any(all) => all.iter().any(|it| it.holds(fact)),
-            Self::Not(it) => !it.holds(fact),
+            Self::Any(all) => all.iter().any(|condition| condition.holds(fact)),
+            Self::Not(condition) => !condition.holds(fact),
         }
     }
 
@@ -77,16 +77,16 @@ impl Condition<'_> {
     }
 
     /// True if `other` holds whenever this holds. False may also mean: it is not known,
-    /// since patterns are compared with texts alone.
+    /// since patterns are compared only with texts.
     pub(crate) fn implies(&self, other: &Condition<'_>) -> bool {
         if self == other {
             return true;
         }
         match (self, other) {
-            (Self::Any(all), _) => all.iter().all(|it| it.implies(other)),
+            (Self::Any(all), _) => all.iter().all(|condition| condition.implies(other)),
             (Self::Missing, _) => other.holds(None),
             (Self::Text(text), _) if !text.contains(WILDCARDS) => other.holds(Some(text)),
-            (_, Condition::Any(others)) => others.iter().any(|it| self.implies(it)),
+            (_, Condition::Any(others)) => others.iter().any(|condition| self.implies(condition)),
             _ => false,
         }
     }
@@ -214,7 +214,7 @@ mod tests {
         leaf.prop_recursive(2, 6, 3, |inner| {
             prop_oneof![
                 proptest::collection::vec(inner.clone(), 1..3).prop_map(Condition::Any),
-                inner.prop_map(|it| Condition::Not(Box::new(it))),
+                inner.prop_map(|condition| Condition::Not(Box::new(condition))),
             ]
         })
     }

@@ -3,28 +3,28 @@
 use std::collections::HashMap;
 
 use crate::condition::Condition;
-
-/// The conditions of a rule, each with the name of its fact.
-pub(crate) type Conditions<'a> = Vec<(&'a str, Condition<'a>)>;
+use crate::rule::Rule;
 
 /// The hidden rules, by number, each with the first rule that hides it.
-pub(crate) fn hidden(rules: &[Conditions<'_>]) -> Vec<(usize, usize)> {
+pub(crate) fn hidden(rules: &[Rule<'_>]) -> Vec<(usize, usize)> {
     // A rule with a condition that is one text can hide only rules that name this text of
     // the same fact. Most rules have one, so that few have to be compared.
     let mut by_text: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let mut others = Vec::new();
     let mut hidden = Vec::new();
     for (at, rule) in rules.iter().enumerate() {
-        let texts = rule
-            .iter()
-            .filter_map(|(fact, it)| Some((*fact, it.literal()?)));
+        let when = rule.when.iter();
+        let texts = when.filter_map(|when| Some((&*when.fact, when.must_be.literal()?)));
         let alike = texts.filter_map(|text| by_text.get(&text)).flatten();
         let earlier = alike.chain(&others).copied();
-        if let Some(first) = earlier.filter(|it| is_weaker(&rules[*it], rule)).min() {
+        if let Some(first) = earlier
+            .filter(|earlier| is_weaker(&rules[*earlier], rule))
+            .min()
+        {
             hidden.push((at, first));
         }
-        let text = rule.iter().find_map(|(fact, it)| match it {
-            Condition::Text(_) => Some((*fact, it.literal()?)),
+        let text = rule.when.iter().find_map(|when| match &when.must_be {
+            Condition::Text(_) => Some((&*when.fact, when.must_be.literal()?)),
             _ => None,
         });
         match text {
@@ -36,9 +36,9 @@ pub(crate) fn hidden(rules: &[Conditions<'_>]) -> Vec<(usize, usize)> {
 }
 
 /// True if each condition of `earlier` is implied by one of `later`.
-fn is_weaker(earlier: &Conditions<'_>, later: &Conditions<'_>) -> bool {
-    earlier.iter().all(|(fact, weaker)| {
-        let mut later = later.iter();
-        later.any(|(name, it)| name == fact && it.implies(weaker))
+fn is_weaker(earlier: &Rule<'_>, later: &Rule<'_>) -> bool {
+    earlier.when.iter().all(|weaker| {
+        let mut later = later.when.iter();
+        later.any(|when| when.fact == weaker.fact && when.must_be.implies(&weaker.must_be))
     })
 }

@@ -6,6 +6,7 @@ mod choice;
 mod compiled;
 mod condition;
 mod earlier_pools;
+pub mod explain;
 mod facts;
 mod files;
 mod hidden;
@@ -14,7 +15,6 @@ mod pool;
 mod rule;
 mod source;
 mod template;
-pub mod tools;
 
 use cni::{About, Attachment, Call, Error, Object, Plugin, Reply, code};
 
@@ -67,10 +67,10 @@ impl Plugin for IpamDsRules {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         with_catalogue(call, |catalogue| {
             earlier_pools::refuse_overlaps(&call.config, catalogue)?;
-            match catalogue.rules().next() {
-                Some(_) => Ok(Reply::Nothing),
-                None => Err(choice::no_rule()),
+            if catalogue.rules.is_empty() {
+                return Err(choice::no_rule());
             }
+            Ok(Reply::Nothing)
         })
     }
 }
@@ -105,7 +105,7 @@ fn reply(call: &Call<'_>, pools: Vec<Object>) -> Result<Reply, Error> {
 /// All pools of the catalogue, by the order of their names.
 fn all_pools(catalogue: &Compiled<'_>) -> Result<Vec<Object>, Error> {
     let pools = catalogue.pool_names().map(|name| catalogue.pool(name));
-    let entries = pools.filter_map(|pool| Some(pool.transpose()?.map(|it| it.entry)));
+    let entries = pools.filter_map(|pool| Some(pool.transpose()?.map(|pool| pool.entry)));
     entries.collect()
 }
 
@@ -116,7 +116,7 @@ fn with_catalogue<T>(
 ) -> Result<T, Error> {
     let ipam: Object = call.config.ipam()?;
     let encoded = cache::catalogue(call, &ipam)?;
-    let result = Compiled::decode(&encoded.bytes).and_then(|it| f(&it));
+    let result = Compiled::decode(&encoded.bytes).and_then(|catalogue| f(&catalogue));
     match result {
         Err(error) if error.code == code::INTERNAL && encoded.is_cached => {
             tracing::warn!(%error, "removing its cache");

@@ -1,5 +1,6 @@
-//! A rule, as it is written: conditions, pools, requested addresses, a sticky key.
+//! A rule: conditions, pools, requested addresses, a sticky key.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -8,27 +9,24 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::condition::Condition;
-use crate::facts;
+use crate::facts::{self, Facts};
 use crate::template::Template;
 
 /// The keys of a rule.
 const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
 
 /// A rule, valid in itself.
-#[derive(Clone, Debug)]
-pub(crate) struct Rule {
-    /// Its name in messages: `ipam.rules[3]`.
-    pub(crate) path: String,
-    /// Conditions, each with the name of its fact. All must hold.
-    pub(crate) when: Vec<(String, Condition<'static>)>,
-    /// What follows if it holds.
-    pub(crate) then: Then<'static>,
-}
-
-/// What follows if a rule holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Then<'a> {
-    /// The names of the pools.
+pub(crate) struct Rule<'a> {
+    /// The prefix of its source in messages: `ipam.`.
+    #[serde(borrow)]
+    source: Cow<'a, str>,
+    /// Its number in the source.
+    number: u32,
+    /// Conditions. All must hold.
+    #[serde(borrow)]
+    pub(crate) when: Vec<When<'a>>,
+    /// The names of the pools, if it holds.
     #[serde(borrow)]
     pub(crate) pools: Vec<Template<'a>>,
     /// The requested addresses.
@@ -41,12 +39,21 @@ pub(crate) struct Then<'a> {
     pub(crate) sticky: Option<Template<'a>>,
 }
 
-/// The name of a rule in messages: `ipam.rules[3]`.
-pub(crate) fn rule_path(prefix: &str, index: u32) -> String {
-    format!("{prefix}rules[{index}]")
+/// A condition, and the name of its fact.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct When<'a> {
+    #[serde(borrow)]
+    pub(crate) fact: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) must_be: Condition<'a>,
 }
 
-impl Then<'_> {
+impl<'a> Rule<'a> {
+    /// Its name in messages: `ipam.rules[3]`.
+    pub(crate) fn path(&self) -> String {
+        format!("{}rules[{}]", self.source, self.number)
+    }
+
     /// The key of a requested address: `ip`, or `ips[0]`.
     pub(crate) fn key_of_ip(&self, index: usize) -> String {
         if self.is_list {
@@ -55,15 +62,22 @@ impl Then<'_> {
             "ip".to_owned()
         }
     }
+
+    /// The first condition that doesn't hold; `None` if the rule holds.
+    pub(crate) fn unmet(&self, facts: &Facts) -> Option<&When<'a>> {
+        let mut when = self.when.iter();
+        when.find(|when| !when.must_be.holds(facts.get(&when.fact)))
+    }
 }
 
-impl Rule {
-    /// Reads a rule; `path` is its name in messages.
+impl Rule<'static> {
+    /// Reads a rule, of which these are the source's prefix and the number.
     ///
     /// # Errors
     ///
     /// Code 7, naming the key and the value.
-    pub(crate) fn read(path: String, object: &Object) -> Result<Self, Error> {
+    pub(crate) fn read(source: &str, number: u32, object: &Object) -> Result<Self, Error> {
+        let path = format!("{source}rules[{number}]");
         verify_keys(&path, object)?;
         let when = object.read::<Object>(&path, "when")?.unwrap_or_default();
         let when = conditions(&format!("{path}.when"), &when)?;
@@ -101,32 +115,30 @@ impl Rule {
         let sticky = object.read::<String>(&path, "sticky")?;
         let sticky = sticky.map(|text| template(&format!("{path}.sticky"), text));
         Ok(Self {
+            source: source.to_owned().into(),
+            number,
             when,
-            then: Then {
-                pools,
-                is_list: object.get("ips").is_some(),
-                ips,
-                sticky: sticky.transpose()?,
-            },
-            path,
+            pools,
+            is_list: object.get("ips").is_some(),
+            ips,
+            sticky: sticky.transpose()?,
         })
     }
 
-    /// The requested addresses in which no fact stands, each with its key.
+    /// The requested addresses without a fact, each with its key.
     ///
     /// # Errors
     ///
     /// Code 7, naming the key and the value, for one that is no address.
     pub(crate) fn literal_ips(&self) -> Result<Vec<(String, IpAddr)>, Error> {
-        let keys = (0..self.then.ips.len()).map(|i| self.then.key_of_ip(i));
-        let literal = keys.zip(&self.then.ips);
-        let literal = literal.filter_map(|(key, ip)| Some((key, ip.literal()?)));
+        let literal = self.ips.iter().enumerate();
+        let literal = literal.filter_map(|(i, ip)| Some((self.key_of_ip(i), ip.literal()?)));
         literal
             .map(|(key, text)| match ipam::parse_address(text) {
                 Some(ip) => Ok((key, ip)),
                 None => Err(Error::config(format!(
                     "{}.{key}: {text:?} is no IP address",
-                    self.path
+                    self.path()
                 ))),
             })
             .collect()
@@ -150,7 +162,7 @@ fn verify_keys(path: &str, object: &Object) -> Result<(), Error> {
     Ok(())
 }
 
-fn conditions(path: &str, when: &Object) -> Result<Vec<(String, Condition<'static>)>, Error> {
+fn conditions(path: &str, when: &Object) -> Result<Vec<When<'static>>, Error> {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut conditions = Vec::new();
     for (name, raw) in when.iter() {
@@ -160,7 +172,10 @@ fn conditions(path: &str, when: &Object) -> Result<Vec<(String, Condition<'stati
             return Err(Error::config(format!("{path} is there twice")));
         }
         let value: Value = cni::read(&path, raw)?;
-        conditions.push((name.to_owned(), Condition::read(&path, value)?));
+        conditions.push(When {
+            fact: name.to_owned().into(),
+            must_be: Condition::read(&path, value)?,
+        });
     }
     Ok(conditions)
 }
@@ -179,24 +194,24 @@ fn template(path: &str, text: String) -> Result<Template<'static>, Error> {
 mod tests {
     use super::*;
 
-    fn rule(json: &str) -> Result<Rule, String> {
+    fn rule(json: &str) -> Result<Rule<'static>, String> {
         let object = serde_json::from_str(json).unwrap();
-        Rule::read("rules[0]".to_owned(), &object).map_err(|error| error.msg)
+        Rule::read("", 0, &object).map_err(|error| error.msg)
     }
 
     #[test]
     fn each_key_is_read() {
-        let it = rule(
+        let read = rule(
             r#"{"when":{"A":"x","label:b":null},"pools":["p","${A}"],"ips":["10.0.0.5/24","${A}"],"sticky":"${A}"}"#,
         )
         .unwrap();
-        assert_eq!(it.when.len(), 2);
-        assert_eq!(it.then.pools[0].literal(), Some("p"));
+        assert_eq!(read.when.len(), 2);
+        assert_eq!(read.pools[0].literal(), Some("p"));
         let literal = ("ips[0]".to_owned(), "10.0.0.5".parse().unwrap());
-        assert_eq!(it.literal_ips().unwrap(), [literal]);
-        assert!(it.then.sticky.is_some());
+        assert_eq!(read.literal_ips().unwrap(), [literal]);
+        assert!(read.sticky.is_some());
         let least = rule(r#"{"pools":["p"],"when":null,"ip":null,"sticky":null}"#).unwrap();
-        assert!(least.when.is_empty() && least.then.ips.is_empty());
+        assert!(least.when.is_empty() && least.ips.is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipam_ds_rules::tools::Tried;
+use ipam_ds_rules::explain::Tried;
 use serde::Serialize;
 use serde_json::value::RawValue;
 

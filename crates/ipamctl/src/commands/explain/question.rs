@@ -7,7 +7,7 @@ use cni::{Attachment, Call, DelegateName, Environment, LinkedPlugin, NetworkConf
 use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
-use ipam_ds_rules::tools::ANNOTATIONS;
+use ipam_ds_rules::explain::ANNOTATIONS;
 use ipam_ds_static::IPAM_DS_STATIC;
 use plugin::Linked;
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl Question {
             return Vec::new();
         }
         let call = Call::new(self.config.clone(), &self.environment);
-        let tried = match ipam_ds_rules::tools::explain(&call) {
+        let tried = match ipam_ds_rules::explain::explain(&call) {
             Ok(explanation) => explanation.tried,
             Err(_) => Vec::new(),
         };

@@ -1,13 +1,14 @@
-//! The catalogue and its rules for tools: what a call would get, and why. No cache is read
-//! or written.
+//! Explains the catalogue to tools: which rule a call would get, its pools, and which rules no
+//! call reaches. No cache is read or written.
 
 use std::collections::BTreeSet;
 
 use cni::{Call, Error, NetworkConfig, Object};
 
 use crate::choice::Choice;
-use crate::compiled::{Compiled, CompiledRule};
+use crate::compiled::Compiled;
 use crate::facts::Facts;
+use crate::rule::Rule;
 use crate::template::Template;
 use crate::{cache, choice, hidden};
 
@@ -55,12 +56,11 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     let bytes = cache::uncached(&call.config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
     let mut tried = Vec::new();
-    for rule in catalogue.rules() {
-        let rule = rule?;
-        let unmet = rule.unmet(&facts)?.map(|it| Unmet {
-            is: facts.get(it.fact).map(str::to_owned),
-            fact: it.fact.to_owned(),
-            must_be: it.must_be.to_string(),
+    for rule in &catalogue.rules {
+        let unmet = rule.unmet(&facts).map(|when| Unmet {
+            is: facts.get(&when.fact).map(str::to_owned),
+            fact: when.fact.to_string(),
+            must_be: when.must_be.to_string(),
         });
         let holds = unmet.is_none();
         tried.push(Tried {
@@ -71,7 +71,8 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
             break;
         }
     }
-    let chosen = ipam::requests(call).and_then(|it| choice::choose(&catalogue, &facts, it));
+    let chosen =
+        ipam::requests(call).and_then(|requests| choice::choose(&catalogue, &facts, requests));
     Ok(Explanation {
         facts,
         tried,
@@ -110,17 +111,11 @@ pub struct Unreached {
 pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
     let bytes = cache::uncached(&config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
-    let mut names = Vec::new();
-    let mut rules = Vec::new();
-    for rule in catalogue.rules() {
-        let rule = rule?;
-        names.push(rule.path());
-        rules.push(rule.conditions().collect::<Result<_, Error>>()?);
-    }
-    let hidden = hidden::hidden(&rules).into_iter();
+    let rules = &catalogue.rules;
+    let hidden = hidden::hidden(rules).into_iter();
     let unreached = hidden.map(|(rule, earlier)| Unreached {
-        rule: names[rule].clone(),
-        earlier: names[earlier].clone(),
+        rule: rules[rule].path(),
+        earlier: rules[earlier].path(),
     });
     Ok(unreached.collect())
 }
@@ -134,18 +129,13 @@ pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
 pub fn facts_of_rules(config: &NetworkConfig) -> Result<Vec<(String, BTreeSet<String>)>, Error> {
     let bytes = cache::uncached(&config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
-    let of_rule = |rule: Result<CompiledRule<'_>, Error>| {
-        let rule = rule?;
-        let mut facts = BTreeSet::new();
-        for condition in rule.conditions() {
-            facts.insert(condition?.0.to_owned());
-        }
-        let then = rule.then()?;
-        let templates = then.pools.iter().chain(&then.ips).chain(&then.sticky);
-        facts.extend(templates.flat_map(Template::facts).map(str::to_owned));
-        Ok((rule.path(), facts))
+    let of_rule = |rule: &Rule<'_>| {
+        let of_conditions = rule.when.iter().map(|when| when.fact.to_string());
+        let templates = rule.pools.iter().chain(&rule.ips).chain(&rule.sticky);
+        let of_texts = templates.flat_map(Template::facts).map(str::to_owned);
+        (rule.path(), of_conditions.chain(of_texts).collect())
     };
-    catalogue.rules().map(of_rule).collect()
+    Ok(catalogue.rules.iter().map(of_rule).collect())
 }
 
 #[cfg(test)]
@@ -173,11 +163,11 @@ mod tests {
         let told: Vec<String> = explained("A=z")
             .tried
             .iter()
-            .map(|it| match &it.unmet {
+            .map(|tried| match &tried.unmet {
                 Some(Unmet { fact, is, must_be }) => {
-                    format!("{}: {fact} is {is:?}, not {must_be}", it.rule)
+                    format!("{}: {fact} is {is:?}, not {must_be}", tried.rule)
                 }
-                None => format!("{} holds", it.rule),
+                None => format!("{} holds", tried.rule),
             })
             .collect();
         assert_eq!(
@@ -218,10 +208,10 @@ mod tests {
     #[test]
     fn a_rule_behind_one_with_weaker_conditions_is_unreached() {
         let unreached = |when: [&str; 3]| -> Vec<String> {
-            let all = when.map(|it| format!(r#"{{"when":{it},"pools":["p"]}}"#));
+            let all = when.map(|when| format!(r#"{{"when":{when},"pools":["p"]}}"#));
             let all = unreached(&rules(&all.join(",")));
             let all = all.unwrap().into_iter();
-            all.map(|it| format!("{} by {}", it.rule, it.earlier))
+            all.map(|unreached| format!("{} by {}", unreached.rule, unreached.earlier))
                 .collect()
         };
         let second = ["ipam.rules[1] by ipam.rules[0]"];
