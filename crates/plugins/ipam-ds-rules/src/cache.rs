@@ -53,7 +53,7 @@ pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error
     // Before the directories are looked through.
     let own = reservations.own_directory(&catalogue)?;
     reservations.note(&mut catalogue)?;
-    let bytes = compiled::encode(catalogue)?;
+    let bytes = compiled::encode(&catalogue)?;
     if let Some(cache) = cache.filter(|_| files.are_settled(now)) {
         cache.save(&files, &own, &bytes);
     }
@@ -71,7 +71,7 @@ pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error
 pub(crate) fn compile(call: &Call<'_>, ipam: &Object) -> Result<Vec<u8>, Error> {
     let (_, mut catalogue) = Files::of(ipam)?.catalogue(ipam)?;
     Reservations::of(ipam, call.config.name())?.note(&mut catalogue)?;
-    compiled::encode(catalogue)
+    compiled::encode(&catalogue)
 }
 
 /// The encoded catalogue of a configuration, for tools: no reservation is looked at.
@@ -80,7 +80,7 @@ pub(crate) fn compile(call: &Call<'_>, ipam: &Object) -> Result<Vec<u8>, Error> 
 ///
 /// As [`catalogue`].
 pub(crate) fn uncached(ipam: &Object) -> Result<Vec<u8>, Error> {
-    compiled::encode(Files::of(ipam)?.catalogue(ipam)?.1)
+    compiled::encode(&Files::of(ipam)?.catalogue(ipam)?.1)
 }
 
 /// Removes the cache of a call's catalogue.

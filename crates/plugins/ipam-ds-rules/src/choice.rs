@@ -38,7 +38,7 @@ pub(crate) fn choose(
     facts: &Facts,
     requests: Vec<Request>,
 ) -> Result<Choice, Error> {
-    let rule = first_that_holds(catalogue, facts)?;
+    let rule = &first_that_holds(catalogue, facts)?;
     let mut chosen: Vec<Chosen> = Vec::with_capacity(rule.pools.len());
     let mut names = HashSet::new();
     for (i, template) in rule.pools.iter().enumerate() {
@@ -85,21 +85,15 @@ pub(crate) fn choose(
     Ok(choice)
 }
 
-fn first_that_holds<'c, 'a>(
-    catalogue: &'c Compiled<'a>,
-    facts: &Facts,
-) -> Result<&'c Rule<'a>, Error> {
-    if catalogue.rules.is_empty() {
+fn first_that_holds<'a>(catalogue: &Compiled<'a>, facts: &Facts) -> Result<Rule<'a>, Error> {
+    if catalogue.has_no_rule() {
         return Err(no_rule());
     }
-    let mut rules = catalogue.rules.iter();
-    rules
-        .find(|rule| rule.unmet(facts).is_none())
-        .ok_or_else(|| {
-            Error::config(format!(
-                "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
-            ))
-        })
+    catalogue.first_that_holds(facts)?.ok_or_else(|| {
+        Error::config(format!(
+            "no rule of ipam.rules and ipam.poolsDir holds for {facts}"
+        ))
+    })
 }
 
 /// The error that there is no rule at all.

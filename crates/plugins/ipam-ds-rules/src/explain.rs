@@ -56,7 +56,7 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     let bytes = cache::uncached(&call.config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
     let mut tried = Vec::new();
-    for rule in &catalogue.rules {
+    for rule in catalogue.rules()? {
         let unmet = rule.unmet(&facts).map(|when| Unmet {
             is: facts.get(&when.fact).map(str::to_owned),
             fact: when.fact.to_string(),
@@ -111,8 +111,8 @@ pub struct Unreached {
 pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
     let bytes = cache::uncached(&config.ipam()?)?;
     let catalogue = Compiled::decode(&bytes)?;
-    let rules = &catalogue.rules;
-    let hidden = hidden::hidden(rules).into_iter();
+    let rules = catalogue.rules()?;
+    let hidden = hidden::hidden(&rules).into_iter();
     let unreached = hidden.map(|(rule, earlier)| Unreached {
         rule: rules[rule].path(),
         earlier: rules[earlier].path(),
@@ -135,7 +135,7 @@ pub fn facts_of_rules(config: &NetworkConfig) -> Result<Vec<(String, BTreeSet<St
         let of_texts = templates.flat_map(Template::facts).map(str::to_owned);
         (rule.path(), of_conditions.chain(of_texts).collect())
     };
-    Ok(catalogue.rules.iter().map(of_rule).collect())
+    Ok(catalogue.rules()?.iter().map(of_rule).collect())
 }
 
 #[cfg(test)]

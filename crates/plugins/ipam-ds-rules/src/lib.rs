@@ -67,7 +67,7 @@ impl Plugin for IpamDsRules {
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         with_catalogue(call, |catalogue| {
             earlier_pools::refuse_overlaps(&call.config, catalogue)?;
-            if catalogue.rules.is_empty() {
+            if catalogue.has_no_rule() {
                 return Err(choice::no_rule());
             }
             Ok(Reply::Nothing)

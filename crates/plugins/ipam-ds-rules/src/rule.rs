@@ -23,8 +23,8 @@ pub(crate) struct Rule<'a> {
     source: Cow<'a, str>,
     /// Its number in the source.
     number: u32,
-    /// Conditions. All must hold.
-    #[serde(borrow)]
+    /// Conditions. All must hold. They are serialized one by one.
+    #[serde(skip)]
     pub(crate) when: Vec<When<'a>>,
     /// The names of the pools, if it holds.
     #[serde(borrow)]
@@ -66,7 +66,14 @@ impl<'a> Rule<'a> {
     /// The first condition that doesn't hold; `None` if the rule holds.
     pub(crate) fn unmet(&self, facts: &Facts) -> Option<&When<'a>> {
         let mut when = self.when.iter();
-        when.find(|when| !when.must_be.holds(facts.get(&when.fact)))
+        when.find(|when| !when.is_met(facts))
+    }
+}
+
+impl When<'_> {
+    /// True if the fact is what it must be.
+    pub(crate) fn is_met(&self, facts: &Facts) -> bool {
+        self.must_be.holds(facts.get(&self.fact))
     }
 }
 

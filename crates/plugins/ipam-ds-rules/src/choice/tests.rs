@@ -14,7 +14,7 @@ const POOLS: &str = r#"{"a":{"subnet":"10.0.0.0/24","routes":[{"dst":"10.0.0.0/8
 fn encoded(pools: &str, rules: &str) -> Vec<u8> {
     let ipam = format!(r#"{{"pools":{pools},"rules":{rules}}}"#);
     let source = Source::of_configuration(&serde_json::from_str(&ipam).unwrap()).unwrap();
-    compiled::encode(Catalogue::read(&[source]).unwrap()).unwrap()
+    compiled::encode(&Catalogue::read(&[source]).unwrap()).unwrap()
 }
 
 fn choice(rules: &str, facts: &[(&str, &str)], requests: &[&str]) -> Result<Choice, Error> {
