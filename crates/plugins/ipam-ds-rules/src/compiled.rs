@@ -19,9 +19,9 @@ pub(crate) struct Compiled<'a> {
     /// Pools, in the order of their names: [`CompiledPool`].
     #[serde(borrow)]
     pools: Vec<(&'a str, &'a [u8])>,
-    /// Rules, in the order in which they are tried.
-    #[serde(borrow)]
-    rules: Vec<CompiledRule<'a>>,
+    /// Rules, in the order in which they are tried: each a [`CompiledRule`], one after the
+    /// other.
+    rules: &'a [u8],
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -78,16 +78,17 @@ pub(crate) fn encode(catalogue: &Catalogue) -> Result<Vec<u8>, Error> {
         pools.push((pool.name.as_str(), compiled));
     }
     pools.sort_unstable();
-    let rules = catalogue.rules.iter();
-    let rules: Vec<(Vec<u8>, Vec<u8>)> = rules
-        .map(|rule| (rule.when.iter().flat_map(bytes).collect(), bytes(rule)))
-        .collect();
+    let compiled = |rule: &Rule<'_>| {
+        let when: Vec<u8> = rule.when.iter().flat_map(bytes).collect();
+        bytes(&CompiledRule {
+            when: &when,
+            rest: &bytes(rule),
+        })
+    };
+    let rules: Vec<u8> = catalogue.rules.iter().flat_map(compiled).collect();
     Ok(bytes(&Compiled {
         pools: pools.iter().map(|(name, pool)| (*name, &**pool)).collect(),
-        rules: rules
-            .iter()
-            .map(|(when, rest)| CompiledRule { when, rest })
-            .collect(),
+        rules: &rules,
     }))
 }
 
@@ -116,12 +117,15 @@ impl<'a> Compiled<'a> {
 
     /// All rules, in the order in which they are tried.
     pub(crate) fn rules(&self) -> Result<Vec<Rule<'a>>, Error> {
-        self.rules.iter().map(CompiledRule::decode).collect()
+        items(self.rules)
+            .map(|rule: Result<CompiledRule<'a>, Error>| rule?.decode())
+            .collect()
     }
 
     /// The first rule that holds.
     pub(crate) fn first_that_holds(&self, facts: &Facts) -> Result<Option<Rule<'a>>, Error> {
-        for rule in &self.rules {
+        for rule in items(self.rules) {
+            let rule: CompiledRule<'a> = rule?;
             if rule.holds(facts)? {
                 return rule.decode().map(Some);
             }
@@ -152,24 +156,10 @@ impl<'a> Compiled<'a> {
 }
 
 impl<'a> CompiledRule<'a> {
-    fn conditions(&self) -> impl Iterator<Item = Result<When<'a>, Error>> {
-        let mut left = self.when;
-        std::iter::from_fn(move || {
-            if left.is_empty() {
-                return None;
-            }
-            // Damaged bytes end the iteration.
-            let taken = postcard::take_from_bytes(std::mem::take(&mut left));
-            Some(taken.map_err(damaged).map(|(when, behind)| {
-                left = behind;
-                when
-            }))
-        })
-    }
-
     fn holds(&self, facts: &Facts) -> Result<bool, Error> {
-        for when in self.conditions() {
-            if !when?.is_met(facts) {
+        for when in items(self.when) {
+            let when: When<'a> = when?;
+            if !when.is_met(facts) {
                 return Ok(false);
             }
         }
@@ -178,9 +168,23 @@ impl<'a> CompiledRule<'a> {
 
     fn decode(&self) -> Result<Rule<'a>, Error> {
         let mut rule: Rule<'a> = postcard::from_bytes(self.rest).map_err(damaged)?;
-        rule.when = self.conditions().collect::<Result<_, _>>()?;
+        rule.when = items(self.when).collect::<Result<_, _>>()?;
         Ok(rule)
     }
+}
+
+/// Decodes items that follow each other. Damaged bytes end the iteration.
+fn items<'a, T: Deserialize<'a>>(mut rest: &'a [u8]) -> impl Iterator<Item = Result<T, Error>> {
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let taken = postcard::take_from_bytes(std::mem::take(&mut rest));
+        Some(taken.map_err(damaged).map(|(item, behind)| {
+            rest = behind;
+            item
+        }))
+    })
 }
 
 fn damaged(why: impl std::fmt::Display) -> Error {
