@@ -147,7 +147,8 @@ mod tests {
     use super::*;
 
     fn request(vars: &[(&str, &str)]) -> Result<Request, Error> {
-        let set = |it: Environment, (name, value): &(&str, &str)| it.with(name, value);
+        let set =
+            |environment: Environment, (name, value): &(&str, &str)| environment.with(name, value);
         Request::from_environment(&vars.iter().fold(Environment::default(), set))
     }
 

@@ -129,7 +129,9 @@ pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error>
             };
             let reason = error.inner().to_string();
             // The position within the value helps nobody; the path is there.
-            let reason = reason.rsplit_once(" at line ").map_or(&*reason, |it| it.0);
+            let reason = reason
+                .rsplit_once(" at line ")
+                .map_or(&*reason, |(start, _)| start);
             Error::config(format!("{at}: {}", without_secrets(reason)))
                 .with_details(format!("{path} is {}", Excerpt(raw.get())))
         })
@@ -193,28 +195,29 @@ mod tests {
 
     #[test]
     fn setting_a_key_leaves_every_other_byte_alone() {
-        let mut it = object(r#"{"z":1e400,"a":{"y":[1.0,  2]},"prevResult":{"old":1},"n":-0.0}"#);
-        it.set("prevResult", &object(r#"{"new":12345678901234567890123}"#));
+        let mut parsed =
+            object(r#"{"z":1e400,"a":{"y":[1.0,  2]},"prevResult":{"old":1},"n":-0.0}"#);
+        parsed.set("prevResult", &object(r#"{"new":12345678901234567890123}"#));
         assert_eq!(
-            text(&it),
+            text(&parsed),
             r#"{"z":1e400,"a":{"y":[1.0,  2]},"prevResult":{"new":12345678901234567890123},"n":-0.0}"#
         );
     }
 
     #[test]
     fn of_a_key_that_occurs_twice_the_last_one_counts() {
-        let mut it = object(r#"{"a":1,"b":2,"a":3}"#);
-        assert_eq!(it.get("a").unwrap().get(), "3");
-        it.set("a", &4);
-        assert_eq!(text(&it), r#"{"a":4,"b":2,"a":4}"#);
-        it.remove("a");
-        assert_eq!(text(&it), r#"{"b":2}"#);
+        let mut parsed = object(r#"{"a":1,"b":2,"a":3}"#);
+        assert_eq!(parsed.get("a").unwrap().get(), "3");
+        parsed.set("a", &4);
+        assert_eq!(text(&parsed), r#"{"a":4,"b":2,"a":4}"#);
+        parsed.remove("a");
+        assert_eq!(text(&parsed), r#"{"b":2}"#);
     }
 
     #[test]
     fn an_error_names_the_innermost_key_and_shows_the_value() {
-        let it = object(r#"{"delegates":["a",{"b":5}]}"#);
-        let error = it.read::<Vec<String>>("ipam", "delegates").unwrap_err();
+        let parsed = object(r#"{"delegates":["a",{"b":5}]}"#);
+        let error = parsed.read::<Vec<String>>("ipam", "delegates").unwrap_err();
         assert_eq!(error.code, crate::code::INVALID_CONFIG);
         assert_eq!(
             error.msg,
@@ -227,8 +230,8 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_refused_and_an_empty_one_is_none() {
-        let it = object(r#"{"a":"/x","b":"x/y","c":"","d":null}"#);
-        let path = |key| it.absolute_path("ipam", key);
+        let parsed = object(r#"{"a":"/x","b":"x/y","c":"","d":null}"#);
+        let path = |key| parsed.absolute_path("ipam", key);
         assert_eq!(path("a"), Ok(Some("/x".into())));
         assert_eq!(
             (path("c"), path("d"), path("e")),
@@ -271,11 +274,11 @@ mod tests {
                 .zip(&numbers)
                 .map(|(k, n)| format!("{}:{n}", serde_json::to_string(k).unwrap()))
                 .collect();
-            let mut it = object(&format!("{{{}}}", members.join(",")));
-            it.set("prevResult", &1);
+            let mut parsed = object(&format!("{{{}}}", members.join(",")));
+            parsed.set("prevResult", &1);
             let expected: Vec<String> =
                 members.iter().cloned().chain(["\"prevResult\":1".to_owned()]).collect();
-            prop_assert_eq!(text(&it), format!("{{{}}}", expected.join(",")));
+            prop_assert_eq!(text(&parsed), format!("{{{}}}", expected.join(",")));
         }
     }
 }

@@ -308,7 +308,7 @@ mod tests {
         let parts: Vec<_> = result
             .ips
             .iter()
-            .map(|it| (it.prefix_len(), it.gateway()))
+            .map(|config| (config.prefix_len(), config.gateway()))
             .collect();
         assert_eq!(
             parts,

@@ -49,7 +49,7 @@ impl Plugin for IpamDaTable {
     }
 
     fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
-        Table::open(call)?.keep(|it| it.attachment != *attachment)
+        Table::open(call)?.keep(|row| row.attachment != *attachment)
     }
 
     fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
@@ -58,7 +58,7 @@ impl Plugin for IpamDaTable {
         let (pools, table) = (ipam::pools(&call.config)?, Table::open(call)?);
         for ip in prev_result.ips.iter().map(IpConfig::ip) {
             let pool = pools.iter().find(|pool| pool.ranges.contains(ip));
-            let holds = |pool| table.held(pool, attachment).any(|it| it.ip == ip);
+            let holds = |pool| table.held(pool, attachment).any(|row| row.ip == ip);
             if !pool.is_none_or(holds) {
                 let why = format!("{ip} is not reserved to {attachment}");
                 return Err(Error::new(code::NOT_RESERVED, why));
@@ -69,7 +69,7 @@ impl Plugin for IpamDaTable {
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let valid = call.config.valid_attachments()?;
-        Table::open(call)?.keep(|it| valid.contains(&it.attachment))
+        Table::open(call)?.keep(|row| valid.contains(&row.attachment))
     }
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
@@ -145,7 +145,7 @@ impl Table {
     fn keep(mut self, is_kept: impl Fn(&Reservation) -> bool) -> Result<Reply, Error> {
         let before = self.reservations.len();
         self.reservations
-            .retain(|it| it.network != self.network || is_kept(it));
+            .retain(|row| row.network != self.network || is_kept(row));
         if self.reservations.len() < before {
             self.save()?;
         }
@@ -156,7 +156,7 @@ impl Table {
     fn of_pool<'a>(&'a self, pool: &'a Pool) -> impl DoubleEndedIterator<Item = &'a Reservation> {
         let name = pool.directory(&self.network);
         let all = self.reservations.iter();
-        all.filter(move |it| it.pool == *name && pool.ranges.contains(it.ip))
+        all.filter(move |row| row.pool == *name && pool.ranges.contains(row.ip))
     }
 
     /// The reservations in a pool that the attachment has on this network.
@@ -166,15 +166,17 @@ impl Table {
         attachment: &'a Attachment,
     ) -> impl Iterator<Item = &'a Reservation> {
         self.of_pool(pool)
-            .filter(|it| it.network == self.network && it.attachment == *attachment)
+            .filter(|row| row.network == self.network && row.attachment == *attachment)
     }
 
     /// The pool's next free address, round robin.
     fn next_free(&self, pool: &Pool) -> Result<IpAddr, Error> {
-        let newest = self.of_pool(pool).next_back().map(|it| it.ip);
-        let reserved: HashSet<IpAddr> = self.of_pool(pool).map(|it| it.ip).collect();
+        let newest = self.of_pool(pool).next_back().map(|row| row.ip);
+        let reserved: HashSet<IpAddr> = self.of_pool(pool).map(|row| row.ip).collect();
         let candidates = pool.ranges.rotation(newest);
-        let mut addresses = candidates.iter().flat_map(|it| it.addresses.iter());
+        let mut addresses = candidates
+            .iter()
+            .flat_map(|candidate| candidate.addresses.iter());
         addresses.find(|ip| !reserved.contains(ip)).ok_or_else(|| {
             let (name, count) = (pool.directory(&self.network), reserved.len());
             let why = format!(
@@ -191,7 +193,7 @@ impl Table {
             return Err(Error::new(code::ALREADY_ALLOCATED, why));
         }
         let ip = match pool.requested {
-            Some(ip) if self.of_pool(pool).any(|it| it.ip == ip) => {
+            Some(ip) if self.of_pool(pool).any(|row| row.ip == ip) => {
                 let why = format!("{ip} is reserved already");
                 return Err(Error::new(code::REQUESTED_TAKEN, why));
             }

@@ -40,10 +40,10 @@ pub fn all_or_nothing<S, P, R>(
     let mut reserved = Vec::new();
     for pool in pools {
         match reserve(store, pool) {
-            Ok(it) => reserved.push(it),
+            Ok(reservation) => reserved.push(reservation),
             Err(mut failure) => {
-                for it in reserved.iter().rev() {
-                    if let Err(error) = release(store, it) {
+                for reservation in reserved.iter().rev() {
+                    if let Err(error) = release(store, reservation) {
                         let separator = if failure.details.is_empty() { "" } else { "\n" };
                         failure.details += &format!("{separator}not released: {error}");
                     }

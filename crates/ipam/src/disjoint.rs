@@ -21,10 +21,13 @@ impl Disjoint {
     /// The lowest owner of the intervals that the set overlaps with; nothing is added.
     pub fn add(&mut self, set: &RangeSet, owner: usize) -> Result<(), usize> {
         let intervals = || set.ranges().iter().map(|range| range.addresses());
-        match intervals().filter_map(|it| self.overlapping(it)).min() {
+        match intervals()
+            .filter_map(|interval| self.overlapping(interval))
+            .min()
+        {
             Some(earlier) => Err(earlier),
             None => {
-                intervals().for_each(|it| self.insert(it, owner));
+                intervals().for_each(|interval| self.insert(interval, owner));
                 Ok(())
             }
         }
@@ -92,11 +95,11 @@ mod tests {
                 .collect();
             let mut disjoint = Disjoint::default();
             let mut kept: Vec<usize> = Vec::new();
-            for (i, it) in all.iter().enumerate() {
-                let expected = kept.iter().copied().find(|j| all[*j].overlaps(*it));
-                prop_assert_eq!(disjoint.overlapping(*it), expected);
+            for (i, interval) in all.iter().enumerate() {
+                let expected = kept.iter().copied().find(|j| all[*j].overlaps(*interval));
+                prop_assert_eq!(disjoint.overlapping(*interval), expected);
                 if expected.is_none() {
-                    disjoint.insert(*it, i);
+                    disjoint.insert(*interval, i);
                     kept.push(i);
                 }
             }

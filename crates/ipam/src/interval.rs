@@ -19,12 +19,12 @@ impl Interval {
     /// `None` if `last` is before `first`, or of another family.
     pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
         let v4 = first.is_ipv4();
-        let it = Self {
+        let interval = Self {
             v4,
             first: bits(first),
             last: bits(last),
         };
-        (v4 == last.is_ipv4() && it.first <= it.last).then_some(it)
+        (v4 == last.is_ipv4() && interval.first <= interval.last).then_some(interval)
     }
 
     /// The lowest address.
@@ -116,8 +116,8 @@ impl Interval {
     /// The same addresses in ascending order, and as few intervals as possible.
     pub fn merged(mut intervals: Vec<Self>) -> Vec<Self> {
         // Most lists are written in order.
-        if !intervals.is_sorted_by_key(|it| it.order()) {
-            intervals.sort_unstable_by_key(|it| it.order());
+        if !intervals.is_sorted_by_key(|interval| interval.order()) {
+            intervals.sort_unstable_by_key(|interval| interval.order());
         }
         let mut merged: Vec<Self> = Vec::with_capacity(intervals.len());
         for next in intervals {
@@ -248,11 +248,11 @@ mod tests {
             (first, len) in (10u32..40, 0u32..30),
             holes in proptest::collection::vec((0u32..80, 0u32..6), 0..6),
         ) {
-            let it = interval(first, first + len);
+            let tested = interval(first, first + len);
             let holes: Vec<Interval> = holes.iter().map(|(at, len)| interval(*at, at + len)).collect();
-            let left = it.without(&Interval::merged(holes.clone()));
+            let left = tested.without(&Interval::merged(holes.clone()));
             let got: Vec<_> = left.iter().flat_map(|part| part.iter()).collect();
-            let expected: Vec<_> = it
+            let expected: Vec<_> = tested
                 .iter()
                 .filter(|ip| !holes.iter().any(|hole| hole.contains(*ip)))
                 .collect();
@@ -265,10 +265,10 @@ mod tests {
         ) {
             let all: Vec<Interval> = all.iter().map(|(at, len)| interval(*at, at + len)).collect();
             let merged = Interval::merged(all.clone());
-            let mut expected: Vec<_> = all.iter().flat_map(|it| it.iter()).collect();
+            let mut expected: Vec<_> = all.iter().flat_map(|interval| interval.iter()).collect();
             expected.sort_unstable();
             expected.dedup();
-            prop_assert_eq!(merged.iter().flat_map(|it| it.iter()).collect::<Vec<_>>(), expected);
+            prop_assert_eq!(merged.iter().flat_map(|interval| interval.iter()).collect::<Vec<_>>(), expected);
             for pair in merged.windows(2) {
                 prop_assert!(successor(pair[0].last()) < pair[1].first());
             }

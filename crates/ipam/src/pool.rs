@@ -196,11 +196,11 @@ mod tests {
     #[test]
     fn each_key_is_read_and_unknown_ones_are_kept() {
         let json = r#"{"name":"blue","subnet":"2001:db8:1::/64","requested-ip":"2001:db8:1::77","sticky":"prod/db-0","vlan":1.50}"#;
-        let it = pool(json).unwrap();
-        assert_eq!(it.name.as_ref().map(PoolName::as_str), Some("blue"));
-        assert_eq!(it.requested, Some("2001:db8:1::77".parse().unwrap()));
-        assert_eq!(it.sticky.as_deref(), Some("prod/db-0"));
-        assert_eq!(it.get("vlan").unwrap().get(), "1.50");
+        let read = pool(json).unwrap();
+        assert_eq!(read.name.as_ref().map(PoolName::as_str), Some("blue"));
+        assert_eq!(read.requested, Some("2001:db8:1::77".parse().unwrap()));
+        assert_eq!(read.sticky.as_deref(), Some("prod/db-0"));
+        assert_eq!(read.get("vlan").unwrap().get(), "1.50");
     }
 
     #[test]
@@ -218,8 +218,8 @@ mod tests {
     fn an_excluded_address_may_be_requested() {
         let json =
             r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.5"],"requested-ip":"10.0.0.5/24"}"#;
-        let it = pool(json).unwrap();
-        assert_eq!(it.requested, Some("10.0.0.5".parse().unwrap()));
+        let read = pool(json).unwrap();
+        assert_eq!(read.requested, Some("10.0.0.5".parse().unwrap()));
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
 
 /// True if an entry of `pools` has ranges of its own.
 pub fn has_ranges(pool: &Object) -> bool {
-    let is_set = |key: &str| pool.get(key).is_some_and(|it| it.get() != "null");
+    let is_set = |key: &str| pool.get(key).is_some_and(|value| value.get() != "null");
     is_set("ranges") || is_set("subnet")
 }
 

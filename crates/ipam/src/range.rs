@@ -77,7 +77,7 @@ impl Range {
         let excluded = own
             .iter()
             .chain(exclude)
-            .filter_map(|it| it.in_family(v4)?.intersection(addresses));
+            .filter_map(|excluded| excluded.in_family(v4)?.intersection(addresses));
         let excluded = Interval::merged(excluded.collect());
         let mut given = addresses.without(&excluded);
         leave_out(&mut given, gateway);
@@ -166,9 +166,12 @@ pub fn refuse_unclear_keys<'a>(
 
 /// Takes one address out of these intervals, which are in ascending order.
 fn leave_out(intervals: &mut Vec<Interval>, ip: IpAddr) {
-    if let Some(at) = intervals.iter().position(|it| it.contains(ip)) {
-        let it = intervals[at];
-        intervals.splice(at..=at, it.before(ip).into_iter().chain(it.after(ip)));
+    if let Some(at) = intervals.iter().position(|interval| interval.contains(ip)) {
+        let interval = intervals[at];
+        intervals.splice(
+            at..=at,
+            interval.before(ip).into_iter().chain(interval.after(ip)),
+        );
     }
 }
 
@@ -235,10 +238,10 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_given_is_kept() {
-        let it = range("10.0.0.0/24 10.0.0.0 10.0.0.255 192.168.0.1").unwrap();
-        assert_eq!(it.to_string(), "10.0.0.0-10.0.0.255");
-        assert_eq!(it.gateway().to_string(), "192.168.0.1");
-        assert_eq!(it.capacity(), 256);
+        let read = range("10.0.0.0/24 10.0.0.0 10.0.0.255 192.168.0.1").unwrap();
+        assert_eq!(read.to_string(), "10.0.0.0-10.0.0.255");
+        assert_eq!(read.gateway().to_string(), "192.168.0.1");
+        assert_eq!(read.capacity(), 256);
     }
 
     #[test]
@@ -263,12 +266,12 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_excluded_is_not_given() {
-        let it =
+        let read =
             range("10.0.0.0/24 - - - 10.0.0.128/25 10.0.0.5 10.0.0.1-10.0.0.3 10.9.0.0/16 fd00::1")
                 .unwrap();
         let texts = |list: &[Interval]| list.iter().map(Interval::to_string).collect::<Vec<_>>();
         assert_eq!(
-            texts(it.excluded()),
+            texts(read.excluded()),
             [
                 "10.0.0.1-10.0.0.3",
                 "10.0.0.5-10.0.0.5",
@@ -276,11 +279,11 @@ pub(crate) mod tests {
             ]
         );
         assert_eq!(
-            texts(it.given()),
+            texts(read.given()),
             ["10.0.0.4-10.0.0.4", "10.0.0.6-10.0.0.127"]
         );
-        assert_eq!(it.capacity(), 123);
-        assert_eq!(it.to_string(), "10.0.0.1-10.0.0.254");
+        assert_eq!(read.capacity(), 123);
+        assert_eq!(read.to_string(), "10.0.0.1-10.0.0.254");
         let none = range("10.0.0.0/24 - - - 10.0.0.0/8").unwrap();
         assert_eq!(none.capacity(), 0);
     }

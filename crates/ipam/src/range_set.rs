@@ -135,11 +135,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_set_may_use_one_subnet_in_parts() {
-        let it = set("10.0.0.0/24 10.0.0.10 10.0.0.19, 10.0.0.0/24 10.0.0.20 10.0.0.29").unwrap();
-        assert_eq!(it.to_string(), "10.0.0.10-10.0.0.19,10.0.0.20-10.0.0.29");
-        assert_eq!(it.capacity(), 20);
-        assert!(it.contains("10.0.0.29".parse().unwrap()));
-        assert!(!it.contains("10.0.0.30".parse().unwrap()));
+        let ranges =
+            set("10.0.0.0/24 10.0.0.10 10.0.0.19, 10.0.0.0/24 10.0.0.20 10.0.0.29").unwrap();
+        assert_eq!(
+            ranges.to_string(),
+            "10.0.0.10-10.0.0.19,10.0.0.20-10.0.0.29"
+        );
+        assert_eq!(ranges.capacity(), 20);
+        assert!(ranges.contains("10.0.0.29".parse().unwrap()));
+        assert!(!ranges.contains("10.0.0.30".parse().unwrap()));
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct ResolvConf {
 impl ResolvConf {
     /// Reads the file's content. Unknown lines are skipped, as every resolver does.
     pub fn parse(content: &str) -> Self {
-        let mut it = Self::default();
+        let mut read = Self::default();
         for line in content.lines().map(str::trim) {
             if line.starts_with(['#', ';']) {
                 continue;
@@ -26,14 +26,14 @@ impl ResolvConf {
                 continue;
             };
             match keyword.as_str() {
-                "nameserver" => it.nameservers.push(value),
-                "domain" => it.domain = value,
-                "search" => it.search.extend([value].into_iter().chain(words)),
-                "options" => it.options.extend([value].into_iter().chain(words)),
+                "nameserver" => read.nameservers.push(value),
+                "domain" => read.domain = value,
+                "search" => read.search.extend([value].into_iter().chain(words)),
+                "options" => read.options.extend([value].into_iter().chain(words)),
                 _ => {}
             }
         }
-        it
+        read
     }
 }
 

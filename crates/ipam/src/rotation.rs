@@ -151,7 +151,7 @@ mod tests {
                 .ranges()
                 .iter()
                 .flat_map(|range| {
-                    let never = move |ip| ip == range.gateway() || range.excluded()[..].iter().any(|it| it.contains(ip));
+                    let never = move |ip| ip == range.gateway() || range.excluded()[..].iter().any(|hole| hole.contains(ip));
                     range.addresses().iter().map(move |ip| (ip, !never(ip)))
                 })
                 .collect();

@@ -78,7 +78,7 @@ mod tests {
         let routes = Route::of_tables(v4, &v6.concat());
         let texts: Vec<String> = routes
             .iter()
-            .map(|it| format!("{} {}", it.to, it.interface))
+            .map(|route| format!("{} {}", route.to, route.interface))
             .collect();
         let expected = [
             "0.0.0.0/0 eth0",

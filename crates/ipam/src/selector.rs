@@ -125,7 +125,7 @@ mod tests {
             plugin.status(&call),
         ];
         let pools = |reply: Reply| match reply {
-            Reply::Result(result) => result.other("pools").map(|it| it.get().to_owned()),
+            Reply::Result(result) => result.other("pools").map(|pools| pools.get().to_owned()),
             _ => None,
         };
         replies

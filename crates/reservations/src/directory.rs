@@ -232,6 +232,8 @@ mod tests {
             all[..3],
             ["10.0.0.2", "10.0.0.3", "10.0.0.4"].map(unreadable)
         );
-        assert!(matches!(&all[3..], [(_, State::Reserved(it))] if it.container_id == "c1"));
+        assert!(
+            matches!(&all[3..], [(_, State::Reserved(reservation))] if reservation.container_id == "c1")
+        );
     }
 }

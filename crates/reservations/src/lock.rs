@@ -69,7 +69,7 @@ fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io
     }
     let since = Instant::now();
     tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
-    match cancellation.and_then(|it| it.fd().ok()) {
+    match cancellation.and_then(|cancellation| cancellation.fd().ok()) {
         None => retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?,
         Some(fd) => wait_or_interrupt(file, fd)?,
     }

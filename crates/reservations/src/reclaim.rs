@@ -205,7 +205,7 @@ mod tests {
     use crate::new_file::Content;
 
     fn ours(state: &State) -> bool {
-        matches!(state, State::Reserved(it) if it.network.is_none())
+        matches!(state, State::Reserved(reservation) if reservation.network.is_none())
     }
 
     /// A boot of this ID that started so many seconds from now.

@@ -27,7 +27,7 @@ pub fn in_threads<T: Sync, R: Send>(values: &[T], work: impl Fn(&T) -> R + Sync)
             .collect();
         let finished = started.into_iter();
         finished
-            .flat_map(|it| it.join().expect("the work doesn't panic"))
+            .flat_map(|thread| thread.join().expect("the work doesn't panic"))
             .collect()
     })
 }
@@ -40,8 +40,8 @@ mod tests {
     fn results_come_in_the_order_of_the_values_however_many_there_are() {
         for count in [0, 1, WORTH_A_THREAD, 7 * WORTH_A_THREAD + 1] {
             let values: Vec<usize> = (0..count).collect();
-            let doubled: Vec<usize> = values.iter().map(|it| it * 2).collect();
-            assert_eq!(in_threads(&values, |it| it * 2), doubled);
+            let doubled: Vec<usize> = values.iter().map(|value| value * 2).collect();
+            assert_eq!(in_threads(&values, |value| value * 2), doubled);
         }
     }
 }

@@ -65,8 +65,8 @@ impl<'a> Allocation<'a> {
         let given = ipam::all_or_nothing(
             &mut self,
             pools.iter().enumerate(),
-            |it, (index, placed)| Ok((placed, it.give(index, placed)?)),
-            |it, (placed, ip)| it.take_back(&placed.directory, ip.ip()),
+            |allocation, (index, placed)| Ok((placed, allocation.give(index, placed)?)),
+            |allocation, (placed, ip)| allocation.take_back(&placed.directory, ip.ip()),
         )?;
         for (placed, ip) in &given {
             // A requested address may be one that the key would not be given again.
@@ -126,7 +126,7 @@ impl<'a> Allocation<'a> {
         let range = placed.pool.ranges.range_of(ip).ok_or_else(|| taken(""))?;
         match store(&mut self.stores, &placed.directory).reserve(ip, self.attachment)? {
             Ok(()) => Ok((ip, range)),
-            Err(State::Reserved(it)) => Err(taken(&format!(" to {it}"))),
+            Err(State::Reserved(holder)) => Err(taken(&format!(" to {holder}"))),
             Err(State::BeingWritten | State::Torn) => Err(taken(
                 ": its file is empty or cut off, and younger than ten seconds",
             )),
@@ -165,7 +165,10 @@ impl<'a> Allocation<'a> {
             .pool
             .ranges
             .rotation(store.last_reserved(placed.rotation));
-        let intervals: Vec<Interval> = candidates.iter().map(|it| it.addresses).collect();
+        let intervals: Vec<Interval> = candidates
+            .iter()
+            .map(|candidate| candidate.addresses)
+            .collect();
         let reserved = store.reserve_first(&intervals, self.attachment)?;
         reserved
             .map(|(at, ip)| (ip, candidates[at].range))

@@ -37,7 +37,7 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
         };
         // A pool that was renamed since: the address is in the old directory.
         let elsewhere = data_dir.names()?;
-        let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(it, _)| it == ip));
+        let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(held, _)| held == ip));
         if !any_of(&data_dir, &elsewhere, sought, is_held)? {
             return Err(not_reserved(*ip, name, state, attachment));
         }
@@ -72,8 +72,8 @@ fn not_held(
         return Ok(Some(None));
     };
     let state = store.state(ip)?;
-    let holds = matches!(&state, Some(State::Reserved(it))
-        if store.is_ours(it) && (it.is_attachment(attachment) || it.is_container(attachment)));
+    let holds = matches!(&state, Some(State::Reserved(holder))
+        if store.is_ours(holder) && (holder.is_attachment(attachment) || holder.is_container(attachment)));
     Ok((!holds).then_some(state))
 }
 
@@ -104,7 +104,7 @@ fn not_reserved(
 ) -> Error {
     let is = match state {
         None => "not reserved".to_owned(),
-        Some(State::Reserved(it)) => format!("reserved to {it}"),
+        Some(State::Reserved(holder)) => format!("reserved to {holder}"),
         Some(State::Torn | State::BeingWritten) => {
             "reserved to nobody: the file is empty or cut off".to_owned()
         }

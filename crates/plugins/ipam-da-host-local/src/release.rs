@@ -22,8 +22,8 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let hints: Vec<IpAddr> = match config.prev_result() {
         Ok(result) => result
             .into_iter()
-            .flat_map(|it| it.ips)
-            .map(|it| it.ip())
+            .flat_map(|result| result.ips)
+            .map(|config| config.ip())
             .collect(),
         Err(error) => {
             tracing::warn!(%error, "going on without the addresses in prevResult");
@@ -39,10 +39,15 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             return Ok(of_call(held, is_of_call, &mut unknown.borrow_mut()));
         }
         // As host-local does: a container's address only if the attachment has none.
-        if held.iter().any(|(_, it)| it.is_attachment(attachment)) {
-            held.retain(|(_, it)| it.is_attachment(attachment));
+        if held
+            .iter()
+            .any(|(_, reservation)| reservation.is_attachment(attachment))
+        {
+            held.retain(|(_, reservation)| reservation.is_attachment(attachment));
         }
-        let states = held.into_iter().map(|(ip, it)| (ip, State::Reserved(it)));
+        let states = held
+            .into_iter()
+            .map(|(ip, reservation)| (ip, State::Reserved(reservation)));
         Ok(states.collect())
     };
     let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
@@ -86,7 +91,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     release.everywhere(&config::directories(config), |store| {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
-        stale.retain(|(_, state)| !matches!(state, State::Reserved(it) if valid.covers(it)));
+        stale.retain(|(_, state)| !matches!(state, State::Reserved(reservation) if valid.covers(reservation)));
         Ok(stale)
     });
     data_dir.remove_leftover_indexes();
@@ -107,11 +112,16 @@ impl Valid {
         Self {
             containers: attachments
                 .iter()
-                .map(|it| it.container_id.to_string())
+                .map(|attachment| attachment.container_id.to_string())
                 .collect(),
             attachments: attachments
                 .into_iter()
-                .map(|it| (it.container_id.to_string(), it.ifname.to_string()))
+                .map(|attachment| {
+                    (
+                        attachment.container_id.to_string(),
+                        attachment.ifname.to_string(),
+                    )
+                })
                 .collect(),
         }
     }

@@ -80,7 +80,7 @@ fn can_give(store: &mut Store<'_>, placed: &PlacedPool, index: usize) -> Result<
         .ranges
         .rotation(None)
         .iter()
-        .map(|it| it.addresses)
+        .map(|candidate| candidate.addresses)
         .collect();
     match store.first_free(&intervals)? {
         Some(_) => Ok(()),

@@ -23,7 +23,9 @@ impl Plugin for IpamDsRanges {
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         let selection = Selection::read(call).and_then(Selection::not_empty);
-        Ok(warn_of_error(selection.and_then(|it| it.reply(call))))
+        Ok(warn_of_error(
+            selection.and_then(|selection| selection.reply(call)),
+        ))
     }
 
     fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
@@ -39,7 +41,7 @@ impl Plugin for IpamDsRanges {
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         Ok(warn_of_error(
-            Selection::read(call).and_then(|it| it.reply(call)),
+            Selection::read(call).and_then(|selection| selection.reply(call)),
         ))
     }
 
@@ -66,7 +68,7 @@ pub fn pools(call: &Call<'_>) -> Result<Vec<Object>, Error> {
 /// `ipRanges`.
 fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {
     let capabilities: Option<Object> = call.config.read("capabilities")?;
-    let declared = capabilities.map(|it| it.read("capabilities", "ipRanges"));
+    let declared = capabilities.map(|capabilities| capabilities.read("capabilities", "ipRanges"));
     Ok(declared.transpose()?.flatten().unwrap_or(false))
 }
 

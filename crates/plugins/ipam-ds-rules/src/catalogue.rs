@@ -184,7 +184,7 @@ mod tests {
             })
             .collect();
         sources
-            .and_then(|it| Catalogue::read(&it))
+            .and_then(|sources| Catalogue::read(&sources))
             .map_err(|error| error.msg)
     }
 

@@ -108,12 +108,12 @@ impl fmt::Display for Condition<'_> {
             Self::Text(text) => write!(f, "{text:?}"),
             Self::Any(all) => {
                 f.write_str("[")?;
-                for (i, it) in all.iter().enumerate() {
-                    write!(f, "{}{it}", if i == 0 { "" } else { ", " })?;
+                for (i, condition) in all.iter().enumerate() {
+                    write!(f, "{}{condition}", if i == 0 { "" } else { ", " })?;
                 }
                 f.write_str("]")
             }
-            Self::Not(it) => write!(f, "{{\"not\": {it}}}"),
+            Self::Not(condition) => write!(f, "{{\"not\": {condition}}}"),
         }
     }
 }

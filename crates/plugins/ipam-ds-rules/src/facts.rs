@@ -131,7 +131,9 @@ fn labels(config: &cni::NetworkConfig) -> Result<Vec<Label>, Error> {
 
 fn annotations(config: &cni::NetworkConfig) -> Result<BTreeMap<String, String>, Error> {
     let runtime: Option<Object> = config.read("runtimeConfig")?;
-    let annotations = runtime.map_or(Ok(None), |it| it.read("runtimeConfig", ANNOTATIONS))?;
+    let annotations = runtime.map_or(Ok(None), |runtime| {
+        runtime.read("runtimeConfig", ANNOTATIONS)
+    })?;
     Ok(annotations.unwrap_or_default())
 }
 
@@ -148,7 +150,9 @@ mod tests {
         let json = format!(r#"{{"cniVersion":"1.0.0","name":"net"{keys}}}"#);
         let config = NetworkConfig::parse(json.into_bytes()).unwrap();
         let facts = Facts::of(&Call::new(config, &environment));
-        facts.map(|it| it.to_string()).map_err(|error| error.msg)
+        facts
+            .map(|facts| facts.to_string())
+            .map_err(|error| error.msg)
     }
 
     #[test]

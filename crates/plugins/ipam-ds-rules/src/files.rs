@@ -238,7 +238,7 @@ mod tests {
         symlink(&versions[1], &data).unwrap();
         let (read, sources) = listed.read().unwrap();
         assert_eq!(read, list(&pools).unwrap());
-        let rules: Vec<usize> = sources.iter().map(|it| it.rules.len()).collect();
+        let rules: Vec<usize> = sources.iter().map(|source| source.rules.len()).collect();
         assert_eq!(rules, [0, 1]);
     }
 

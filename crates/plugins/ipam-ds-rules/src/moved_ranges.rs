@@ -72,7 +72,7 @@ pub fn held_elsewhere(
                 continue;
             }
             let address = view::address(&path, ip).map_err(|e| failed(&path, e))?;
-            if let Some(address) = address.filter(|it| concerns(&directory, it)) {
+            if let Some(address) = address.filter(|address| concerns(&directory, address)) {
                 found.push(HeldElsewhere {
                     pool,
                     directory: directory.clone(),
@@ -122,7 +122,11 @@ impl<'a> Reservations<'a> {
     /// Code 5 for a directory that can't be looked at.
     pub(crate) fn own_directory(&self, catalogue: &Catalogue) -> Result<OwnDirectory, Error> {
         let name = self.network.as_str();
-        if catalogue.pools.iter().any(|it| it.name.as_str() == name) {
+        if catalogue
+            .pools
+            .iter()
+            .any(|pool| pool.name.as_str() == name)
+        {
             return Ok(OwnDirectory::IsAPool);
         }
         let path = self.data_dir.join(name);
@@ -154,32 +158,37 @@ impl<'a> Reservations<'a> {
     ///
     /// As [`held_elsewhere`].
     pub(crate) fn note(&self, catalogue: &mut Catalogue) -> Result<(), Error> {
-        let names: BTreeSet<&str> = catalogue.pools.iter().map(|it| it.name.as_str()).collect();
-        let concerns = |directory: &NetworkName, it: &ListedAddress| {
+        let names: BTreeSet<&str> = catalogue
+            .pools
+            .iter()
+            .map(|pool| pool.name.as_str())
+            .collect();
+        let concerns = |directory: &NetworkName, address: &ListedAddress| {
             names.contains(directory.as_str())
-                || it
+                || address
                     .network
                     .as_deref()
-                    .is_none_or(|it| it == self.network.as_str())
+                    .is_none_or(|network| network == self.network.as_str())
         };
         let with_ranges = catalogue.pools.iter().enumerate();
-        let with_ranges = with_ranges.filter_map(|(i, it)| Some((i, it, it.ranges.as_ref()?)));
+        let with_ranges =
+            with_ranges.filter_map(|(i, pool)| Some((i, pool, pool.ranges.as_ref()?)));
         let (indices, pools): (Vec<usize>, Vec<(&str, &RangeSet)>) = with_ranges
-            .map(|(i, it, ranges)| (i, (it.name.as_str(), ranges)))
+            .map(|(i, pool, ranges)| (i, (pool.name.as_str(), ranges)))
             .unzip();
         let mut noted: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
-        for it in held_elsewhere(&self.data_dir, &pools, concerns)? {
-            let directories = noted.entry(indices[it.pool]).or_default();
-            directories.insert(it.directory.to_string());
+        for held in held_elsewhere(&self.data_dir, &pools, concerns)? {
+            let directories = noted.entry(indices[held.pool]).or_default();
+            directories.insert(held.directory.to_string());
         }
         for (pool, directories) in noted {
-            let it = &mut catalogue.pools[pool];
+            let pool = &mut catalogue.pools[pool];
             tracing::debug!(
-                pool = it.name.as_str(),
+                pool = pool.name.as_str(),
                 ?directories,
                 "hold addresses of it"
             );
-            it.held_in = directories.into_iter().collect();
+            pool.held_in = directories.into_iter().collect();
         }
         Ok(())
     }

@@ -57,9 +57,12 @@ impl CataloguePool {
             }
         }
         // Of the object as it is written, so that a key that occurs twice is noticed.
-        let is_ranged = written
-            .keys()
-            .any(|key| key == "ranges" || RANGE_KEYS.iter().any(|it| it.eq_ignore_ascii_case(key)));
+        let is_ranged = written.keys().any(|key| {
+            key == "ranges"
+                || RANGE_KEYS
+                    .iter()
+                    .any(|known| known.eq_ignore_ascii_case(key))
+        });
         let ranges = is_ranged.then(|| Pool::read(&path, written.clone()));
         let ranges = ranges.transpose()?.map(|pool| pool.ranges);
         let dns: Option<Object> = written.read(&path, "dns")?;
@@ -115,26 +118,26 @@ mod tests {
 
     #[test]
     fn an_entry_has_the_name_and_every_key_but_routes_and_dns() {
-        let it = pool(
+        let read = pool(
             r#"{"subnet":"10.0.0.0/24","vlan":1.50,"routes":[{"dst":"10.0.0.0/8"}],"dns":{"nameservers":["10.0.0.2"]}}"#,
         )
         .unwrap();
         assert_eq!(
-            serde_json::to_string(&it.entry().unwrap()).unwrap(),
+            serde_json::to_string(&read.entry().unwrap()).unwrap(),
             r#"{"name":"web","subnet":"10.0.0.0/24","vlan":1.50}"#
         );
-        assert!(it.routes.len() == 1 && it.dns.is_some() && it.ranges.is_some());
+        assert!(read.routes.len() == 1 && read.dns.is_some() && read.ranges.is_some());
         assert!(pool("{}").unwrap().ranges.is_none());
     }
 
     #[test]
     fn pinned_addresses_are_excluded_beside_what_is_written() {
-        let mut it = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#).unwrap();
+        let mut read = pool(r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.64/28"]}"#).unwrap();
         for ip in ["10.0.0.21", "10.0.0.20", "10.0.0.9"] {
-            it.pinned.insert(ip.parse().unwrap());
+            read.pinned.insert(ip.parse().unwrap());
         }
         assert_eq!(
-            it.entry().unwrap().get("exclude").unwrap().get(),
+            read.entry().unwrap().get("exclude").unwrap().get(),
             r#"["10.0.0.64/28","10.0.0.9","10.0.0.20-10.0.0.21"]"#
         );
     }

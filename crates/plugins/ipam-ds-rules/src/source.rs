@@ -39,7 +39,7 @@ impl Source {
     fn read(prefix: String, object: &Object) -> Result<Self, Error> {
         let of = |key: &str| format!("{prefix}{key}");
         for key in KEYS {
-            if object.keys().filter(|it| *it == key).count() > 1 {
+            if object.keys().filter(|name| *name == key).count() > 1 {
                 return Err(Error::config(format!("{} is there twice", of(key))));
             }
         }

@@ -40,7 +40,7 @@ impl Template<'_> {
     /// The names of the facts that stand in it.
     pub(crate) fn facts(&self) -> impl Iterator<Item = &str> {
         let opened = self.0.split(OPEN).skip(1);
-        opened.filter_map(|it| Some(it.split_once(CLOSE)?.0))
+        opened.filter_map(|opened| Some(opened.split_once(CLOSE)?.0))
     }
 
     /// The text as it is written.

@@ -156,7 +156,7 @@ fn each_refusal_names_the_rule_and_the_value() {
 fn holds(condition: &Value, fact: Option<&str>) -> bool {
     match condition {
         Value::Null => fact.is_none(),
-        Value::Array(all) => all.iter().any(|it| holds(it, fact)),
+        Value::Array(all) => all.iter().any(|condition| holds(condition, fact)),
         Value::Object(not) => !holds(&not["not"], fact),
         pattern => fact.is_some_and(|fact| like(pattern.as_str().unwrap(), fact)),
     }
@@ -183,7 +183,7 @@ fn conditions() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(3, 8, 3, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 1..3).prop_map(Value::from),
-            inner.prop_map(|it| json!({"not": it})),
+            inner.prop_map(|condition| json!({"not": condition})),
         ]
     })
 }
@@ -206,10 +206,10 @@ proptest! {
         let given: Facts = facts.iter().map(|(k, v)| (&**k, &**v)).collect();
         let choose = || {
             let choice = choose(&Compiled::decode(&bytes).unwrap(), &given, Vec::new());
-            choice.map(|it| serde_json::to_string(&it.pools).unwrap())
+            choice.map(|choice| serde_json::to_string(&choice.pools).unwrap())
         };
         let expected = rules.iter().position(|(when, _)| {
-            when.iter().all(|(name, it)| holds(it, facts.get(name).map(String::as_str)))
+            when.iter().all(|(name, condition)| holds(condition, facts.get(name).map(String::as_str)))
         });
         let expected = expected.map(|at| {
             format!(r#"[{{"name":"p{}","rule":"ipam.rules[{at}]"}}]"#, rules[at].1)
@@ -238,7 +238,7 @@ proptest! {
         for last in pinned.values() {
             let ip = IpAddr::from([10, 0, 0, *last]);
             let mut given = pool.ranges.ranges().iter().flat_map(|range| range.given());
-            prop_assert!(!given.any(|it| it.contains(ip)));
+            prop_assert!(!given.any(|interval| interval.contains(ip)));
         }
         let refused = pools(&rules, &facts, &[&format!("10.0.0.{requested}")]).is_err();
         let is_own = own == Some(IpAddr::from([10, 0, 0, requested]));
