@@ -77,13 +77,15 @@ fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
         })
         .collect();
     let expected = ["plain", "by-chain", "by-cni"];
-    let expected = expected.map(|it| (it.to_owned(), format!("c-{it}")));
+    let expected = expected.map(|name| (name.to_owned(), format!("c-{name}")));
     assert_eq!(names, BTreeSet::from(expected), "{all:#?}");
     let of_chain = all.iter().find(|row| row["names"]["team"] == "shop");
     assert!(of_chain.is_some(), "{all:#?}");
     let networks = column(&json_of(&docker, &["pools"]), "networks");
     assert!(
-        networks.iter().any(|it| it.contains("docker-10.88.0.0-24")),
+        networks
+            .iter()
+            .any(|network| network.contains("docker-10.88.0.0-24")),
         "{networks:?}"
     );
     let shown = docker.ipamctl(&["show", "10.88.0.2"]);

@@ -2,9 +2,11 @@
 
 pub mod address;
 pub mod block;
+pub mod contents;
 mod engine;
 mod engine_error;
 pub mod forget;
+pub mod import;
 mod key;
 mod node;
 mod pool;

@@ -1,5 +1,6 @@
 //! Output: text for people, fitted to the terminal, or JSON for programs.
 
+pub(crate) mod confirmation;
 pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod times;

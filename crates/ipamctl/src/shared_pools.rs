@@ -1,61 +1,77 @@
-//! Pools that nodes share in etcd: the clusters that conflists lead to, and what etcd has
-//! of them.
+//! Pools that nodes share in etcd: the clusters that conflists lead to, and their contents.
 
-mod blocks;
-mod view;
+pub(crate) mod blocks;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use anyhow::{Result, bail};
-use cluster::Engine as _;
+use cluster::contents::{definitions, held_addresses};
+use cluster::{Engine as _, EngineError, Group, Holder, Holding, Key};
 use cni::NetworkName;
+use conflist::Problem;
 use etcd::{Cluster, Engine};
+use ipam::Pool;
+use reservations::view::ListedAddress;
+use reservations::{Reservation, State};
 
-use crate::node::Node;
+use crate::node::directory::Directory;
 use crate::node::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
-
-pub(crate) use blocks::{BlockPool, ClaimedBlock, block_pools, claimed_blocks};
-pub(crate) use view::{DefinedPool, Member, since};
 
 /// A cluster of etcd, and the networks of this node whose pools it has.
 #[derive(Clone, Debug)]
 pub(crate) struct EtcdCluster {
     pub(crate) cluster: Cluster,
-    /// The networks whose addresses stand in etcd: those with `ipam-da-etcd`.
+    /// The networks whose addresses are in etcd: those with `ipam-da-etcd`.
     pub(crate) networks: Vec<NetworkName>,
+}
+
+/// The pools and the addresses of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    /// The pools that are defined and not given in blocks.
+    pub(crate) defined: Vec<Pool>,
+    /// The addresses by pool, also of pools that nobody defines any more.
+    pub(crate) directories: Vec<Directory>,
+    /// Keys whose content can't be used.
+    pub(crate) problems: Vec<Problem>,
 }
 
 impl EtcdCluster {
     /// The clusters of a node's networks, each once.
     pub(crate) fn of(networks: &[Network]) -> Vec<Self> {
+        Self::of_each(networks.iter())
+    }
+
+    fn of_each<'a>(networks: impl Iterator<Item = &'a Network>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for network in networks {
             let Some(cluster) = &network.cluster else {
                 continue;
             };
             let name = Some(&network.name).filter(|_| network.has_delegate(ETCD_ALLOCATOR));
-            match found.iter_mut().find(|it| it.is(cluster)) {
+            match found.iter_mut().find(|known| known.is(cluster)) {
                 Some(known) => known.networks.extend(name.cloned()),
-                None => {
-                    let cluster = cluster.clone();
-                    let networks = name.cloned().into_iter().collect();
-                    found.push(Self { cluster, networks });
-                }
+                None => found.push(Self {
+                    cluster: cluster.clone(),
+                    networks: name.cloned().into_iter().collect(),
+                }),
             }
         }
         found
     }
 
-    /// The one cluster of this node, or that of a network.
+    /// The one cluster of these networks, or that of the network with this name.
     ///
     /// # Errors
     ///
     /// There is none, or several.
-    pub(crate) fn one(node: &Node, network: Option<&str>) -> Result<Self> {
-        let wanted = |it: &&Network| network.is_none_or(|name| it.name.as_str() == name);
-        let networks: Vec<Network> = node.networks.iter().filter(wanted).cloned().collect();
-        let mut clusters = Self::of(&networks);
-        match (clusters.len(), network) {
+    pub(crate) fn one(networks: &[Network], name: Option<&str>) -> Result<Self> {
+        let is_wanted = |network: &&Network| name.is_none_or(|name| network.name.as_str() == name);
+        let mut clusters = Self::of_each(networks.iter().filter(is_wanted));
+        match (clusters.len(), name) {
             (1, _) => Ok(clusters.remove(0)),
             (0, None) => bail!(
                 "no conflist has {ETCD_ALLOCATOR} or {ETCD_SELECTOR} among its delegates: etcd's endpoints are in these"
@@ -70,10 +86,12 @@ impl EtcdCluster {
     }
 
     /// True for the same endpoints, keys and node.
-    pub(crate) fn is(&self, other: &Cluster) -> bool {
-        let urls = |it: &Cluster| -> Vec<String> {
-            let endpoints = it.settings.endpoints.iter();
-            endpoints.map(|it| it.url().to_owned()).collect()
+    fn is(&self, other: &Cluster) -> bool {
+        let urls = |cluster: &Cluster| -> Vec<String> {
+            let endpoints = cluster.settings.endpoints.iter();
+            endpoints
+                .map(|endpoint| endpoint.url().to_owned())
+                .collect()
         };
         urls(&self.cluster) == urls(other)
             && self.cluster.keys == other.keys
@@ -93,10 +111,102 @@ impl EtcdCluster {
         format!("etcd:{}", self.cluster.settings.prefix).into()
     }
 
-    /// The place of a pool's addresses, which stands for the directory of its reservations.
+    /// The path of a pool's addresses, which stands for the directory of its reservations.
     pub(crate) fn directory(&self, pool: &str) -> PathBuf {
         shared_directory(&self.cluster, pool)
     }
+
+    /// Reads the pools. `used` are those that conflists define by themselves; `lists` is true
+    /// if the addresses of this node are to be listed.
+    ///
+    /// # Errors
+    ///
+    /// Those of etcd.
+    pub(crate) fn view(
+        &self,
+        used: BTreeSet<NetworkName>,
+        lists: bool,
+    ) -> Result<View, EngineError> {
+        let mut engine = self.engine();
+        let mut view = View::default();
+        // Pools without an address are there, too.
+        let mut taken: BTreeMap<NetworkName, Vec<IpAddr>> = BTreeMap::new();
+        taken.extend(used.into_iter().map(|name| (name, Vec::new())));
+        for pool in definitions(&mut engine)? {
+            match pool {
+                Ok(pool) if pool.definition.block.is_some() => {}
+                Ok(pool) => {
+                    taken.insert(pool.name, Vec::new());
+                    view.defined.push(pool.definition.pool);
+                }
+                Err(unusable) => view.problems.push(problem(unusable)),
+            }
+        }
+        for address in held_addresses(&mut engine, false)? {
+            taken.entry(address.pool).or_default().push(address.ip);
+        }
+        let mut listed = BTreeMap::new();
+        if lists {
+            listed = of_node(&mut engine, &self.cluster.node.name)?;
+        }
+        for (name, of_node) in &listed {
+            // Of a pool whose first address was reserved after the pools were read.
+            let ips = || of_node.iter().map(|address| address.ip).collect();
+            taken.entry(name.clone()).or_insert_with(ips);
+        }
+        for (name, mut taken) in taken {
+            taken.sort_unstable();
+            view.directories.push(Directory {
+                path: self.directory(name.as_str()),
+                shared_by: Some(self.networks.clone()),
+                listed: listed.remove(&name).unwrap_or_default(),
+                name,
+                taken,
+            });
+        }
+        Ok(view)
+    }
+}
+
+/// A definition that can't be used, with its path and the reason.
+pub(crate) fn problem((path, reason): (String, String)) -> Problem {
+    Problem {
+        path: format!("etcd:{path}").into(),
+        reason,
+    }
+}
+
+/// The addresses of a node by pool, lowest first.
+fn of_node(
+    engine: &mut Engine<'_>,
+    node: &str,
+) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, EngineError> {
+    let mut found: BTreeMap<NetworkName, Vec<ListedAddress>> = BTreeMap::new();
+    for stored in engine.list(&Group::Held(Holding::of_node(node)), true)? {
+        let Key::Held(held) = stored.key else {
+            continue;
+        };
+        let network = Some(held.network.to_string());
+        found.entry(held.pool).or_default().push(ListedAddress {
+            ip: held.ip,
+            state: State::Reserved(Reservation {
+                container_id: held.attachment.container_id.to_string(),
+                ifname: Some(held.attachment.ifname.to_string()),
+                network: network.clone(),
+            }),
+            network,
+            since: Holder::parse(&stored.value).and_then(|holder| since(&holder)),
+        });
+    }
+    for listed in found.values_mut() {
+        listed.sort_unstable_by_key(|address| address.ip);
+    }
+    Ok(found)
+}
+
+/// The time of an ADD, if the holder has it in our format.
+pub(crate) fn since(holder: &Holder) -> Option<SystemTime> {
+    humantime::parse_rfc3339(&holder.since).ok()
 }
 
 #[cfg(test)]
@@ -131,7 +241,7 @@ mod tests {
         let clusters = EtcdCluster::of(&networks);
         let names: Vec<Vec<&str>> = clusters
             .iter()
-            .map(|it| it.networks.iter().map(NetworkName::as_str).collect())
+            .map(|cluster| cluster.networks.iter().map(NetworkName::as_str).collect())
             .collect();
         assert_eq!(names, [vec!["a", "b"], vec!["d"]]);
         assert_eq!(clusters[1].path(), Path::new("etcd:/other"));

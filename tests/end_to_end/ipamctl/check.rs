@@ -26,12 +26,12 @@ pub(super) fn keys(sandbox: &Sandbox) -> Vec<String> {
     let found = json_of(sandbox, &["check"]);
     let found = found.as_array().unwrap().iter();
     found
-        .inspect(|it| {
+        .inspect(|finding| {
             for part in ["file", "problem", "instead"] {
-                assert!(!it[part].as_str().unwrap().is_empty(), "{it}");
+                assert!(!finding[part].as_str().unwrap().is_empty(), "{finding}");
             }
         })
-        .map(|it| it["key"].as_str().unwrap().to_owned())
+        .map(|finding| finding["key"].as_str().unwrap().to_owned())
         .collect()
 }
 

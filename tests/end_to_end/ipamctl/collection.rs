@@ -13,10 +13,10 @@ fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
     let words = [&["leaks"], words].concat();
     let rows = json_of(sandbox, &words);
     let rows = rows.as_array().unwrap().iter();
-    rows.map(|it| {
+    rows.map(|row| {
         (
-            it["containerID"].as_str().unwrap().to_owned(),
-            it["evidence"].clone(),
+            row["containerID"].as_str().unwrap().to_owned(),
+            row["evidence"].clone(),
         )
     })
     .collect()
@@ -73,7 +73,7 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
         .state_dir()
         .join("testnet")
         .join(format!("{}:eth0.json", id("a1")));
-    while fs::metadata(&record).map_or(0, |it| it.len()) == 0 {
+    while fs::metadata(&record).map_or(0, |metadata| metadata.len()) == 0 {
         std::thread::sleep(Duration::from_millis(2));
     }
     sandbox.write_conflist("10-testnet.conflist", &config);

@@ -19,12 +19,12 @@ impl Node {
     fn new() -> Self {
         let sandbox = Sandbox::default();
         let config = network(&sandbox);
-        let it = Self { sandbox, config };
-        add(&it.sandbox, &it.config, &id("a1"), GONE);
-        add(&it.sandbox, &it.config, &id("b1"), THERE);
-        it.add_what_is_gone();
-        fs::write(it.sandbox.root().join("valid"), id("a1")).unwrap();
-        it
+        let node = Self { sandbox, config };
+        add(&node.sandbox, &node.config, &id("a1"), GONE);
+        add(&node.sandbox, &node.config, &id("b1"), THERE);
+        node.add_what_is_gone();
+        fs::write(node.sandbox.root().join("valid"), id("a1")).unwrap();
+        node
     }
 
     fn add_what_is_gone(&self) {

@@ -14,7 +14,7 @@ const MANY: usize = 4_000;
 
 fn ranges() -> Vec<Value> {
     let subnets = (0..MANY).map(|i| format!("10.{}.{}.0/24", i / 256, i % 256));
-    subnets.map(|it| json!({"subnet": it})).collect()
+    subnets.map(|subnet| json!({"subnet": subnet})).collect()
 }
 
 fn write(sandbox: &Sandbox, name: &str, ranges: &Value) {
@@ -55,7 +55,7 @@ fn a_check_of_two_large_networks_that_overlap_needs_little_memory_and_names_them
 #[test]
 fn thousands_of_range_sets_are_shown_checked_and_drawn() {
     let sandbox = Sandbox::default().with_script("bridge", "");
-    let sets: Vec<Value> = ranges().into_iter().map(|it| json!([it])).collect();
+    let sets: Vec<Value> = ranges().into_iter().map(|range| json!([range])).collect();
     write(&sandbox, "one", &json!(sets));
     for words in [
         &["pools"][..],
@@ -65,7 +65,7 @@ fn thousands_of_range_sets_are_shown_checked_and_drawn() {
     ] {
         let output = within(sandbox.ipamctl(words), TIME);
         assert!(
-            status(&output).is_some_and(|it| it < 2),
+            status(&output).is_some_and(|code| code < 2),
             "{words:?}: {}",
             output.stderr
         );

@@ -75,7 +75,7 @@ fn directories_of_host_local_are_shown_without_a_conflist_and_without_a_record()
         .as_array()
         .unwrap()
         .iter()
-        .map(|it| &it["state"])
+        .map(|row| &row["state"])
         .collect();
     assert_eq!(states, ["reserved", "reserved"]);
     assert_eq!(rows[1]["ifname"], Value::Null);
@@ -107,12 +107,15 @@ fn show_finds_a_container_by_a_unique_beginning_and_draws_its_chain() {
     add(&sandbox, &config, &id("a1"), GONE);
     add(&sandbox, &config, &id("a2"), THERE);
     let shown = json_of(&sandbox, &["show", "a1"]);
-    let it = &shown[0];
-    assert_eq!(it["netnsGone"], true);
-    assert_eq!(it["delegates"][0]["name"], "ipam-ds-ranges");
-    assert_eq!(it["delegates"][1]["given"], it["delegates"][0]["answered"]);
+    let attachment = &shown[0];
+    assert_eq!(attachment["netnsGone"], true);
+    assert_eq!(attachment["delegates"][0]["name"], "ipam-ds-ranges");
     assert_eq!(
-        it["delegates"][1]["answered"]["ips"][0]["address"],
+        attachment["delegates"][1]["given"],
+        attachment["delegates"][0]["answered"]
+    );
+    assert_eq!(
+        attachment["delegates"][1]["answered"]["ips"][0]["address"],
         "10.77.0.2/24"
     );
     let text = sandbox.ipamctl(&["show", "10.77.0.3"]).run().stdout;
@@ -326,14 +329,14 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
     let panels = dashboard["panels"].as_array().unwrap();
     let exprs: Vec<&str> = panels
         .iter()
-        .flat_map(|it| it["targets"].as_array().unwrap())
-        .map(|it| it["expr"].as_str().unwrap())
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+        .map(|target| target["expr"].as_str().unwrap())
         .collect();
     let is_name = |word: &&str| word.starts_with("ipam_");
     let not_word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
     let names = exprs
         .iter()
-        .flat_map(|it| it.split(not_word).filter(is_name));
+        .flat_map(|expression| expression.split(not_word).filter(is_name));
     let mut asked = 0;
     for name in names {
         assert!(metrics.contains(&format!("# TYPE {name} gauge")), "{name}");
@@ -349,7 +352,7 @@ fn metrics_name_pools_and_records() {
     add(&sandbox, &config, &id("a1"), THERE);
     let output = sandbox.ipamctl(&["metrics"]).run();
     let text = &output.stdout;
-    let has = |line: &str| text.lines().any(|it| it.starts_with(line));
+    let has = |line: &str| text.lines().any(|shown| shown.starts_with(line));
     assert!(
         has("ipam_pool_addresses{network=\"testnet\",pool=\"\",ranges="),
         "{text}"

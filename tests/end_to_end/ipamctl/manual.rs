@@ -126,11 +126,16 @@ fn output(sandbox: &Sandbox, command: &str) -> String {
             words.replace(written, real.to_str().unwrap())
         });
     let words: Vec<&str> = words.split(' ').collect();
-    let valid: Vec<&str> = CONTAINERS[..2].iter().map(|it| it.0).collect();
+    let valid: Vec<&str> = CONTAINERS[..2]
+        .iter()
+        .map(|container| container.0)
+        .collect();
     let ran = sandbox.ipamctl(&words).stdin(valid.join("\n")).run();
     // A command that is printed has the options of this node, which the manual's has not.
     let options = sandbox.ipamctl_line().into_iter().skip(1);
-    let options: String = options.map(|it| format!("{} ", it.display())).collect();
+    let options: String = options
+        .map(|option| format!("{} ", option.display()))
+        .collect();
     let printed = ran.stdout.replace(&options, "");
     places.iter().fold(printed, |text, (real, written)| {
         text.replace(real.to_str().unwrap(), written)

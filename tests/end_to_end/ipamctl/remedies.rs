@@ -66,8 +66,8 @@ fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
         let mut expected = reserved(&sandbox);
         let network = row["network"].as_str().unwrap();
         for ip in row["addresses"].as_array().unwrap() {
-            let its = format!("{network}/{}", ip.as_str().unwrap());
-            expected.retain(|it| *it != its);
+            let released = format!("{network}/{}", ip.as_str().unwrap());
+            expected.retain(|reserved| *reserved != released);
         }
         let command = row["release"].as_str().unwrap();
         let output = in_shell(&sandbox, command);
@@ -88,7 +88,7 @@ fn the_commands_of_the_table_are_whole_whatever_the_terminals_width() {
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), GONE);
     let output = sandbox.ipamctl(&["leaks"]).env("COLUMNS", "60").run();
-    let line = output.stdout.lines().find(|it| it.contains("ipamctl"));
+    let line = output.stdout.lines().find(|line| line.contains("ipamctl"));
     in_shell(&sandbox, line.unwrap());
     assert_eq!(reserved(&sandbox), [""; 0], "{output:?}");
 }

@@ -54,7 +54,7 @@ fn nothing_half_written_is_printed_while_containers_come_and_go() {
 /// What `ipamctl` prints on a terminal of this width, with these variables.
 fn on_a_terminal(sandbox: &Sandbox, words: &[&str], variables: &[(&str, &str)]) -> String {
     let call = sandbox.ipamctl(words);
-    let words: Vec<&str> = call.words().map(|it| it.to_str().unwrap()).collect();
+    let words: Vec<&str> = call.words().map(|word| word.to_str().unwrap()).collect();
     let mut script = Command::new("/usr/bin/script");
     script
         .args(["--quiet", "--command", &words.join(" "), "/dev/null"])

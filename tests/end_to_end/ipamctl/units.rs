@@ -41,14 +41,14 @@ impl Machine {
         }
         let folder = sandbox.root().join("bin");
         fs::create_dir(&folder).unwrap();
-        let it = Self { sandbox, folder };
-        let call = it.sandbox.ipamctl(&[]);
+        let programs = Self { sandbox, folder };
+        let call = programs.sandbox.ipamctl(&[]);
         let words: Vec<String> = call
             .words()
             .map(|word| word.to_str().unwrap().to_owned())
             .collect();
-        it.write("ipamctl", &format!("{} \"$@\"", words.join(" ")));
-        it
+        programs.write("ipamctl", &format!("{} \"$@\"", words.join(" ")));
+        programs
     }
 
     /// Writes a program in shell.

@@ -72,7 +72,7 @@ fn a_process_id_that_may_have_been_used_again_is_no_proof_of_anything() {
     assert_eq!(json_of(&sandbox, &["leaks"]), json!([]));
     // This process began after an ADD of before.
     let an_hour = Duration::from_secs(3_600);
-    change_record(&sandbox, &id("a1"), |it| make_older(it, an_hour));
+    change_record(&sandbox, &id("a1"), |intent| make_older(intent, an_hour));
     let leaks = json_of(&sandbox, &["leaks"]);
     assert_eq!(leaks[0]["evidence"], json!(["unknown"]), "{leaks}");
     let shown = json_of(&sandbox, &["show", &id("a1")]);
@@ -89,14 +89,16 @@ fn another_boot_id_is_proof_only_of_an_add_before_this_boot() {
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), GONE);
     // As in a container that the kernel shows a boot ID of its own.
-    change_record(&sandbox, &id("a1"), |it| it["boot"] = json!("another"));
+    change_record(&sandbox, &id("a1"), |intent| {
+        intent["boot"] = json!("another")
+    });
     let leaks = json_of(&sandbox, &["leaks"]);
     assert_eq!(leaks[0]["evidence"], json!(["unknown"]), "{leaks}");
     let kept = gc(&sandbox).run();
     assert!(kept.stdout.contains("kept: "), "{kept:?}");
     // Before the kernel's start.
     let years = Duration::from_secs(20 * 365 * 86_400);
-    change_record(&sandbox, &id("a1"), |it| make_older(it, years));
+    change_record(&sandbox, &id("a1"), |intent| make_older(intent, years));
     let leaks = json_of(&sandbox, &["leaks"]);
     assert_eq!(leaks[0]["evidence"][0], "before-boot", "{leaks}");
     let released = gc(&sandbox).run();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
+use cluster::contents;
 
 use crate::arguments::LsArguments;
 use crate::exit_status::Status;
@@ -16,7 +17,7 @@ use crate::node::record::HeldState;
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{Output, Style, joined, warn};
-use crate::shared_pools::{Member, claimed_blocks, since};
+use crate::shared_pools::since;
 
 pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<Status> {
     if arguments.all_nodes {
@@ -54,7 +55,7 @@ fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) 
 }
 
 /// The addresses in the clusters' pools, of all nodes.
-fn members(node: &Node) -> Result<Vec<Member>> {
+fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
     ensure!(
         !node.clusters.is_empty(),
         "no conflist leads to a cluster: none has ipam-da-etcd or ipam-ds-etcd among its delegates"
@@ -62,8 +63,8 @@ fn members(node: &Node) -> Result<Vec<Member>> {
     let mut members = Vec::new();
     for cluster in &node.clusters {
         let mut engine = cluster.engine();
-        members.extend(cluster.members(&mut engine)?);
-        let blocks = claimed_blocks(&mut engine)?;
+        members.extend(contents::held_addresses(&mut engine, true)?);
+        let blocks = contents::claimed_blocks(&mut engine)?;
         let in_blocks: BTreeSet<_> = blocks.into_iter().map(|block| block.pool).collect();
         if !in_blocks.is_empty() {
             warn(&format!(
@@ -76,7 +77,7 @@ fn members(node: &Node) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-fn of_member(member: &Member) -> HeldAddress<'_> {
+fn of_member(member: &contents::HeldAddress) -> HeldAddress<'_> {
     let ip = Some(member.ip);
     let pool = Some(member.pool.as_str());
     match &member.holder {

@@ -1,11 +1,10 @@
-//! `ipamctl node-forget`: releases what a node holds that doesn't come back.
+//! `ipamctl node-forget`: releases what a lost node holds.
 //!
 //! Nothing else does this: no clock releases what a node holds, since it may only be cut off.
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use anyhow::{Result, bail, ensure};
 use cluster::address::{Entry, entries};
+use cluster::contents::{ClaimedBlock, claimed_blocks};
 use cluster::forget::{Claim, forget_addresses, forget_block, forget_registration};
 use cluster::{Engine as _, Holding, Key, Read, restore};
 use cni::NetworkName;
@@ -14,8 +13,9 @@ use serde::Serialize;
 use crate::arguments::NodeForgetArguments;
 use crate::exit_status::Status;
 use crate::node::Node;
+use crate::output::confirmation::is_confirmed;
 use crate::output::{Output, warn};
-use crate::shared_pools::{ClaimedBlock, EtcdCluster, claimed_blocks};
+use crate::shared_pools::EtcdCluster;
 
 /// Addresses that are shown one by one.
 const SHOWN: usize = 20;
@@ -49,7 +49,7 @@ struct Block {
 }
 
 pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) -> Result<Status> {
-    let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
+    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let name = arguments.node.as_str();
     ensure!(
         name.parse::<NetworkName>().is_ok(),
@@ -62,13 +62,13 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     let engine = &mut cluster.engine();
     let held = entries(engine, Holding::of_node(name)).map_err(failed)?;
     let mut blocks = claimed_blocks(engine)?;
-    for it in blocks.iter().filter(|it| it.owner.is_none()) {
-        let ClaimedBlock { block, pool, .. } = it;
+    for foreign in blocks.iter().filter(|block| block.owner.is_none()) {
+        let ClaimedBlock { block, pool, .. } = foreign;
         warn(&format!(
             "block {block} of pool {pool} has content that isn't ours: it isn't known whether it is {name}'s, and it is left alone"
         ));
     }
-    blocks.retain(|it| it.owner.as_ref().is_some_and(|it| it.node == name));
+    blocks.retain(|block| block.owner.is_some() && block.node() == name);
     let found = engine.read(&[Read::Get(Key::Node(name.to_owned()))])?;
     let registration = found.first().and_then(|found| found.first());
     let mark = restore::mark(engine, name).map_err(failed)?;
@@ -94,16 +94,16 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         }
         let released = forget_addresses(engine, name, &held).map_err(failed)?;
         let mut released_blocks = Vec::new();
-        for it in blocks {
+        for claimed in blocks {
             let claim = Claim {
-                pool: it.pool.to_string(),
-                cidr: it.block,
-                revision: it.mod_revision,
+                pool: claimed.pool.to_string(),
+                cidr: claimed.block,
+                revision: claimed.revision,
             };
             if forget_block(engine, name, &claim)? {
-                released_blocks.push(it);
+                released_blocks.push(claimed);
             } else {
-                let ClaimedBlock { block, pool, .. } = &it;
+                let ClaimedBlock { block, pool, .. } = &claimed;
                 warn(&format!(
                     "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
                 ));
@@ -150,12 +150,12 @@ impl From<&ClaimedBlock> for Block {
 }
 
 fn row(node: &str, held: &[Entry], blocks: &[ClaimedBlock]) -> Row {
-    let addresses = held.iter().map(|it| Address {
-        address: it.held.ip.to_string(),
-        pool: it.held.pool.clone(),
-        network: it.held.network.clone(),
-        container_id: it.held.attachment.container_id.to_string(),
-        ifname: it.held.attachment.ifname.to_string(),
+    let addresses = held.iter().map(|entry| Address {
+        address: entry.held.ip.to_string(),
+        pool: entry.held.pool.clone(),
+        network: entry.held.network.clone(),
+        container_id: entry.held.attachment.container_id.to_string(),
+        ifname: entry.held.attachment.ifname.to_string(),
     });
     Row {
         node: node.to_owned(),
@@ -172,10 +172,10 @@ fn lines(row: &Row) -> Vec<String> {
         row.addresses.len(),
         row.blocks.len()
     )];
-    let addresses = row.addresses.iter().map(|it| {
+    let addresses = row.addresses.iter().map(|address| {
         format!(
             "  {} of pool {}: {} {} on {}",
-            it.address, it.pool, it.container_id, it.ifname, it.network
+            address.address, address.pool, address.container_id, address.ifname, address.network
         )
     });
     lines.extend(addresses.take(SHOWN));
@@ -183,20 +183,6 @@ fn lines(row: &Row) -> Vec<String> {
         lines.push(format!("  … and {} more", row.addresses.len() - SHOWN));
     }
     let blocks = row.blocks.iter();
-    lines.extend(blocks.map(|it| format!("  block {} of pool {}", it.block, it.pool)));
+    lines.extend(blocks.map(|block| format!("  block {} of pool {}", block.block, block.pool)));
     lines
-}
-
-/// Asks a person for the node's name, with this text.
-pub(crate) fn is_confirmed(node: &str, text: &str) -> Result<bool> {
-    ensure!(
-        io::stdin().is_terminal(),
-        "stdin is no terminal, so nobody can be asked: --yes does it without"
-    );
-    let mut stderr = io::stderr();
-    write!(stderr, "{text}")?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(answer.trim() == node)
 }

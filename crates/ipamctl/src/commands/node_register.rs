@@ -7,10 +7,10 @@ use cluster::{Engine as _, Key, Read, Registration};
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
-use crate::commands::node_forget::is_confirmed;
 use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
+use crate::output::confirmation::is_confirmed;
 use crate::shared_pools::EtcdCluster;
 
 pub(crate) fn run(
@@ -19,7 +19,7 @@ pub(crate) fn run(
     environment: &Environment,
     output: Output,
 ) -> Result<Status> {
-    let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
+    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let this_node = &cluster.cluster.node;
     let name = this_node.name.as_str();
     let mut engine = cluster.engine();

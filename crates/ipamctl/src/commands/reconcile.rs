@@ -35,7 +35,7 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<Status> {
-    let cluster = EtcdCluster::one(node, arguments.cluster.network.as_deref())?;
+    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let mut engine = cluster.engine();
     if arguments.begin {
         return begin::run(&cluster, &mut engine, &arguments.nodes, output);
@@ -60,11 +60,11 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
         .collect();
     rows.extend(claim_addresses(&mut engine, &mut identity, name, &living)?);
-    show(&rows, output)?;
+    output.print(&rows, || lines(&rows))?;
     for problem in &problems {
         warn(problem);
     }
-    let conflicts = rows.iter().filter(|it| it.other.is_some()).count();
+    let conflicts = rows.iter().filter(|row| row.other.is_some()).count();
     // A conflist that can't be read may name a folder of further records.
     let problems = problems.len() + node.problems.len();
     ensure!(
@@ -98,30 +98,14 @@ fn failed(error: cni::Error) -> anyhow::Error {
     anyhow::Error::msg(error.msg)
 }
 
-fn show(rows: &[Row], output: Output) -> Result<()> {
-    if output.json {
-        return Ok(Output::json(&rows)?);
-    }
-    output.lines(rows.iter().map(|it| {
-        let holder = it
-            .holder
-            .as_ref()
-            .map_or(String::new(), |it| format!(" ({it})"));
-        let other = it
-            .other
-            .as_ref()
-            .map_or(String::new(), |it| format!(": {it}"));
-        format!(
-            "{} of pool {}{holder}: {}{other}",
-            it.what, it.pool, it.outcome
-        )
-    }))?;
-    let claimed = rows.iter().filter(|it| it.outcome == "claimed").count();
-    output.lines([format!(
+fn lines(rows: &[Row]) -> Vec<String> {
+    let mut lines: Vec<String> = rows.iter().map(Row::text).collect();
+    let claimed = rows.iter().filter(|row| row.outcome == "claimed").count();
+    lines.push(format!(
         "{} addresses and blocks live here; etcd had lost {claimed} of them",
         rows.len()
-    )])?;
-    Ok(())
+    ));
+    lines
 }
 
 /// Claims again the addresses that live on this node; what another has is a conflict.
@@ -168,5 +152,19 @@ impl Row {
             outcome,
             other,
         }
+    }
+
+    fn text(&self) -> String {
+        let holder = self.holder.as_ref();
+        let holder = holder.map_or(String::new(), |holder| format!(" ({holder})"));
+        let other = self.other.as_ref();
+        let other = other.map_or(String::new(), |other| format!(": {other}"));
+        let Self {
+            what,
+            pool,
+            outcome,
+            ..
+        } = self;
+        format!("{what} of pool {pool}{holder}: {outcome}{other}")
     }
 }

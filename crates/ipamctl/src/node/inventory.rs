@@ -130,19 +130,13 @@ impl Inventory {
         let is_used = |placed: &&PlacedPool| cluster.networks.contains(&placed.networks[0]);
         let used = self.pools.all.iter().filter(is_used);
         let used = used.map(|placed| placed.directory_name().clone()).collect();
-        let view = cluster.view(&mut cluster.engine(), used, extent == Extent::All)?;
+        let view = cluster.view(used, extent == Extent::All)?;
         self.problems.extend(view.problems);
         for pool in view.defined {
             self.pools.add_shared(cluster, pool);
         }
-        for pool in view.pools {
-            self.add_directory(Directory {
-                path: cluster.directory(pool.name.as_str()),
-                name: pool.name,
-                shared_by: Some(cluster.networks.clone()),
-                taken: pool.taken,
-                listed: pool.listed,
-            });
+        for directory in view.directories {
+            self.add_directory(directory);
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use crate::node::network::ETCD_ALLOCATOR;
 use crate::release::by_file;
 use crate::release::deadline::Deadline;
 use crate::release::printed_command::release_command;
+use crate::shared_pools::EtcdCluster;
 
 /// Variables of a runtime's call, which are not passed on.
 const OF_CALLS: [&str; 5] = [
@@ -122,16 +123,16 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
 
 /// An address of this node, as etcd has it.
 fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<ListedAddress>> {
-    let name = directory.name.as_str();
+    let path = |cluster: &EtcdCluster| cluster.directory(directory.name.as_str());
     let mut clusters = node.clusters.iter();
     let cluster = clusters
-        .find(|cluster| cluster.directory(name) == directory.path)
+        .find(|cluster| path(cluster) == directory.path)
         .with_context(|| format!("no conflist leads to {}", directory.path.display()))?;
     let used = BTreeSet::from([directory.name.clone()]);
-    let view = cluster.view(&mut cluster.engine(), used, true)?;
-    let mut pools = view.pools.into_iter();
-    let pool = pools.find(|pool| pool.name == directory.name);
-    let mut listed = pool.into_iter().flat_map(|pool| pool.listed);
+    let view = cluster.view(used, true)?;
+    let mut found = view.directories.into_iter();
+    let found = found.find(|found| found.path == directory.path);
+    let mut listed = found.into_iter().flat_map(|found| found.listed);
     Ok(listed.find(|listed| listed.ip == ip))
 }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use cluster::{BlockOwner, Engine as _, EngineError, Group, Key};
+use cluster::EngineError;
+use cluster::contents::{ClaimedBlock, claimed_blocks, definitions};
 use cni::NetworkName;
 use conflist::Problem;
 use etcd::Engine;
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use super::EtcdCluster;
-use super::view::warn_of_foreign;
+use super::problem;
 
 /// A pool that is given in blocks.
 #[derive(Debug)]
@@ -23,17 +23,6 @@ pub(crate) struct BlockPool {
     pub(crate) claimed: Vec<ClaimedBlock>,
 }
 
-/// A block that a node has claimed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClaimedBlock {
-    pub(crate) pool: NetworkName,
-    pub(crate) block: IpNet,
-    /// `None` for foreign content.
-    pub(crate) owner: Option<BlockOwner>,
-    /// The revision of the claim.
-    pub(crate) mod_revision: i64,
-}
-
 impl BlockPool {
     /// Number of blocks that a range of the pool has a part in.
     pub(crate) fn size(&self) -> u128 {
@@ -41,7 +30,7 @@ impl BlockPool {
             .ranges
             .ranges()
             .iter()
-            .map(|it| self.numbers(it.addresses()))
+            .map(|range| self.numbers(range.addresses()))
             .collect();
         blocks.sort_unstable();
         let (mut size, mut next) = (0, 0);
@@ -80,69 +69,40 @@ impl BlockPool {
     /// Number of blocks by node, in the nodes' order; those with foreign content are `?`.
     pub(crate) fn by_node(&self) -> BTreeMap<&str, usize> {
         let mut nodes = BTreeMap::new();
-        for it in &self.claimed {
-            *nodes.entry(it.node()).or_default() += 1;
+        for block in &self.claimed {
+            *nodes.entry(block.node()).or_default() += 1;
         }
         nodes
     }
 }
 
-impl ClaimedBlock {
-    /// The node; `?` if the content isn't ours.
-    pub(crate) fn node(&self) -> &str {
-        self.owner.as_ref().map_or("?", |it| it.node.as_str())
-    }
-}
-
-/// The pools of a cluster that are given in blocks.
+/// The pools of a cluster that are given in blocks; definitions that can't be used are problems.
 ///
 /// # Errors
 ///
 /// Those of etcd.
 pub(crate) fn block_pools(
-    cluster: &EtcdCluster,
     engine: &mut Engine<'_>,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<BlockPool>, EngineError> {
-    let definitions = cluster.definitions(engine, problems)?;
+    let definitions = definitions(engine)?;
     let mut claimed: BTreeMap<NetworkName, Vec<ClaimedBlock>> = BTreeMap::new();
-    for it in claimed_blocks(engine)? {
-        claimed.entry(it.pool.clone()).or_default().push(it);
+    for block in claimed_blocks(engine)? {
+        claimed.entry(block.pool.clone()).or_default().push(block);
     }
-    let pools = definitions.into_iter().filter_map(|it| {
-        Some(BlockPool {
-            length: it.definition.block?,
-            ranges: it.definition.pool.ranges,
-            claimed: claimed.remove(&it.name).unwrap_or_default(),
-            name: it.name,
-        })
-    });
-    Ok(pools.collect())
-}
-
-/// The claimed blocks of all pools, lowest first: those of pools that nobody defines any
-/// more, too. A key that is no block's is named on stderr.
-///
-/// # Errors
-///
-/// Those of etcd.
-pub(crate) fn claimed_blocks(engine: &mut Engine<'_>) -> Result<Vec<ClaimedBlock>, EngineError> {
-    let mut found = Vec::new();
-    for stored in engine.list(&Group::Blocks(None), true)? {
-        match stored.key {
-            Key::Block(pool, block) if pool.parse::<NetworkName>().is_ok() => {
-                found.push(ClaimedBlock {
-                    block,
-                    pool: pool.parse().expect("it was parsed just now"),
-                    owner: BlockOwner::parse(&stored.value),
-                    mod_revision: stored.revision,
-                });
-            }
-            key => warn_of_foreign(&engine.path(&key)),
+    let mut pools = Vec::new();
+    for pool in definitions {
+        match pool {
+            Err(unusable) => problems.push(problem(unusable)),
+            Ok(pool) => pools.extend(pool.definition.block.map(|length| BlockPool {
+                length,
+                claimed: claimed.remove(&pool.name).unwrap_or_default(),
+                ranges: pool.definition.pool.ranges,
+                name: pool.name,
+            })),
         }
     }
-    found.sort_by_key(|it| it.block.network());
-    Ok(found)
+    Ok(pools)
 }
 
 #[cfg(test)]
@@ -152,7 +112,7 @@ mod tests {
     fn pool(ranges: &[&str], length: u8) -> BlockPool {
         let ranges: Vec<_> = ranges
             .iter()
-            .map(|it| serde_json::from_str(it).unwrap())
+            .map(|range| serde_json::from_str(range).unwrap())
             .collect();
         BlockPool {
             name: "p".parse().unwrap(),
@@ -172,7 +132,7 @@ mod tests {
         let blocks = ["10.0.0.16/28", "10.0.0.32/28", "10.0.0.48/28"];
         assert_eq!(
             pool(&[high, low], 28).blocks(),
-            blocks.map(|it| it.parse().unwrap())
+            blocks.map(|block| block.parse().unwrap())
         );
         assert_eq!(pool(&[r#"{"subnet":"fd00::/64"}"#], 80).size(), 1 << 16);
     }

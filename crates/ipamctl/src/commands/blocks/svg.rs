@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use cluster::contents::ClaimedBlock;
+
 use crate::output::svg::{Canvas, Square};
-use crate::shared_pools::{BlockPool, ClaimedBlock};
+use crate::shared_pools::blocks::BlockPool;
 
 /// Most squares of a pool. Of a larger one, only the claimed blocks are drawn.
 const MOST_CELLS: u128 = 4096;
@@ -84,7 +86,7 @@ mod tests {
                     node: "node-a".to_owned(),
                     since: String::new(),
                 }),
-                mod_revision: 1,
+                revision: 1,
             }],
         };
         let picture = picture(&[pool]).finish();

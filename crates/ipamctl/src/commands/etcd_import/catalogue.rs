@@ -1,26 +1,16 @@
-//! The file of an import: a catalogue of pools.
+//! Reads the file of an import: a catalogue of pools.
 
 use std::io::Read;
 use std::path::Path;
 use std::{fs, io};
 
-use anyhow::{Context, Result, bail, ensure};
-use cluster::Definition;
-use cni::{NetworkName, Object};
-use ipam::Disjoint;
+use anyhow::{Context, Result, anyhow, ensure};
+use cluster::contents::DefinedPool;
+use cni::Object;
 
-use crate::shared_pools::DefinedPool;
-
-/// A pool of the file.
-pub(super) struct Imported {
-    pub(super) name: NetworkName,
-    /// The definition as the file has it.
-    pub(super) value: Vec<u8>,
-    pub(super) definition: Definition,
-}
-
-/// The pools of a file: `{"pools": {NAME: {…}}}`, or the inner object by itself.
-pub(super) fn read(file: &Path, key: impl Fn(&str) -> String) -> Result<Vec<Imported>> {
+/// The pools of a file: `{"pools": {NAME: {…}}}`, or the inner object by itself. `path` is the
+/// engine's path of a pool, for messages.
+pub(super) fn read(file: &Path, path: impl Fn(&str) -> String) -> Result<Vec<DefinedPool>> {
     let shown = file.display();
     let text = if file == Path::new("-") {
         let mut text = String::new();
@@ -32,62 +22,33 @@ pub(super) fn read(file: &Path, key: impl Fn(&str) -> String) -> Result<Vec<Impo
     let object: Object = serde_json::from_str(&text).with_context(|| shown.to_string())?;
     let pools: Option<Object> = object
         .read("", "pools")
-        .map_err(|error| anyhow::anyhow!("{shown}: {}", error.msg))?;
-    let pools = pools.unwrap_or(object);
-    let mut imported = Vec::new();
-    for name in pools.keys() {
-        let parsed: NetworkName = name
-            .parse()
-            .map_err(|error| anyhow::anyhow!("{shown}: {name:?} can't name a pool: {error}"))?;
+        .map_err(|error| anyhow!("{shown}: {}", error.msg))?;
+    let mut imported: Vec<DefinedPool> = Vec::new();
+    for (name, raw) in pools.unwrap_or(object).iter() {
+        let value = raw.get().as_bytes().to_vec();
+        let pool = DefinedPool::read(name, &path(name), value);
+        let pool = pool.map_err(|reason| anyhow!("{shown}: {reason}"))?;
         ensure!(
-            imported.iter().all(|it: &Imported| it.name != parsed),
+            imported.iter().all(|other| other.name != pool.name),
             "{shown}: pool {name} is defined twice"
         );
-        let value = pools.get(name).map_or("", |raw| raw.get()).as_bytes();
-        let definition = Definition::parse(&key(name), value)
-            .map_err(|error| anyhow::anyhow!("{shown}: {error}"))?;
-        imported.push(Imported {
-            name: parsed,
-            value: value.to_vec(),
-            definition,
-        });
+        imported.push(pool);
     }
     ensure!(!imported.is_empty(), "{shown} has no pools");
     Ok(imported)
 }
 
-/// Refuses pools that overlap with each other or with those in etcd that stay: an address
-/// would be given twice.
-pub(super) fn refuse_overlaps(imported: &[Imported], existing: &[DefinedPool]) -> Result<()> {
-    let is_replaced = |name: &NetworkName| imported.iter().any(|it| it.name == *name);
-    let staying = existing.iter().filter(|it| !is_replaced(&it.name));
-    let all = staying.map(|it| (&it.name, &it.definition));
-    let all = all.chain(imported.iter().map(|it| (&it.name, &it.definition)));
-    let all: Vec<(&NetworkName, &Definition)> = all.collect();
-    let mut disjoint = Disjoint::default();
-    for (i, (name, definition)) in all.iter().enumerate() {
-        if let Err(earlier) = disjoint.add(&definition.pool.ranges, i) {
-            bail!(
-                "pool {name} ({}) overlaps with pool {} ({})",
-                definition.pool.ranges,
-                all[earlier].0,
-                all[earlier].1.pool.ranges
-            );
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::import::refuse_overlaps;
 
-    fn imported(text: &str) -> Result<Vec<Imported>> {
+    fn imported(text: &str) -> Result<Vec<DefinedPool>> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pools.json");
         fs::write(&file, text).unwrap();
         let pools = read(&file, |name| format!("/ipam/v1/pools/{name}"))?;
-        refuse_overlaps(&pools, &[])?;
+        refuse_overlaps(&pools, &[]).map_err(|error| anyhow!(error.msg))?;
         Ok(pools)
     }
 
@@ -121,9 +82,9 @@ mod tests {
                 "pool b (10.1.0.1-10.1.255.254) overlaps with pool a",
             ),
         ] {
-            let error = imported(text).err().map(|it| it.to_string());
+            let error = imported(text).err().map(|error| error.to_string());
             assert!(
-                error.as_ref().is_some_and(|it| it.contains(why)),
+                error.as_ref().is_some_and(|error| error.contains(why)),
                 "{error:?}"
             );
         }

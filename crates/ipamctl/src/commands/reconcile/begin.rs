@@ -28,17 +28,11 @@ pub(super) fn run(
         "{} knows no node: name all of them, ipamctl reconcile --begin NODE…",
         cluster.path().display()
     );
-    if output.json {
-        Output::json(&nodes)?;
-    } else {
-        output.lines(
-            [
-                "nothing new is given before each of these nodes has run ipamctl reconcile:"
-                    .to_owned(),
-            ]
-            .into_iter()
-            .chain(nodes),
-        )?;
-    }
+    output.print(&nodes, || {
+        let text = "nothing new is given before each of these nodes has run ipamctl reconcile:";
+        let mut lines = vec![text.to_owned()];
+        lines.extend(nodes.clone());
+        lines
+    })?;
     Ok(Status::Fine)
 }

@@ -1,13 +1,15 @@
 //! The addresses of a cluster's pools that live on this node, by the chain's records.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-
-use chain::record::{AttachmentRecord, ListedRecord, RecordState};
-use cni::{Attachment, IpamResult, NetworkName};
-use etcd::Cluster;
 use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use chain::record::{
+    AttachmentRecord, DelegateAnswer, ListedRecord, RecordState, is_locked, networks, records,
+};
+use cni::{Attachment, IpamResult, NetworkName};
+use etcd::Cluster;
 
 use super::same_cluster::SameCluster;
 use crate::node::Node;
@@ -24,7 +26,7 @@ pub(super) struct Living {
     pub(super) record: PathBuf,
 }
 
-/// The addresses, by all records of the node. A record that doesn't tell what its attachment
+/// The addresses of all records of the node. A record that doesn't tell what its attachment
 /// holds is a problem.
 pub(super) fn by_records(
     node: &Node,
@@ -34,31 +36,20 @@ pub(super) fn by_records(
 ) -> Vec<Living> {
     let mut living = Vec::new();
     for state_dir in node.state_dirs() {
-        let networks = match chain::record::networks(&state_dir) {
-            Ok(networks) => networks,
-            Err(error) => {
-                problems.push(format!("{}: {error}", state_dir.display()));
-                continue;
-            }
-        };
-        for network in networks {
+        let networks = networks(&state_dir);
+        for network in known_or_empty(&state_dir, networks, problems) {
+            let path = state_dir.join(network.as_str());
             // The locks first: what a call that ends meanwhile has written is read after.
             let listed = running(&state_dir, &network)
-                .and_then(|it| Ok((it, chain::record::records(&state_dir, &network)?)));
-            let (running, records) = match listed {
-                Ok(listed) => listed,
-                Err(error) => {
-                    let path = state_dir.join(network.as_str());
-                    problems.push(format!("{}: {error}", path.display()));
-                    continue;
-                }
-            };
-            for record in records {
-                let is_running = running.contains(&record.attachment);
-                match of_record(this_node, cluster, &network, &record, is_running) {
-                    Ok(its) => living.extend(its),
-                    Err(reason) => {
-                        problems.push(format!("{}: {reason}", record.file.display()));
+                .and_then(|running| Ok(vec![(running, records(&state_dir, &network)?)]));
+            for (running, records) in known_or_empty(&path, listed, problems) {
+                for record in records {
+                    let is_running = running.contains(&record.attachment);
+                    match of_record(this_node, cluster, &network, &record, is_running) {
+                        Ok(addresses) => living.extend(addresses),
+                        Err(reason) => {
+                            problems.push(format!("{}: {reason}", record.file.display()));
+                        }
                     }
                 }
             }
@@ -67,11 +58,19 @@ pub(super) fn by_records(
     living
 }
 
+/// What was read at this path; nothing if it can't be read, which is a problem.
+fn known_or_empty<T>(path: &Path, read: io::Result<Vec<T>>, problems: &mut Vec<String>) -> Vec<T> {
+    read.unwrap_or_else(|error| {
+        problems.push(format!("{}: {error}", path.display()));
+        Vec::new()
+    })
+}
+
 /// The attachments that a call works on.
 fn running(state_dir: &Path, network: &NetworkName) -> io::Result<BTreeSet<Attachment>> {
     let mut running = BTreeSet::new();
-    for record in chain::record::records(state_dir, network)? {
-        if chain::record::is_locked(&record.file)? {
+    for record in records(state_dir, network)? {
+        if is_locked(&record.file)? {
             running.insert(record.attachment);
         }
     }
@@ -87,25 +86,19 @@ fn of_record(
     is_running: bool,
 ) -> Result<Vec<Living>, String> {
     let content = record.content.as_ref().map_err(String::clone)?;
-    let is_allocator = |name: &str| name == ETCD_ALLOCATOR;
-    if !content
-        .delegates
-        .iter()
-        .any(|it| is_allocator(it.name.as_str()))
-    {
-        return Ok(Vec::new());
-    }
-    if !is_of(this_node, cluster, network, content)? {
+    let is_allocator = |delegate: &DelegateAnswer| delegate.name.as_str() == ETCD_ALLOCATOR;
+    let has_allocator = content.delegates.iter().any(is_allocator);
+    if !has_allocator || !is_of(this_node, cluster, network, content)? {
         return Ok(Vec::new());
     }
     let mut living = Vec::new();
     let mut given = None;
     for delegate in &content.delegates {
         let answered = delegate.result.as_deref();
-        if is_allocator(delegate.name.as_str()) {
+        if is_allocator(delegate) {
             match (answered, content.state) {
                 (Some(answered), _) => {
-                    let read = |raw| IpamResult::read("result", raw).map_err(|it| it.msg);
+                    let read = |raw| IpamResult::read("result", raw).map_err(|error| error.msg);
                     let given = given.map_or_else(|| Ok(IpamResult::default()), read)?;
                     for (pool, ip) in pairs(network, &given, &read(answered)?)? {
                         living.push(Living {
@@ -139,8 +132,8 @@ fn is_of(
     content: &AttachmentRecord,
 ) -> Result<bool, String> {
     let config = content.config().ok_or("it has no configuration")?;
-    let ipam = config.ipam().map_err(|it| it.msg)?;
-    let recorded = Cluster::read(&ipam).map_err(|it| it.msg)?;
+    let ipam = config.ipam().map_err(|error| error.msg)?;
+    let recorded = Cluster::read(&ipam).map_err(|error| error.msg)?;
     let is_same = cluster.is(network, &recorded)?;
     if is_same && recorded.node.name != this_node {
         return Err(format!(
@@ -157,7 +150,7 @@ fn pairs(
     given: &IpamResult,
     answered: &IpamResult,
 ) -> Result<Vec<(String, IpAddr)>, String> {
-    let pools = ipam::pools_of_result(given).map_err(|it| it.msg)?;
+    let pools = ipam::pools_of_result(given).map_err(|error| error.msg)?;
     let new = answered.ips.iter().skip(given.ips.len());
     let ips: Vec<IpAddr> = new.map(cni::IpConfig::ip).collect();
     if pools.len() != ips.len() {
@@ -168,7 +161,7 @@ fn pairs(
         ));
     }
     let name = |pool: &cni::Object| -> Result<String, String> {
-        let name: Option<NetworkName> = pool.read("pools", "name").map_err(|it| it.msg)?;
+        let name: Option<NetworkName> = pool.read("pools", "name").map_err(|error| error.msg)?;
         Ok(name.as_ref().unwrap_or(network).to_string())
     };
     let both = pools.iter().zip(ips);

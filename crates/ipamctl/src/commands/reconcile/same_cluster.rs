@@ -1,5 +1,5 @@
-//! Whether a record is of the cluster that is reconciled: conflists may name one etcd by
-//! different endpoints.
+//! Tells whether a record belongs to the cluster that is reconciled: conflists may name one
+//! etcd by different endpoints.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ impl<'a> SameCluster<'a> {
         if self.cluster.networks.contains(network) || !urls.is_disjoint(&recorded_urls) {
             return Ok(true);
         }
-        if let Some((_, known)) = self.asked.iter().find(|it| it.0 == recorded_urls) {
+        if let Some((_, known)) = self.asked.iter().find(|(urls, _)| *urls == recorded_urls) {
             return known.clone();
         }
         let answer = cluster_id(recorded).map(|id| id == self.id);
@@ -51,7 +51,9 @@ impl<'a> SameCluster<'a> {
 
 fn urls(cluster: &Cluster) -> BTreeSet<String> {
     let endpoints = cluster.settings.endpoints.iter();
-    endpoints.map(|it| it.url().to_owned()).collect()
+    endpoints
+        .map(|endpoint| endpoint.url().to_owned())
+        .collect()
 }
 
 /// The ID of the cluster at these endpoints.

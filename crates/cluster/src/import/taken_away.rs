@@ -1,17 +1,17 @@
-//! Changed definitions: what they take away from addresses and blocks that are held.
+//! Finds what changed definitions take away from addresses and blocks that are held.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use cluster::{Definition, Holder};
 use cni::NetworkName;
 use ipam::{Disjoint, Interval, Range};
 
-use crate::shared_pools::{ClaimedBlock, Member};
+use crate::contents::{ClaimedBlock, HeldAddress};
+use crate::{Definition, Holder};
 
 /// A definition that is written.
 #[derive(Clone, Copy)]
-pub(super) struct Change<'a> {
+pub(super) struct Redefined<'a> {
     pub(super) name: &'a NetworkName,
     /// The definition that etcd has.
     pub(super) old: Option<&'a Definition>,
@@ -20,42 +20,42 @@ pub(super) struct Change<'a> {
 
 /// The definitions that are written, by pool and by address.
 struct Changes<'a> {
-    by_pool: BTreeMap<&'a NetworkName, Change<'a>>,
-    all: &'a [Change<'a>],
+    by_pool: BTreeMap<&'a NetworkName, Redefined<'a>>,
+    all: &'a [Redefined<'a>],
     /// Owners are indexes of `all`.
     ranges: Disjoint,
     /// New gateways.
-    gateways: BTreeMap<IpAddr, Change<'a>>,
+    gateways: BTreeMap<IpAddr, Redefined<'a>>,
 }
 
 /// The reasons why these definitions can't be written: one for each address and each block
 /// that is held and loses its range, its gateway or its block size, or that another pool would
 /// give.
 pub(super) fn taken_away(
-    changes: &[Change<'_>],
-    addresses: &[Member],
+    changes: &[Redefined<'_>],
+    addresses: &[HeldAddress],
     blocks: &[ClaimedBlock],
 ) -> Vec<String> {
     let changes = Changes::new(changes);
-    let of_addresses = addresses.iter().filter_map(|it| changes.address(it));
-    let of_blocks = blocks.iter().filter_map(|it| changes.block(it));
+    let of_addresses = addresses.iter().filter_map(|held| changes.address(held));
+    let of_blocks = blocks.iter().filter_map(|held| changes.block(held));
     of_addresses.chain(of_blocks).collect()
 }
 
 impl<'a> Changes<'a> {
-    fn new(all: &'a [Change<'a>]) -> Self {
+    fn new(all: &'a [Redefined<'a>]) -> Self {
         let mut ranges = Disjoint::default();
         let mut gateways = BTreeMap::new();
         for (i, change) in all.iter().enumerate() {
             // They don't overlap: that was verified before.
             let _ = ranges.add(&change.new.pool.ranges, i);
-            let old = change.old.map(|it| it.pool.ranges.ranges());
-            let had = |ip| old.is_some_and(|it| it.iter().any(|range| range.gateway() == ip));
+            let old = change.old.map(|old| old.pool.ranges.ranges());
+            let had = |ip| old.is_some_and(|old| old.iter().any(|range| range.gateway() == ip));
             let new = change.new.pool.ranges.ranges().iter().map(Range::gateway);
             gateways.extend(new.filter(|ip| !had(*ip)).map(|ip| (ip, *change)));
         }
         Self {
-            by_pool: all.iter().map(|it| (it.name, *it)).collect(),
+            by_pool: all.iter().map(|change| (change.name, *change)).collect(),
             all,
             ranges,
             gateways,
@@ -63,10 +63,10 @@ impl<'a> Changes<'a> {
     }
 
     /// What a held address loses.
-    fn address(&self, held: &Member) -> Option<String> {
-        let Member { pool, ip, holder } = held;
+    fn address(&self, held: &HeldAddress) -> Option<String> {
+        let HeldAddress { pool, ip, holder } = held;
         let holder = match holder {
-            Some(it) => describe(it),
+            Some(holder) => describe(holder),
             None => "content that isn't ours".to_owned(),
         };
         let of = format!("{ip} of pool {pool}, which {holder} holds,");
@@ -96,7 +96,7 @@ impl<'a> Changes<'a> {
             return Some(format!("{of} would be a gateway of pool {}", change.name));
         }
         let other = &self.all[self.ranges.owner(*ip)?];
-        let had = |it: &Definition| it.pool.ranges.contains(*ip);
+        let had = |old: &Definition| old.pool.ranges.contains(*ip);
         (other.name != pool && !other.old.is_some_and(had))
             .then(|| format!("{of} would be given by pool {}", other.name))
     }
@@ -111,17 +111,20 @@ impl<'a> Changes<'a> {
         let interval = Interval::from(*block);
         let Some(change) = self.by_pool.get(pool) else {
             let mut others = self.all.iter();
-            let other = others.find(|it| {
-                let ranges = it.new.pool.ranges.ranges();
-                ranges.iter().any(|it| it.addresses().overlaps(interval))
+            let other = others.find(|change| {
+                let ranges = change.new.pool.ranges.ranges();
+                ranges
+                    .iter()
+                    .any(|range| range.addresses().overlaps(interval))
             });
             // Pools that stay as they are overlap with none that is written, but nobody may
             // define this one any more.
-            return other.map(|it| format!("{of} would be given by pool {}", it.name));
+            return other.map(|change| format!("{of} would be given by pool {}", change.name));
         };
         let old = change.old?;
         if old.block != change.new.block {
-            let size = |it: Option<u8>| it.map_or("no block".to_owned(), |it| format!("/{it}"));
+            let size =
+                |block: Option<u8>| block.map_or("no block".to_owned(), |size| format!("/{size}"));
             return Some(format!(
                 "{of} would lose its size: {} instead of {}",
                 size(change.new.block),
@@ -131,13 +134,13 @@ impl<'a> Changes<'a> {
         // The node gives addresses of it without asking etcd.
         let parts = |definition: &'a Definition| {
             let ranges = definition.pool.ranges.ranges().iter();
-            ranges.filter_map(move |it| Some((it, it.addresses().intersection(interval)?)))
+            ranges.filter_map(move |range| Some((range, range.addresses().intersection(interval)?)))
         };
         let is_kept = parts(old).all(|(range, part)| {
-            let same = |(it, new): (&Range, Interval)| {
-                link(it) == link(range)
+            let same = |(new_range, new): (&Range, Interval)| {
+                link(new_range) == link(range)
                     && contains(new, part)
-                    && keeps_given(range.given(), it.given(), part)
+                    && keeps_given(range.given(), new_range.given(), part)
             };
             parts(change.new).any(same)
         });
@@ -160,7 +163,9 @@ fn contains(outer: Interval, inner: Interval) -> bool {
 
 /// True if each address of a part that was given is still given.
 fn keeps_given(old: &[Interval], new: &[Interval], part: Interval) -> bool {
-    let mut given = old.iter().filter_map(|it| it.intersection(part));
+    let mut given = old
+        .iter()
+        .filter_map(|interval| interval.intersection(part));
     given.all(|old| new.iter().any(|new| contains(*new, old)))
 }
 
@@ -178,14 +183,14 @@ fn describe(holder: &Holder) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cluster::BlockOwner;
+    use crate::BlockOwner;
 
     fn definition(json: &str) -> Definition {
         Definition::parse("pool", json.as_bytes()).unwrap()
     }
 
-    fn address(pool: &str, ip: &str) -> Member {
-        Member {
+    fn address(pool: &str, ip: &str) -> HeldAddress {
+        HeldAddress {
             pool: pool.parse().unwrap(),
             ip: ip.parse().unwrap(),
             holder: Some(Holder {
@@ -204,7 +209,7 @@ mod tests {
             pool: pool.parse().unwrap(),
             block: block.parse().unwrap(),
             owner: Some(BlockOwner::new("n7")),
-            mod_revision: 1,
+            revision: 1,
         }
     }
 
@@ -213,18 +218,18 @@ mod tests {
         old: &str,
         new: &str,
         second: &str,
-        addresses: &[Member],
+        addresses: &[HeldAddress],
         blocks: &[ClaimedBlock],
     ) -> String {
         let [old, new, second] = [old, new, second].map(definition);
-        let names = ["lan", "dmz"].map(|it| it.parse().unwrap());
+        let names = ["lan", "dmz"].map(|name| name.parse().unwrap());
         let changes = [
-            Change {
+            Redefined {
                 name: &names[0],
                 old: Some(&old),
                 new: &new,
             },
-            Change {
+            Redefined {
                 name: &names[1],
                 old: None,
                 new: &second,

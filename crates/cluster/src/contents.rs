@@ -1,0 +1,150 @@
+//! Lists what an engine has of all pools: definitions, addresses, claimed blocks. A key that isn't
+//! in our format is warned of, and not listed.
+
+use std::net::IpAddr;
+
+use cni::{NetworkName, OneLine};
+use ipam::IpNet;
+
+use crate::{BlockOwner, Definition, Engine, EngineError, Group, Holder, Key, Stored};
+
+/// A pool that is defined.
+#[derive(Clone, Debug)]
+pub struct DefinedPool {
+    /// Its name.
+    pub name: NetworkName,
+    /// Its definition.
+    pub definition: Definition,
+    /// The definition as it is written.
+    pub value: Vec<u8>,
+}
+
+/// An address of any node.
+#[derive(Clone, Debug)]
+pub struct HeldAddress {
+    /// The pool.
+    pub pool: NetworkName,
+    /// The address.
+    pub ip: IpAddr,
+    /// `None` for foreign content.
+    pub holder: Option<Holder>,
+}
+
+/// A block that a node has claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimedBlock {
+    /// The pool.
+    pub pool: NetworkName,
+    /// The block.
+    pub block: IpNet,
+    /// `None` for foreign content.
+    pub owner: Option<BlockOwner>,
+    /// The revision of the claim.
+    pub revision: i64,
+}
+
+impl ClaimedBlock {
+    /// The node; `?` if the content isn't ours.
+    pub fn node(&self) -> &str {
+        self.owner.as_ref().map_or("?", |owner| owner.node.as_str())
+    }
+}
+
+impl DefinedPool {
+    /// Reads a definition at this path, which messages name.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it can't be used.
+    pub fn read(name: &str, path: &str, value: Vec<u8>) -> Result<Self, String> {
+        let name: NetworkName = name
+            .parse()
+            .map_err(|error| format!("{name:?} can't name a pool: {error}"))?;
+        let mut definition = Definition::parse(path, &value).map_err(|error| error.msg)?;
+        definition.pool.name = name.as_str().parse().ok();
+        Ok(Self {
+            name,
+            definition,
+            value,
+        })
+    }
+}
+
+/// All definitions; for one that can't be used, its path and the reason.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn definitions(
+    engine: &mut dyn Engine,
+) -> Result<Vec<Result<DefinedPool, (String, String)>>, EngineError> {
+    let mut found = Vec::new();
+    for Stored { key, value, .. } in engine.list(&Group::Pools, true)? {
+        let path = engine.path(&key);
+        let read = match &key {
+            Key::Pool(name) => DefinedPool::read(name, &path, value),
+            _ => Err("its name can't name a pool".to_owned()),
+        };
+        found.push(read.map_err(|reason| (path, reason)));
+    }
+    Ok(found)
+}
+
+/// The addresses of all nodes, by pool; without holders, these are `None`.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn held_addresses(
+    engine: &mut dyn Engine,
+    with_holders: bool,
+) -> Result<Vec<HeldAddress>, EngineError> {
+    let mut found = Vec::new();
+    for stored in engine.list(&Group::Addresses(None), with_holders)? {
+        if let Key::Address(pool, ip) = &stored.key
+            && let Ok(pool) = pool.parse()
+        {
+            found.push(HeldAddress {
+                pool,
+                ip: *ip,
+                holder: Holder::parse(&stored.value),
+            });
+        } else {
+            warn_of_foreign(engine, &stored.key);
+        }
+    }
+    found.sort_by(|a, b| (&a.pool, a.ip).cmp(&(&b.pool, b.ip)));
+    Ok(found)
+}
+
+/// The claimed blocks of all pools, lowest first: those of pools that nobody defines any
+/// more, too.
+///
+/// # Errors
+///
+/// Those of the engine.
+pub fn claimed_blocks(engine: &mut dyn Engine) -> Result<Vec<ClaimedBlock>, EngineError> {
+    let mut found = Vec::new();
+    for stored in engine.list(&Group::Blocks(None), true)? {
+        if let Key::Block(pool, block) = &stored.key
+            && let Ok(pool) = pool.parse()
+        {
+            found.push(ClaimedBlock {
+                pool,
+                block: *block,
+                owner: BlockOwner::parse(&stored.value),
+                revision: stored.revision,
+            });
+        } else {
+            warn_of_foreign(engine, &stored.key);
+        }
+    }
+    found.sort_by_key(|claimed| claimed.block.network());
+    Ok(found)
+}
+
+fn warn_of_foreign(engine: &dyn Engine, key: &Key) {
+    let path = engine.path(key);
+    let path = OneLine(path.as_bytes());
+    tracing::warn!("{path} is no key of ours: it is left alone, and not counted");
+}

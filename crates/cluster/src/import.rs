@@ -1,0 +1,216 @@
+//! Import of pool definitions: all of them are written, or none.
+//!
+//! A definition that takes a range, a gateway or a block size away from addresses or blocks that
+//! are held is refused. All is written in one change, on the condition that nothing has changed
+//! since it was verified.
+
+mod taken_away;
+
+use cni::{Error, NetworkName};
+use ipam::Disjoint;
+
+use crate::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
+use crate::restore::{is_reconciled, read_marks, refuse_marks};
+use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read, try_again};
+use taken_away::{Redefined, taken_away};
+
+/// Times that an import looks at the pools again, because they were changed meanwhile.
+const MOST_TRIES: u32 = 20;
+
+/// Addresses and blocks that a refusal names one by one.
+const NAMED: usize = 20;
+
+/// Outcome of the import of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imported {
+    /// The pool is new.
+    Created,
+    /// The pool had another definition.
+    Replaced,
+    /// The pool had this definition.
+    Unchanged,
+}
+
+/// Writes these definitions; returns the outcome of each pool. Other definitions of these pools
+/// are replaced only with `replaces`.
+///
+/// # Errors
+///
+/// Definitions that overlap, or that take something away from what is held; code 11 before all
+/// nodes have run `ipamctl reconcile`, or if others change the pools all the time; those of the
+/// engine. Except for a lost answer, nothing is written.
+pub fn import(
+    engine: &mut dyn Engine,
+    pools: &[DefinedPool],
+    replaces: bool,
+) -> Result<Vec<(NetworkName, Imported)>, Error> {
+    // What a change that was sent twice may have done the first time.
+    let mut sent = None;
+    for _ in 0..MOST_TRIES {
+        let look = Look::at(engine)?;
+        let (outcomes, redefined) = look.compare(engine, pools, replaces)?;
+        if redefined.is_empty() {
+            return Ok(sent.unwrap_or(outcomes));
+        }
+        refuse_what_is_held(engine, &redefined)?;
+        let outcome = engine
+            .commit(&look.change(pools, &redefined))
+            .map_err(explained)?;
+        if outcome.done {
+            return Ok(outcomes);
+        }
+        sent = outcome.resent.then_some(outcomes);
+    }
+    Err(try_again(
+        "nothing is written: pools, addresses or blocks were changed by others all the time; try again",
+    ))
+}
+
+/// Refuses pools that overlap with each other or with existing ones that stay: an address
+/// would be given twice.
+///
+/// # Errors
+///
+/// Names two pools that overlap.
+pub fn refuse_overlaps(imported: &[DefinedPool], existing: &[DefinedPool]) -> Result<(), Error> {
+    let is_replaced = |name: &NetworkName| imported.iter().any(|pool| pool.name == *name);
+    let staying = existing.iter().filter(|pool| !is_replaced(&pool.name));
+    let all: Vec<&DefinedPool> = staying.chain(imported).collect();
+    let ranges = |pool: &DefinedPool| pool.definition.pool.ranges.to_string();
+    let mut disjoint = Disjoint::default();
+    for (i, pool) in all.iter().enumerate() {
+        if let Err(earlier) = disjoint.add(&pool.definition.pool.ranges, i) {
+            let earlier = all[earlier];
+            return Err(Error::config(format!(
+                "pool {} ({}) overlaps with pool {} ({})",
+                pool.name,
+                ranges(pool),
+                earlier.name,
+                ranges(earlier)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The pools of the engine at one time.
+struct Look {
+    /// The time.
+    revision: i64,
+    existing: Vec<DefinedPool>,
+}
+
+impl Look {
+    fn at(engine: &mut dyn Engine) -> Result<Self, Error> {
+        // All that is read later is this old, or newer: a change after this is found by the
+        // change that is written.
+        engine.read(&[Read::Count(Group::Pools)])?;
+        let moment = engine.moment();
+        let moment = moment.ok_or_else(|| try_again("the engine answers no revision"))?;
+        let existing: Result<Vec<DefinedPool>, _> = definitions(engine)?.into_iter().collect();
+        let name = engine.name();
+        let unusable = |(path, reason)| Error::config(format!("{name}:{path}: {reason}"));
+        Ok(Self {
+            revision: moment.revision,
+            existing: existing.map_err(unusable)?,
+        })
+    }
+
+    /// The outcomes, and the definitions to write.
+    fn compare<'a>(
+        &'a self,
+        engine: &dyn Engine,
+        imported: &'a [DefinedPool],
+        replaces: bool,
+    ) -> Result<(Vec<(NetworkName, Imported)>, Vec<Redefined<'a>>), Error> {
+        refuse_overlaps(imported, &self.existing)?;
+        let (mut outcomes, mut redefined) = (Vec::new(), Vec::new());
+        for pool in imported {
+            let known = self.existing.iter().find(|known| known.name == pool.name);
+            let outcome = match known {
+                None => Imported::Created,
+                Some(known) if known.value == pool.value => Imported::Unchanged,
+                Some(_) if replaces => Imported::Replaced,
+                Some(_) => {
+                    return Err(Error::config(format!(
+                        "pool {}: {} has another definition of it; --replace puts this one in its place",
+                        pool.name,
+                        engine.name()
+                    )));
+                }
+            };
+            outcomes.push((pool.name.clone(), outcome));
+            if outcome != Imported::Unchanged {
+                let old: Option<&Definition> = known.map(|known| &known.definition);
+                redefined.push(Redefined {
+                    name: &pool.name,
+                    old,
+                    new: &pool.definition,
+                });
+            }
+        }
+        Ok((outcomes, redefined))
+    }
+
+    /// Writes the definitions on the condition that no pool has changed since, and that no
+    /// address and no block of a pool that is redefined was added.
+    fn change(&self, imported: &[DefinedPool], redefined: &[Redefined<'_>]) -> Change {
+        let mut change = Change {
+            conditions: vec![
+                Condition::NoneChangedSince(Group::Pools, self.revision),
+                is_reconciled(),
+            ],
+            ..Change::default()
+        };
+        for pool in redefined.iter().filter(|pool| pool.old.is_some()) {
+            let name = Some(pool.name.to_string());
+            for group in [Group::Addresses(name.clone()), Group::Blocks(name)] {
+                let condition = Condition::NoneCreatedSince(group, self.revision);
+                change.conditions.push(condition);
+            }
+        }
+        for pool in imported {
+            if redefined
+                .iter()
+                .any(|redefined| *redefined.name == pool.name)
+            {
+                let key = Key::Pool(pool.name.to_string());
+                change.write.push((key, pool.value.clone()));
+            }
+        }
+        change
+    }
+}
+
+/// Refuses what takes something away from addresses and blocks that are held.
+fn refuse_what_is_held(engine: &mut dyn Engine, redefined: &[Redefined<'_>]) -> Result<(), Error> {
+    // Until all nodes are reconciled, it isn't known what is held.
+    let marks = engine.read(&[read_marks()])?;
+    refuse_marks(engine, marks.first())
+        .map_err(|error| try_again(format!("nothing is written: {}", error.msg)))?;
+    let addresses = held_addresses(engine, true)?;
+    let blocks = claimed_blocks(engine)?;
+    let taken = taken_away(redefined, &addresses, &blocks);
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let mut named = taken[..taken.len().min(NAMED)].join("\n  ");
+    if taken.len() > NAMED {
+        named += &format!("\n  … and {} more", taken.len() - NAMED);
+    }
+    Err(Error::config(format!(
+        "nothing is written, since addresses or blocks are held:\n  {named}"
+    )))
+}
+
+/// A failure to write, with what it means.
+fn explained(error: EngineError) -> Error {
+    let meaning = if error.may_have_changed() {
+        "it isn't known whether the pools are written, all of them or none: run the same import again"
+    } else {
+        "nothing is written"
+    };
+    let mut error = Error::from(error);
+    error.msg = format!("{meaning}: {}", error.msg);
+    error
+}
