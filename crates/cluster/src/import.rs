@@ -6,12 +6,12 @@
 
 mod taken_away;
 
-use cni::{Error, NetworkName};
+use cni::{Error, NetworkName, code};
 use ipam::Disjoint;
 
 use crate::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
 use crate::restore::{is_reconciled, read_marks, refuse_marks};
-use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read, try_again};
+use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read};
 use taken_away::{Redefined, taken_away};
 
 /// Times that an import looks at the pools again, because they were changed meanwhile.
@@ -213,4 +213,9 @@ fn explained(error: EngineError) -> Error {
     let mut error = Error::from(error);
     error.msg = format!("{meaning}: {}", error.msg);
     error
+}
+
+/// Code 11 with this reason.
+fn try_again(reason: impl Into<String>) -> Error {
+    Error::new(code::TRY_AGAIN_LATER, reason)
 }
