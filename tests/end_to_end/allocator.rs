@@ -4,32 +4,21 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
-use harness::{Call, Flavour, Sandbox};
+use harness::{ALLOCATOR, Flavour, Sandbox};
 use serde_json::{Value, json};
-
-const ALLOCATOR: &str = "ipam-da-host-local";
-
-/// A configuration that hands these pools to the allocator.
-fn config(sandbox: &Sandbox, pools: &Value) -> Value {
-    let mut config = sandbox.config("1.1.0", &[], &json!({}));
-    config["prevResult"] = json!({"ips": [], "pools": pools});
-    config
-}
-
-fn call(sandbox: &Sandbox, command: &str, container: &str, pools: &Value) -> Call {
-    sandbox
-        .call(ALLOCATOR, command, &config(sandbox, pools))
-        .container(container)
-}
 
 /// The address that the container gets.
 #[track_caller]
 fn add(sandbox: &Sandbox, container: &str, pools: &Value) -> String {
-    call(sandbox, "ADD", container, pools).run().ips().join(" ")
+    sandbox
+        .allocator_call("ADD", container, pools)
+        .run()
+        .ips()
+        .join(" ")
 }
 
 fn gc(sandbox: &Sandbox, network: &str, pools: &Value, valid: &[&str]) -> harness::Output {
-    let mut config = config(sandbox, pools);
+    let mut config = sandbox.allocator_config(pools);
     config["name"] = json!(network);
     let valid: Vec<Value> = valid
         .iter()
@@ -46,8 +35,8 @@ fn addresses_are_given_round_robin() {
     for (container, ip) in [("a", "10.1.0.2"), ("b", "10.1.0.3"), ("c", "10.1.0.4")] {
         assert_eq!(add(&sandbox, container, &pools), ip);
     }
-    call(&sandbox, "DEL", "a", &pools).run().nothing();
-    call(&sandbox, "DEL", "c", &pools).run().nothing();
+    sandbox.allocator_call("DEL", "a", &pools).run().nothing();
+    sandbox.allocator_call("DEL", "c", &pools).run().nothing();
     // Not the one that has just become free.
     for (container, ip) in [
         ("d", "10.1.0.5"),
@@ -99,10 +88,8 @@ fn the_answer_is_completed_after_what_was_there() {
         "nameserver 10.0.0.53\nsearch b.example\noptions rotate\ndomain two\n",
     )
     .unwrap();
-    let mut config = config(
-        &sandbox,
-        &json!([{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]),
-    );
+    let pools = json!([{"subnet": "10.1.0.0/24", "gateway": "10.1.0.9"}]);
+    let mut config = sandbox.allocator_config(&pools);
     config["ipam"]["routes"] =
         json!([{"dst": "0.0.0.0/0"}, {"dst": "10.0.0.0/8", "gw": "10.1.0.8", "mtu": 1400}]);
     config["ipam"]["resolvConf"] = json!(resolv_conf);
@@ -144,7 +131,7 @@ fn a_second_add_for_the_same_interface_is_refused() {
     let sandbox = Sandbox::default();
     let pools = json!([{"subnet": "10.1.0.0/24"}]);
     add(&sandbox, "c1", &pools);
-    let error = call(&sandbox, "ADD", "c1", &pools).run().error();
+    let error = sandbox.allocator_call("ADD", "c1", &pools).run().error();
     assert_eq!(error["code"], 110);
     assert!(
         error["msg"]
@@ -155,10 +142,14 @@ fn a_second_add_for_the_same_interface_is_refused() {
     );
     // With another address requested, too.
     let requested = json!([{"subnet": "10.1.0.0/24", "requested-ip": "10.1.0.9"}]);
-    assert_eq!(call(&sandbox, "ADD", "c1", &requested).run().code(), 110);
+    assert_eq!(
+        sandbox.allocator_call("ADD", "c1", &requested).run().code(),
+        110
+    );
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     // Another interface, or another pool, is another matter.
-    let output = call(&sandbox, "ADD", "c1", &pools)
+    let output = sandbox
+        .allocator_call("ADD", "c1", &pools)
         .env("CNI_IFNAME", "eth1")
         .run();
     assert_eq!(output.ips(), ["10.1.0.3"]);
@@ -173,7 +164,8 @@ fn a_requested_address_is_given_or_none() {
     let sandbox = Sandbox::default();
     let pools = |ip: &str| json!([{"subnet": "10.1.0.0/24", "requested-ip": ip}]);
     assert_eq!(add(&sandbox, "c1", &pools("10.1.0.77")), "10.1.0.77");
-    let error = call(&sandbox, "ADD", "c2", &pools("10.1.0.77"))
+    let error = sandbox
+        .allocator_call("ADD", "c2", &pools("10.1.0.77"))
         .run()
         .error();
     assert_eq!(error["code"], 111);
@@ -201,10 +193,13 @@ fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
         ("b", "10.1.0.3 10.3.0.1"),
         ("c", "10.1.0.4 10.3.0.2"),
     ] {
-        call(&sandbox, "STATUS", "-", &pools).run().nothing();
+        sandbox
+            .allocator_call("STATUS", "-", &pools)
+            .run()
+            .nothing();
         assert_eq!(add(&sandbox, container, &pools), ips);
     }
-    let error = call(&sandbox, "ADD", "d", &pools).run().error();
+    let error = sandbox.allocator_call("ADD", "d", &pools).run().error();
     assert_eq!(error["code"], 11);
     let told =
         "pool blue (10.2.0.1-10.2.0.2,10.3.0.1-10.3.0.2) has no address left: all 3 are reserved";
@@ -214,11 +209,14 @@ fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
         ["10.1.0.2", "10.1.0.3", "10.1.0.4"]
     );
 
-    let error = call(&sandbox, "STATUS", "-", &pools).run().error();
+    let error = sandbox.allocator_call("STATUS", "-", &pools).run().error();
     assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(told)));
 
-    call(&sandbox, "DEL", "b", &pools).run().nothing();
-    call(&sandbox, "STATUS", "-", &pools).run().nothing();
+    sandbox.allocator_call("DEL", "b", &pools).run().nothing();
+    sandbox
+        .allocator_call("STATUS", "-", &pools)
+        .run()
+        .nothing();
     // The refused one took its turn in the first pool.
     assert_eq!(add(&sandbox, "d", &pools), "10.1.0.6 10.3.0.1");
 }
@@ -229,9 +227,15 @@ fn a_pool_whose_gateway_is_reserved_by_somebody_counts_right() {
     let pools = json!([{"subnet": "10.1.0.0/30"}]);
     fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
     fs::write(sandbox.data_dir().join("testnet/10.1.0.1"), "router").unwrap();
-    call(&sandbox, "STATUS", "-", &pools).run().nothing();
+    sandbox
+        .allocator_call("STATUS", "-", &pools)
+        .run()
+        .nothing();
     assert_eq!(add(&sandbox, "a", &pools), "10.1.0.2");
-    assert_eq!(call(&sandbox, "STATUS", "-", &pools).run().code(), 50);
+    assert_eq!(
+        sandbox.allocator_call("STATUS", "-", &pools).run().code(),
+        50
+    );
 }
 
 #[test]
@@ -240,7 +244,7 @@ fn check_compares_with_the_files() {
     let pools = json!([{"subnet": "10.1.0.0/24"}, {"subnet": "fd00:1::/64"}]);
     add(&sandbox, "c1", &pools);
     let check = |container: &str, ips: &[&str]| {
-        let mut config = config(&sandbox, &pools);
+        let mut config = sandbox.allocator_config(&pools);
         let ips: Vec<Value> = ips.iter().map(|ip| json!({ "address": ip })).collect();
         config["prevResult"]["ips"] = json!(ips);
         sandbox
@@ -264,7 +268,7 @@ fn check_compares_with_the_files() {
         assert_eq!(error["code"], 112);
         assert!(error["msg"].as_str().unwrap().contains(word), "{error}");
     }
-    let mut config = config(&sandbox, &pools);
+    let mut config = sandbox.allocator_config(&pools);
     config.as_object_mut().unwrap().remove("prevResult");
     assert_eq!(sandbox.call(ALLOCATOR, "CHECK", &config).run().code(), 7);
 }
@@ -276,10 +280,13 @@ fn old_reservations_without_an_interface_are_understood() {
     fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
     let file = sandbox.data_dir().join("testnet/10.1.0.2");
     fs::write(&file, "c1").unwrap();
-    assert_eq!(call(&sandbox, "ADD", "c1", &pools).run().code(), 110);
+    assert_eq!(
+        sandbox.allocator_call("ADD", "c1", &pools).run().code(),
+        110
+    );
     gc(&sandbox, "testnet", &pools, &["c1"]).nothing();
     assert!(file.exists());
-    call(&sandbox, "DEL", "c1", &pools).run().nothing();
+    sandbox.allocator_call("DEL", "c1", &pools).run().nothing();
     assert!(!file.exists());
     fs::write(&file, "c1").unwrap();
     gc(&sandbox, "testnet", &pools, &["c2"]).nothing();
@@ -344,7 +351,7 @@ fn concurrent_adds_give_different_addresses() {
         let adds: Vec<_> = (0..32)
             .map(|i| {
                 let pools = if i % 2 == 0 { &pools } else { &reversed };
-                let call = call(&sandbox, "ADD", &format!("c{i}"), pools);
+                let call = sandbox.allocator_call("ADD", &format!("c{i}"), pools);
                 scope.spawn(move || call.run().ips())
             })
             .collect();
@@ -377,7 +384,7 @@ fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
     let id = "0123456789abcdef0123456789abcdef";
     add(&sandbox, id, &pools);
     let released = |container: &str| {
-        let output = call(&sandbox, "DEL", container, &pools).run();
+        let output = sandbox.allocator_call("DEL", container, &pools).run();
         output.nothing();
         assert!(output.stderr.is_empty(), "{output:?}");
         let log = sandbox.log("ipam-da-host-local");

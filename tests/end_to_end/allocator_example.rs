@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use harness::{Call, Sandbox, needs};
+use harness::{Sandbox, needs};
 use serde_json::{Value, json};
 
 use crate::documents::{blocks, document};
@@ -34,12 +34,6 @@ impl Chain {
         let ipam = json!({"ranges": ranges, "tableDir": self.table_dir(),
             "routes": [{"dst": "0.0.0.0/0"}]});
         self.sandbox.config("1.1.0", &self.delegates, &ipam)
-    }
-
-    fn call(&self, command: &str, container: &str, config: &Value) -> Call {
-        self.sandbox
-            .call("ipam-delegated", command, config)
-            .container(container)
     }
 
     /// The reserved addresses, and who has them.
@@ -81,7 +75,8 @@ fn each_pool_yields_an_address_and_the_answer_has_the_routes() {
     let chain = chain();
     let ranges = json!([[{"subnet": "10.1.0.0/24"}], [{"subnet": "fd00::/64"}]]);
     let result = chain
-        .call("ADD", "a", &chain.config(&ranges))
+        .sandbox
+        .chain_call("ADD", "a", &chain.config(&ranges))
         .run()
         .result();
     assert_eq!(harness::answer_of(&result), ["10.1.0.2", "fd00::2"]);
@@ -94,8 +89,11 @@ fn each_pool_yields_an_address_and_the_answer_has_the_routes() {
 fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
     let chain = chain();
     let config = chain.config(&two_addresses());
-    assert_eq!(chain.call("ADD", "a", &config).run().ips(), ["10.1.0.2"]);
-    let allocator = |config: &Value| chain.call("ADD", "a", config).run();
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.2"]
+    );
+    let allocator = |config: &Value| chain.sandbox.chain_call("ADD", "a", config).run();
     assert_eq!(allocator(&config).code(), 110);
     // The chain refuses by its record; without one, the allocator does.
     let error = allocator(&chain.without_record(&config)).error();
@@ -108,26 +106,46 @@ fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
 fn a_full_pool_is_code_11_on_add_and_50_on_status_and_nothing_of_the_others_is_kept() {
     let chain = chain();
     let config = chain.config(&two_addresses());
-    chain.call("STATUS", "", &config).run().nothing();
+    chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run()
+        .nothing();
     for container in ["a", "b"] {
-        chain.call("ADD", container, &config).run().result();
+        chain
+            .sandbox
+            .chain_call("ADD", container, &config)
+            .run()
+            .result();
     }
     let full = "ipam-da-table: pool testnet: 2 addresses of 10.1.0.2-10.1.0.3 are reserved";
-    let error = chain.call("STATUS", "", &config).run().error();
+    let error = chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run()
+        .error();
     assert_eq!((&error["code"], &error["msg"]), (&json!(50), &json!(full)));
 
     let mut both = vec![json!([{"subnet": "10.9.0.0/24"}])];
     both.extend(two_addresses().as_array().unwrap().clone());
     let error = chain
-        .call("ADD", "c", &chain.config(&json!(both)))
+        .sandbox
+        .chain_call("ADD", "c", &chain.config(&json!(both)))
         .run()
         .error();
     assert_eq!((&error["code"], &error["msg"]), (&json!(11), &json!(full)));
     assert_eq!(chain.reserved().len(), 2);
 
     // A released address is given again.
-    chain.call("DEL", "a", &config).run().nothing();
-    assert_eq!(chain.call("ADD", "c", &config).run().ips(), ["10.1.0.2"]);
+    chain
+        .sandbox
+        .chain_call("DEL", "a", &config)
+        .run()
+        .nothing();
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
+        ["10.1.0.2"]
+    );
 }
 
 #[test]
@@ -135,20 +153,37 @@ fn a_requested_address_is_given_or_refused_with_111() {
     let chain = chain();
     let mut config = chain.config(&json!([[{"subnet": "10.1.0.0/24"}]]));
     config["runtimeConfig"] = json!({"ips": ["10.1.0.77"]});
-    assert_eq!(chain.call("ADD", "a", &config).run().ips(), ["10.1.0.77"]);
-    assert_eq!(chain.call("ADD", "b", &config).run().code(), 111);
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.77"]
+    );
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "b", &config).run().code(),
+        111
+    );
     config["runtimeConfig"] = Value::Null;
-    assert_eq!(chain.call("ADD", "c", &config).run().ips(), ["10.1.0.78"]);
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "c", &config).run().ips(),
+        ["10.1.0.78"]
+    );
 }
 
 #[test]
 fn check_fails_with_112_once_the_address_is_gone() {
     let chain = chain();
     let mut config = chain.config(&two_addresses());
-    config["prevResult"] = chain.call("ADD", "a", &config).run().result();
-    chain.call("CHECK", "a", &config).run().nothing();
+    config["prevResult"] = chain.sandbox.chain_call("ADD", "a", &config).run().result();
+    chain
+        .sandbox
+        .chain_call("CHECK", "a", &config)
+        .run()
+        .nothing();
     fs::write(chain.table_dir().join("table.json"), "[]").unwrap();
-    let error = chain.call("CHECK", "a", &config).run().error();
+    let error = chain
+        .sandbox
+        .chain_call("CHECK", "a", &config)
+        .run()
+        .error();
     assert_eq!(error["code"], 112);
     assert_eq!(
         error["msg"],
@@ -164,23 +199,31 @@ fn del_and_gc_release_this_networks_reservations_alone() {
     other["name"] = json!("othernet");
     for config in [&config, &other] {
         for container in ["a", "b"] {
-            chain.call("ADD", container, config).run().result();
+            chain
+                .sandbox
+                .chain_call("ADD", container, config)
+                .run()
+                .result();
         }
     }
     let mut unpooled = config.clone();
     unpooled["ipam"]["delegates"] = json!(["ipam-da-table"]);
     let unpooled = chain.without_record(&unpooled);
     for _ in 0..2 {
-        chain.call("DEL", "a", &unpooled).run().nothing();
+        chain
+            .sandbox
+            .chain_call("DEL", "a", &unpooled)
+            .run()
+            .nothing();
         assert_eq!(chain.reserved().len(), 3);
     }
     let mut gc = chain.without_record(&other);
     gc["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
-    chain.call("GC", "", &gc).run().nothing();
+    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
     let ip = |ip: &str, container: &str| (ip.to_owned(), container.to_owned());
     assert_eq!(chain.reserved(), [ip("10.1.0.3", "b"), ip("10.1.0.2", "a")]);
     gc["cni.dev/valid-attachments"] = Value::Null;
-    chain.call("GC", "", &gc).run().nothing();
+    chain.sandbox.chain_call("GC", "", &gc).run().nothing();
     assert_eq!(chain.reserved(), [ip("10.1.0.3", "b")]);
 }
 
@@ -192,9 +235,15 @@ fn networks_that_share_a_named_pool_share_its_addresses() {
     let mut config = chain.config(&Value::Null);
     config["ipam"]["pools"] = json!({"blue": {"subnet": "10.1.0.0/24"}});
     config["args"] = json!({"cni": {"labels": [{"key": "pool", "value": "blue"}]}});
-    assert_eq!(chain.call("ADD", "a", &config).run().ips(), ["10.1.0.2"]);
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.2"]
+    );
     config["name"] = json!("othernet");
-    assert_eq!(chain.call("ADD", "a", &config).run().ips(), ["10.1.0.3"]);
+    assert_eq!(
+        chain.sandbox.chain_call("ADD", "a", &config).run().ips(),
+        ["10.1.0.3"]
+    );
 }
 
 #[test]
@@ -202,7 +251,12 @@ fn sixteen_adds_at_once_get_sixteen_addresses() {
     let chain = chain();
     let config = chain.config(&json!([[{"subnet": "10.1.0.0/24"}]]));
     let running: Vec<_> = (0..16)
-        .map(|i| chain.call("ADD", &format!("c{i}"), &config).start())
+        .map(|i| {
+            chain
+                .sandbox
+                .chain_call("ADD", &format!("c{i}"), &config)
+                .start()
+        })
         .collect();
     let ips: BTreeSet<String> = running
         .into_iter()
@@ -220,8 +274,15 @@ fn a_table_that_cannot_be_written_is_told_by_status() {
     let chain = chain();
     let mut config = chain.config(&two_addresses());
     config["ipam"]["tableDir"] = json!("/run/table");
-    chain.call("STATUS", "", &config).run_on(&node).nothing();
+    chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run_on(&node)
+        .nothing();
     node.sh("mount -o remount,ro /run/table");
-    let status = chain.call("STATUS", "", &config).run_on(&node);
+    let status = chain
+        .sandbox
+        .chain_call("STATUS", "", &config)
+        .run_on(&node);
     assert_eq!(status.code(), 50);
 }

@@ -2,10 +2,8 @@
 
 use std::fs;
 
-use harness::{Call, Sandbox, needs};
+use harness::{ALLOCATOR, Call, Sandbox, needs};
 use serde_json::{Value, json};
-
-const ALLOCATOR: &str = "ipam-da-host-local";
 
 fn call(sandbox: &Sandbox, command: &str, prev_result: &Value, ipam: &Value) -> Call {
     let mut config = sandbox.config("1.1.0", &[ALLOCATOR], ipam);

@@ -27,12 +27,8 @@ impl Network {
     }
 
     fn call(&self, command: &str, container: &str) -> Output {
-        let mut config = self.sandbox.config("1.1.0", &[], &json!({}));
-        config["prevResult"] = json!({"pools": self.pools});
-        self.sandbox
-            .call("ipam-da-host-local", command, &config)
-            .container(container)
-            .run()
+        let call = self.sandbox.allocator_call(command, container, &self.pools);
+        call.run()
     }
 
     fn host_local(&self, command: &str, container: &str) -> Output {

@@ -5,16 +5,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use harness::{Call, Node, Output, Sandbox, needs};
+use harness::{ALLOCATOR, Call, Node, Output, Sandbox, needs};
 use serde_json::{Value, json};
 
-const ALLOCATOR: &str = "ipam-da-host-local";
-
 fn call(sandbox: &Sandbox, command: &str, network: &str, pools: &Value, ipam: &Value) -> Call {
-    let mut config = sandbox.config("1.1.0", &[], ipam);
+    let mut config = sandbox.allocator_config(pools);
     config["name"] = json!(network);
-    config["prevResult"] = json!({ "pools": pools });
-    config["cni.dev/valid-attachments"] = json!([]);
+    let keys = ipam.as_object().unwrap().clone();
+    config["ipam"].as_object_mut().unwrap().extend(keys);
     sandbox.call(ALLOCATOR, command, &config)
 }
 

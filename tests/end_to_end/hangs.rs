@@ -17,15 +17,8 @@ const HANGS: &str = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
     : > \"${0%/*}/../begun\"; sleep 1000 & sleep 1000";
 
 fn config(sandbox: &Sandbox, last: &str, more: &Value) -> Value {
-    let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    ipam.as_object_mut()
-        .unwrap()
-        .extend(more.as_object().unwrap().clone());
-    sandbox.config(
-        "1.1.0",
-        &["ipam-ds-ranges", "ipam-da-host-local", last],
-        &ipam,
-    )
+    let delegates = ["ipam-ds-ranges", "ipam-da-host-local", last];
+    sandbox.config_of_one_range("1.1.0", &delegates, more)
 }
 
 #[track_caller]

@@ -32,8 +32,8 @@ impl Network {
 
     /// A call with the addresses that the container was given.
     fn call_with(&self, command: &str, container: &str, ips: &Value) -> Call {
-        let mut config = self.sandbox.config("1.1.0", &[], &json!({}));
-        config["prevResult"] = json!({"pools": self.pools, "ips": ips});
+        let mut config = self.sandbox.allocator_config(&self.pools);
+        config["prevResult"]["ips"] = ips.clone();
         self.sandbox
             .call("ipam-da-host-local", command, &config)
             .container(container)

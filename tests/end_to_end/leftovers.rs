@@ -13,15 +13,6 @@ use crate::waiting::wait_for;
 const LATE: &str = "[ \"$CNI_COMMAND\" = ADD ] || exec ${0%/*}/host-local\n\
     : > \"${0%/*}/../begun\"; timeout 60 sh -c 'sleep 30; exec ${0%/*}/host-local' \"$0\"";
 
-fn config(sandbox: &Sandbox, delegates: &[&str], more: &Value) -> Value {
-    let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-    let keys = ipam.as_object_mut().unwrap();
-    keys.extend(more.as_object().unwrap().clone());
-    let mut config = sandbox.config("1.1.0", delegates, &ipam);
-    config["cni.dev/valid-attachments"] = json!([]);
-    config
-}
-
 #[test]
 fn a_process_of_another_group_ends_with_its_delegate() {
     needs!("host-local");
@@ -33,7 +24,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
             "delegateTimeout" => json!({"delegateTimeout": "5s"}),
             _ => json!({}),
         };
-        let config = config(&sandbox, &["late"], &more);
+        let config = sandbox.config_of_one_range("1.1.0", &["late"], &more);
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         wait_for(|| sandbox.root().join("begun").exists());
         if ended_by == "SIGTERM" {
@@ -57,7 +48,7 @@ fn a_failed_delegates_background_process_ends_before_the_rollback() {
          sleep 7654.{number} >/dev/null 2>&1 & exit 1"
     );
     let sandbox = Sandbox::default().with_script("forks", &script);
-    let config = config(&sandbox, &["forks"], &json!({}));
+    let config = sandbox.config_of_one_range("1.1.0", &["forks"], &json!({}));
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert_eq!(error["code"], 103);
     let left = fs::read_to_string(sandbox.root().join("left")).unwrap();
@@ -81,7 +72,7 @@ fn a_daemon_that_a_delegate_started_stays() {
                  while [ ! -s ${{0%/*}}/../daemon ]; do sleep 0.01; done\n{ending}"
             ),
         );
-        let config = config(&sandbox, &["starts-daemon"], &json!({}));
+        let config = sandbox.config_of_one_range("1.1.0", &["starts-daemon"], &json!({}));
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         let pid = sandbox.root().join("daemon");
         wait_for(|| fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n')));
@@ -128,7 +119,7 @@ fn a_background_process_of_a_delegate_that_succeeds_ends_with_the_call() {
     let starts = "cat >/dev/null; [ $CNI_COMMAND = ADD ] || exit 0\n\
         (trap '' TERM; sleep 7000) & timeout 7000 sleep 7000 & echo '{\"ips\":[]}'";
     let sandbox = Sandbox::default().with_script("starts", starts);
-    let config = config(&sandbox, &["starts"], &json!({}));
+    let config = sandbox.config_of_one_range("1.1.0", &["starts"], &json!({}));
     sandbox
         .call("ipam-delegated", "ADD", &config)
         .run()
@@ -144,7 +135,7 @@ fn a_background_process_of_a_delegate_that_succeeds_ends_with_the_call() {
 fn a_child_from_before_the_call_is_not_ended() {
     let sandbox =
         Sandbox::default().with_script("fails", "[ $CNI_COMMAND = ADD ] || exit 0; exit 1");
-    let config = config(&sandbox, &["fails"], &json!({}));
+    let config = sandbox.config_of_one_range("1.1.0", &["fails"], &json!({}));
     let shell = ["sh", "-c", "sleep 7000 <&- >&- 2>&- & exec \"$0\""];
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     assert_eq!(call.through(&shell).run().code(), 103);
@@ -171,7 +162,7 @@ fn killed_add(delegate: &str) -> (Sandbox, Value) {
     let script =
         format!("[ \"$CNI_COMMAND\" = ADD ] || exit 0\n: > \"${{0%/*}}/../begun\"; {delegate}");
     let sandbox = Sandbox::default().with_script("goes-on", &script);
-    let config = config(&sandbox, &["goes-on"], &json!({}));
+    let config = sandbox.config_of_one_range("1.1.0", &["goes-on"], &json!({}));
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
     wait_for(|| sandbox.root().join("begun").exists());
     running.kill();
@@ -229,8 +220,8 @@ fn a_del_without_an_earlier_call_looks_at_no_process() {
     const STRACE: &str = "/usr/bin/strace";
     needs!(STRACE);
     let sandbox = Sandbox::default();
-    let config = config(
-        &sandbox,
+    let config = sandbox.config_of_one_range(
+        "1.1.0",
         &["ipam-ds-ranges", "ipam-da-host-local"],
         &json!({"execute": "always"}),
     );
@@ -264,7 +255,7 @@ fn a_del_knows_of_a_killed_adds_delegate_in_another_pid_namespace() {
     let sandbox = Sandbox::default()
         .with_reference("host-local")
         .with_script("late", late);
-    let mut config = config(&sandbox, &["late"], &json!({}));
+    let mut config = sandbox.config_of_one_range("1.1.0", &["late"], &json!({}));
     config["cniVersion"] = json!("1.0.0");
     let [go, ended] = ["go", "ended"].map(|name| sandbox.root().join(name));
     // The first process of the namespace stays until the delegate has ended.
@@ -303,7 +294,8 @@ fn a_process_that_has_closed_what_it_inherited_ends_with_its_delegate() {
         "forks",
         &format!("[ \"$CNI_COMMAND\" = ADD ] || exit 0; timeout 900 sh -c '{closes}'; sleep 1000"),
     );
-    let config = config(&sandbox, &["forks"], &json!({"delegateTimeout": "500ms"}));
+    let config =
+        sandbox.config_of_one_range("1.1.0", &["forks"], &json!({"delegateTimeout": "500ms"}));
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert_eq!(error["code"], 11);
     assert_eq!(sandbox.processes(), [""; 0]);
@@ -318,7 +310,7 @@ fn while_a_killed_adds_daemon_holds_the_lock_no_add_is_made() {
          : > ${0%/*}/../started; setsid sleep 1000 <&- >&- 2>&- & sleep 0.1; kill -9 $PPID; exit 1",
     );
     let delegates = ["starts-daemon", "ipam-ds-ranges", "ipam-da-host-local"];
-    let config = config(&sandbox, &delegates, &json!({}));
+    let config = sandbox.config_of_one_range("1.1.0", &delegates, &json!({}));
     let add = || sandbox.call("ipam-delegated", "ADD", &config).start();
     assert_eq!(add().output().status.code(), None, "it is killed");
     let (one, other) = (add(), add());

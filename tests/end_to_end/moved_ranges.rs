@@ -4,21 +4,10 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{Call, Installation, Sandbox, write_executable};
+use harness::{Installation, Sandbox, write_executable};
 use serde_json::{Value, json};
 
 const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
-
-/// A call for a container whose namespace is also the name of its pool.
-fn call(sandbox: &Sandbox, command: &str, config: &Value, pool: &str, name: &str) -> Call {
-    sandbox
-        .call("ipam-delegated", command, config)
-        .container(&format!("{pool}-{name}"))
-        .env(
-            "CNI_ARGS",
-            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={pool}"),
-        )
-}
 
 /// Two slices of a subnet: `shop` from the address 2 to `border`, `rest` behind it to 9.
 fn slices(border: u8) -> Value {
@@ -40,7 +29,7 @@ fn write(folder: &Path, content: &Value) {
 /// `change` moves to `shop`.
 fn move_border(sandbox: &Sandbox, config: &Value, moved: &Value, change: impl Fn()) {
     let add =
-        |config: &Value, pool: &str, name: &str| call(sandbox, "ADD", config, pool, name).run();
+        |config: &Value, pool: &str, name: &str| sandbox.pod_call("ADD", config, pool, name).run();
     let ips = |pool: &str, name: &str| add(moved, pool, name).ips();
     for (name, ip) in [("a", "10.1.0.5"), ("b", "10.1.0.6")] {
         assert_eq!(add(config, "rest", name).ips(), [ip]);
@@ -51,7 +40,7 @@ fn move_border(sandbox: &Sandbox, config: &Value, moved: &Value, change: impl Fn
     }
     assert_eq!(add(moved, "shop", "e").error()["code"], 11);
     // One that is released is given on, at once.
-    call(sandbox, "DEL", moved, "rest", "b").run().nothing();
+    sandbox.pod_call("DEL", moved, "rest", "b").run().nothing();
     assert_eq!(ips("shop", "e"), ["10.1.0.6"]);
     assert_eq!(sandbox.reserved("rest"), ["10.1.0.5"]);
 }
@@ -86,7 +75,7 @@ fn a_renamed_pool_and_a_networks_own_directory_keep_their_addresses() {
         sandbox.config("1.1.0", &CHAIN, &ipam)
     };
     let add =
-        |config: &Value, pool: &str, name: &str| call(&sandbox, "ADD", config, pool, name).run();
+        |config: &Value, pool: &str, name: &str| sandbox.pod_call("ADD", config, pool, name).run();
     assert_eq!(add(&config("old"), "old", "a").ips(), ["10.1.0.2"]);
     assert_eq!(add(&config("new"), "new", "b").ips(), ["10.1.0.3"]);
     // Without the rules for a while: addresses under the network's name.
@@ -109,13 +98,14 @@ fn an_address_that_a_rule_requests_is_refused_while_another_pool_holds_it() {
         let ipam = json!({"pools": slices(border), "rules": rule});
         sandbox.config("1.1.0", &CHAIN, &ipam)
     };
-    let add = |config: &Value, pool: &str| call(&sandbox, "ADD", config, pool, "a").run();
+    let add = |config: &Value, pool: &str| sandbox.pod_call("ADD", config, pool, "a").run();
     assert_eq!(add(&config(4, None), "rest").ips(), ["10.1.0.5"]);
     let pinned = config(7, Some("10.1.0.5"));
     let error = add(&pinned, "shop").error();
     assert_eq!(error["code"], 111, "{error}");
     assert!(error["msg"].as_str().unwrap().contains("rest"), "{error}");
-    call(&sandbox, "DEL", &config(4, None), "rest", "a")
+    sandbox
+        .pod_call("DEL", &config(4, None), "rest", "a")
         .run()
         .nothing();
     assert_eq!(add(&pinned, "shop").ips(), ["10.1.0.5"]);
@@ -131,7 +121,9 @@ fn the_same_addresses_of_another_network_do_not_matter() {
         config
     };
     for (network, pool) in [("red", "of-red"), ("green", "of-green")] {
-        let output = call(&sandbox, "ADD", &config(network, pool), pool, "a").run();
+        let output = sandbox
+            .pod_call("ADD", &config(network, pool), pool, "a")
+            .run();
         assert_eq!(output.ips(), ["10.1.0.2"]);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use harness::{Output, Sandbox};
-use serde_json::{Value, json};
+use harness::Sandbox;
+use serde_json::json;
 
 const GIVES: &str =
     r#"[ $CNI_COMMAND = ADD ] || exit 0; echo '{"ips":[{"address":"10.7.0.9/24"}]}'"#;
@@ -13,13 +13,9 @@ fn added() -> Sandbox {
         .with_script("old", GIVES)
         .with_script("new", "[ $CNI_COMMAND != ADD ] || echo '{}'");
     let config = sandbox.config("1.0.0", &["old"], &json!({}));
-    call(&sandbox, "ADD", &config).result();
+    sandbox.chain_call("ADD", "c1", &config).run().result();
     fs::remove_file(sandbox.plugins().join("old")).unwrap();
     sandbox
-}
-
-fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Output {
-    sandbox.call("ipam-delegated", command, config).run()
 }
 
 #[test]
@@ -28,7 +24,7 @@ fn a_delegate_that_is_neither_configured_nor_installed_is_named_and_passed_over(
         let sandbox = added();
         let mut config = sandbox.config("1.1.0", &["new"], &json!({}));
         config["cni.dev/valid-attachments"] = json!([]);
-        let output = call(&sandbox, command, &config);
+        let output = sandbox.chain_call(command, "c1", &config).run();
         output.nothing();
         for word in ["WARN", "delegate=old", "10.7.0.9"] {
             assert!(output.stderr.contains(word), "{word}: {output:?}");
@@ -41,6 +37,6 @@ fn a_delegate_that_is_neither_configured_nor_installed_is_named_and_passed_over(
 fn a_delegate_that_is_configured_and_not_installed_fails_del() {
     let sandbox = added();
     let config = sandbox.config("1.0.0", &["new", "old"], &json!({}));
-    assert_eq!(call(&sandbox, "DEL", &config).code(), 100);
+    assert_eq!(sandbox.chain_call("DEL", "c1", &config).run().code(), 100);
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
 }

@@ -17,16 +17,11 @@ fn sandbox() -> (Sandbox, Value) {
     (sandbox, config)
 }
 
-fn call(sandbox: &Sandbox, plugin: &str, command: &str, id: &str, config: &Value) -> Output {
-    let call = sandbox.call(plugin, command, config).container(id);
-    call.run()
-}
-
 #[test]
 fn an_attachment_that_host_local_made_keeps_its_address() {
     needs!("host-local");
     let (sandbox, config) = sandbox();
-    let add = |plugin, id| call(&sandbox, plugin, "ADD", id, &config);
+    let add = |plugin, id| sandbox.call(plugin, "ADD", &config).container(id).run();
     assert_eq!(add("host-local", "c1").ips(), ["10.1.0.2"]);
     let error = add("ipam-delegated", "c1").error();
     assert_eq!(error["code"], 110, "{error}");
@@ -39,7 +34,7 @@ fn an_attachment_that_host_local_made_keeps_its_address() {
 fn an_attachment_without_a_usable_record_keeps_its_address() {
     for damage in ["gone", "damaged"] {
         let (sandbox, config) = sandbox();
-        let add = |id| call(&sandbox, "ipam-delegated", "ADD", id, &config);
+        let add = |id| sandbox.chain_call("ADD", id, &config).run();
         add("c1").result();
         let record = sandbox.state_dir().join("testnet/c1:eth0.json");
         match damage {
@@ -49,7 +44,7 @@ fn an_attachment_without_a_usable_record_keeps_its_address() {
         assert_eq!(add("c1").code(), 110, "{damage}");
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{damage}");
         assert_eq!(add("c2").ips(), ["10.1.0.3"], "{damage}");
-        let del = call(&sandbox, "ipam-delegated", "DEL", "c1", &config);
+        let del = sandbox.chain_call("DEL", "c1", &config).run();
         del.nothing();
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"], "{damage}");
     }
@@ -71,7 +66,7 @@ fn of_two_adds_at_once_one_gets_an_address_and_keeps_it() {
         assert_eq!((added.len(), refused.len()), (1, 1), "{outputs:?}");
         assert_eq!(refused[0].code(), 110);
         assert_eq!(sandbox.reserved("testnet"), added[0].ips());
-        call(&sandbox, "ipam-delegated", "DEL", &id, &config).nothing();
+        sandbox.chain_call("DEL", &id, &config).run().nothing();
         assert!(sandbox.reserved("testnet").is_empty());
         assert!(sandbox.records("testnet").is_empty());
     }
@@ -83,9 +78,13 @@ fn an_attachment_that_host_local_has_released_can_be_added_again() {
     for version in ["0.3.1", "0.4.0", "1.0.0"] {
         let (sandbox, mut config) = sandbox();
         config["cniVersion"] = json!(version);
-        let ours = |command, id| call(&sandbox, "ipam-delegated", command, id, &config);
+        let ours = |command, id| sandbox.chain_call(command, id, &config).run();
         assert_eq!(ours("ADD", "c1").ips(), ["10.1.0.2"]);
-        call(&sandbox, "host-local", "DEL", "c1", &config).nothing();
+        sandbox
+            .call("host-local", "DEL", &config)
+            .container("c1")
+            .run()
+            .nothing();
         // Its address may be another's by now.
         fs::write(sandbox.data_dir().join("testnet/10.1.0.2"), "other\r\neth0").unwrap();
         let output = ours("ADD", "c1");
@@ -114,7 +113,7 @@ fn an_add_is_refused_if_check_confirms_the_record_or_cannot_tell() {
         );
         let sandbox = Sandbox::default().with_script("takes-notes", &script);
         let config = sandbox.config("1.0.0", &["takes-notes"], &json!({}));
-        let add = || call(&sandbox, "ipam-delegated", "ADD", "c1", &config);
+        let add = || sandbox.chain_call("ADD", "c1", &config).run();
         add().result();
         let error = add().error();
         assert_eq!(error["code"], 110, "{error}");
@@ -148,8 +147,12 @@ fn an_add_that_fails_after_undoing_an_earlier_one_says_so() {
 fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
     needs!("host-local");
     let (sandbox, config) = sandbox();
-    let add = |id, config: &Value| call(&sandbox, "ipam-delegated", "ADD", id, config);
-    call(&sandbox, "host-local", "ADD", "c1", &config).result();
+    let add = |id, config: &Value| sandbox.chain_call("ADD", id, config).run();
+    sandbox
+        .call("host-local", "ADD", &config)
+        .container("c1")
+        .run()
+        .result();
     // No DNS; no address; another address; another pool, which is full.
     let mut failing = vec![config.clone(); 3];
     failing[0]["ipam"]["resolvConf"] = json!("/nonexistent");
@@ -224,7 +227,7 @@ fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"added\"")));
     for command in ["DEL", "ADD"] {
-        let error = call(&sandbox, "ipam-delegated", command, "c1", &config).error();
+        let error = sandbox.chain_call(command, "c1", &config).run().error();
         assert_eq!(error["code"], 11, "{command}: {error}");
         let process = format!("process {} (ipam-", running.id());
         assert!(error["msg"].as_str().unwrap().contains(&process), "{error}");
@@ -248,7 +251,7 @@ fn an_allocator_that_refuses_in_its_second_place_is_not_undone_in_its_first() {
         .with_script("ipam-ds-two", &script("10.2.0.0/24"));
     let config = |delegates: &[&str]| sandbox.config("1.0.0", delegates, &json!({}));
     let two = config(&["ipam-ds-two", "ipam-da-host-local"]);
-    let added = call(&sandbox, "ipam-delegated", "ADD", "c1", &two);
+    let added = sandbox.chain_call("ADD", "c1", &two).run();
     assert_eq!(added.ips(), ["10.2.0.2"]);
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     let both = config(&[
@@ -258,20 +261,17 @@ fn an_allocator_that_refuses_in_its_second_place_is_not_undone_in_its_first() {
         "ipam-da-host-local",
     ]);
     assert_eq!(
-        call(&sandbox, "ipam-delegated", "ADD", "c2", &both).ips(),
+        sandbox.chain_call("ADD", "c2", &both).run().ips(),
         ["10.1.0.2", "10.2.0.3"]
     );
-    assert_eq!(
-        call(&sandbox, "ipam-delegated", "ADD", "c1", &both).code(),
-        110
-    );
+    assert_eq!(sandbox.chain_call("ADD", "c1", &both).run().code(), 110);
     let reserved = sandbox.reservations("testnet");
     assert!(
         reserved.contains(&("10.2.0.2".to_owned(), "c1\r\neth0".to_owned())),
         "the live address was released: {reserved:?}"
     );
     for id in ["c1", "c2"] {
-        call(&sandbox, "ipam-delegated", "DEL", id, &both).nothing();
+        sandbox.chain_call("DEL", id, &both).run().nothing();
     }
     assert!(sandbox.reserved("testnet").is_empty());
 }

@@ -1,25 +1,13 @@
 //! `ipam-ds-rules`: pools chosen by what the runtime says of a container.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::time::{Duration, Instant};
 
-use harness::{Call, Sandbox};
-use rustix::fs::{FlockOperation, flock};
+use harness::Sandbox;
 use serde_json::{Value, json};
 
-const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
+mod files;
 
-/// A call of the chain, for the pod of this name in this namespace.
-fn call(sandbox: &Sandbox, command: &str, config: &Value, namespace: &str, pod: &str) -> Call {
-    sandbox
-        .call("ipam-delegated", command, config)
-        .container(&format!("{namespace}-{pod}"))
-        .env(
-            "CNI_ARGS",
-            format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}"),
-        )
-}
+const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
 fn catalogue() -> Value {
     json!({
@@ -46,7 +34,7 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
     let sandbox = Sandbox::default();
     let config = sandbox.config("1.1.0", &CHAIN, &catalogue());
     let add = |namespace: &str, pod: &str| {
-        let output = call(&sandbox, "ADD", &config, namespace, pod).run();
+        let output = sandbox.pod_call("ADD", &config, namespace, pod).run();
         output.result()
     };
     let db = add("prod", "db-0");
@@ -65,11 +53,11 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
     let mut annotated = config.clone();
     annotated["runtimeConfig"] =
         json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "db", "other": "y"}});
-    let output = call(&sandbox, "ADD", &annotated, "dev", "y").run();
+    let output = sandbox.pod_call("ADD", &annotated, "dev", "y").run();
     assert_eq!(output.ips(), ["10.30.0.3"]);
     let mut labelled = config.clone();
     labelled["args"] = json!({"cni": {"labels": [{"key": "tier", "value": "front"}]}});
-    let output = call(&sandbox, "ADD", &labelled, "dev", "z").run();
+    let output = sandbox.pod_call("ADD", &labelled, "dev", "z").run();
     assert_eq!(output.ips(), ["10.20.0.3"]);
 
     assert_eq!(sandbox.reserved("db"), ["10.30.0.2", "10.30.0.3"]);
@@ -80,122 +68,14 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
         ("dev", "y"),
         ("dev", "z"),
     ] {
-        call(&sandbox, "DEL", &config, namespace, pod)
+        sandbox
+            .pod_call("DEL", &config, namespace, pod)
             .run()
             .nothing();
     }
     for pool in ["web", "web6", "db", "rest"] {
         assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
     }
-}
-
-#[test]
-fn files_of_a_folder_are_read_again_when_they_change() {
-    let sandbox = Sandbox::default();
-    let folder = sandbox.root().join("ipam.d");
-    fs::create_dir(&folder).unwrap();
-    let write = |name: &str, content: &Value| {
-        fs::write(folder.join("new"), content.to_string()).unwrap();
-        fs::rename(folder.join("new"), folder.join(name)).unwrap();
-    };
-    let ipam = json!({"poolsDir": folder, "pools": {"own": {"subnet": "10.1.0.0/24"}}});
-    let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let add = |pod: &str| call(&sandbox, "ADD", &config, "prod", pod).run();
-
-    let error = add("a").error();
-    assert_eq!(error["code"], 7);
-    let msg = error["msg"].as_str().unwrap();
-    assert!(
-        msg.ends_with("and ipam.poolsDir has no rule: no pool is chosen"),
-        "{msg}"
-    );
-
-    write("90-rest.json", &json!({"rules": [{"pools": ["own"]}]}));
-    write(".hidden.json", &json!("an editor's"));
-    write("notes.txt", &json!("of somebody"));
-    assert_eq!(add("a").ips(), ["10.1.0.2"]);
-    write(
-        "10-tenant.json",
-        &json!({"pools": {"tenant": {"subnet": "10.2.0.0/24"}},
-                "rules": [{"when": {"K8S_POD_NAME": "t-*"}, "pools": ["tenant"]}]}),
-    );
-    assert_eq!(add("t-1").ips(), ["10.2.0.2"]);
-    // With the cache, and without it.
-    for (pod, remove) in [("t-2", false), ("t-3", true), ("t-4", false)] {
-        if remove {
-            fs::remove_dir_all(sandbox.cache_dir()).unwrap();
-        }
-        assert_eq!(add(pod).ips()[0][..7], *"10.2.0.", "{pod}");
-    }
-
-    for (broken, message) in [
-        (
-            json!({"rules": [{"pools": ["nowhere"]}]}),
-            ": rules[0].pools[0]: there is no pool \"nowhere\"",
-        ),
-        (
-            json!({"pools": {"own": {}}}),
-            ": pools.own is defined twice, the first time as ipam.pools.own",
-        ),
-        (
-            json!({"pools": {"more": {"subnet": "10.2.0.128/25"}}}),
-            ": pools.more: 10.2.0.129-10.2.0.254 overlaps 10.2.0.1-10.2.0.254 of ",
-        ),
-    ] {
-        write("50-broken.json", &broken);
-        let file = folder.join("50-broken.json");
-        for command in ["ADD", "STATUS"] {
-            let error = call(&sandbox, command, &config, "prod", "b").run().error();
-            let msg = error["msg"].as_str().unwrap().to_owned();
-            assert!(
-                msg.contains(&format!("{}{message}", file.display())),
-                "{command}: {msg}"
-            );
-        }
-        // What was given can be given back.
-        call(&sandbox, "DEL", &config, "prod", "a").run().nothing();
-    }
-    fs::remove_file(folder.join("50-broken.json")).unwrap();
-    call(&sandbox, "STATUS", &config, "", "").run().nothing();
-    assert_eq!(add("t-5").ips()[0][..7], *"10.2.0.");
-}
-
-#[test]
-fn a_cache_with_other_content_is_not_used() {
-    let sandbox = Sandbox::default();
-    let folder = sandbox.root().join("ipam.d");
-    fs::create_dir(&folder).unwrap();
-    let file = folder.join("1.json");
-    let rules = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["p"]}]});
-    fs::write(&file, rules.to_string()).unwrap();
-    // Old enough that its time tells it from a later content.
-    let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
-    let opened = fs::File::options().write(true).open(&file).unwrap();
-    opened.set_modified(long_ago).unwrap();
-    let changed = Instant::now();
-    let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
-    let cache = sandbox.cache_dir().join("catalogue.testnet");
-    let add = |pod: &str| call(&sandbox, "ADD", &config, "prod", pod).run().ips();
-    assert_eq!(add("a"), ["10.1.0.2"]);
-    // The kernel's change time is of just now, if the call hasn't taken longer than that.
-    assert!(!cache.exists() || changed.elapsed() > Duration::from_secs(2));
-    std::thread::sleep(Duration::from_millis(3100));
-    assert_eq!(add("b"), ["10.1.0.3"]);
-    let whole = fs::read(&cache).unwrap();
-    assert_eq!(add("c"), ["10.1.0.4"]);
-    for end in [0, 1, whole.len() / 2, whole.len() - 1] {
-        fs::write(&cache, &whole[..end]).unwrap();
-        // The first call finds the damage, the second writes it anew.
-        for pod in [format!("cut-{end}"), format!("anew-{end}")] {
-            assert_eq!(add(&pod)[0][..7], *"10.1.0.");
-        }
-        assert_eq!(fs::read(&cache).unwrap(), whole);
-    }
-    // Another content of the same length.
-    let other = rules.to_string().replace("10.1.0.0", "10.7.0.0");
-    fs::write(&file, other).unwrap();
-    opened.set_modified(long_ago).unwrap();
-    assert_eq!(add("d"), ["10.7.0.2"]);
 }
 
 #[test]
@@ -218,7 +98,7 @@ fn what_was_chosen_on_add_counts_until_del() {
         for with_record in [true, false] {
             for command in ["DEL", "GC"] {
                 let pod = format!("p{i}");
-                let added = call(&sandbox, "ADD", &config, "dev", &pod).run().result();
+                let added = sandbox.pod_call("ADD", &config, "dev", &pod).run().result();
                 assert_eq!(sandbox.reserved("db").len(), 1);
                 if !with_record {
                     fs::remove_dir_all(sandbox.state_dir()).unwrap();
@@ -246,11 +126,11 @@ fn both_addresses_are_released_though_one_pool_is_another_today_and_no_record_is
     let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
     config["ipam"]["rules"] = json!([{"pools": ["web", "${annotation:p}"]}]);
     config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
-    let added = call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    let added = sandbox.pod_call("ADD", &config, "dev", "p").run().result();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "rest"}});
     config["prevResult"] = added;
-    call(&sandbox, "DEL", &config, "dev", "p").run().nothing();
+    sandbox.pod_call("DEL", &config, "dev", "p").run().nothing();
     for pool in ["web", "db"] {
         assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
     }
@@ -264,14 +144,14 @@ fn a_tenants_full_pool_makes_the_node_unready_for_nobody() {
         "rules": [{"when": {"K8S_POD_NAMESPACE": "tenant"}, "pools": ["small"]}, {"pools": ["rest"]}],
     });
     let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let add = |namespace: &str, pod: &str| call(&sandbox, "ADD", &config, namespace, pod).run();
+    let add = |namespace: &str, pod: &str| sandbox.pod_call("ADD", &config, namespace, pod).run();
     assert_eq!(add("tenant", "a").ips(), ["10.1.0.2"]);
     assert_eq!(add("tenant", "b").ips(), ["10.1.0.3"]);
     let error = add("tenant", "c").error();
     assert_eq!(error["code"], 11);
     let msg = error["msg"].as_str().unwrap();
     assert!(msg.ends_with("all 2 are reserved, 3 are excluded"), "{msg}");
-    call(&sandbox, "STATUS", &config, "", "").run().nothing();
+    sandbox.pod_call("STATUS", &config, "", "").run().nothing();
     assert_eq!(add("other", "d").ips(), ["10.2.0.2"]);
 }
 
@@ -281,7 +161,7 @@ fn a_refusal_lists_the_facts() {
     let ipam = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}},
                       "rules": [{"when": {"A": "1"}, "pools": ["p"]}]});
     let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let error = call(&sandbox, "ADD", &config, "prod", "a").run().error();
+    let error = sandbox.pod_call("ADD", &config, "prod", "a").run().error();
     assert_eq!(error["code"], 7);
     assert_eq!(
         error["msg"],
@@ -294,7 +174,7 @@ fn a_refusal_lists_the_facts() {
     // Facts that can't be read: before any rule is tried.
     let mut labels = config.clone();
     labels["args"] = json!({"cni": {"labels": {"a": "b"}}});
-    let error = call(&sandbox, "ADD", &labels, "prod", "a").run().error();
+    let error = sandbox.pod_call("ADD", &labels, "prod", "a").run().error();
     assert_eq!(
         error["msg"],
         "ipam-ds-rules: args.cni.labels: invalid type: map, expected a sequence"
@@ -312,7 +192,7 @@ fn a_pool_without_ranges_is_handed_on_by_its_name() {
     let ipam =
         json!({"pools": {"lan": {"vlan": 7}}, "rules": [{"pools": ["lan"], "ip": "192.0.2.7"}]});
     let config = sandbox.config("1.0.0", &["ipam-ds-rules", "lan-allocator"], &ipam);
-    let output = call(&sandbox, "ADD", &config, "prod", "a").run();
+    let output = sandbox.pod_call("ADD", &config, "prod", "a").run();
     assert_eq!(output.ips(), ["192.0.2.7"]);
     let given: Value =
         serde_json::from_slice(&fs::read(sandbox.root().join("stdin")).unwrap()).unwrap();
@@ -356,14 +236,17 @@ fn a_pool_of_an_earlier_selector_that_overlaps_the_catalogue_is_refused() {
     let mut config = sandbox.config("1.1.0", &chain, &ipam);
     let message = "ipam-ds-rules: prevResult.pools[0]: 10.30.0.128-10.30.0.254 overlaps pool db of the catalogue";
     for (command, pod) in [("ADD", "db"), ("ADD", "x"), ("STATUS", "")] {
-        let error = call(&sandbox, command, &config, "prod", pod).run().error();
+        let error = sandbox
+            .pod_call(command, &config, "prod", pod)
+            .run()
+            .error();
         assert_eq!(
             (&error["code"], &error["msg"]),
             (&json!(7), &json!(message))
         );
     }
     config["ipam"]["ranges"] = json!([[{"subnet": "10.50.0.0/24"}]]);
-    let output = call(&sandbox, "ADD", &config, "prod", "db").run();
+    let output = sandbox.pod_call("ADD", &config, "prod", "db").run();
     assert_eq!(output.ips(), ["10.50.0.2", "10.30.0.2"]);
 }
 
@@ -373,31 +256,13 @@ fn a_del_that_says_nothing_releases_all_pools_of_the_add() {
     let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
     config["ipam"]["rules"] = json!([{"pools": ["${annotation:p}", "web6"]}]);
     config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "db"}});
-    call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    sandbox.pod_call("ADD", &config, "dev", "p").run().result();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     config["runtimeConfig"] = json!({"io.kubernetes.cri.pod-annotations": {"p": "web"}});
-    call(&sandbox, "DEL", &config, "dev", "p").run().nothing();
+    sandbox.pod_call("DEL", &config, "dev", "p").run().nothing();
     for pool in ["db", "web", "web6"] {
         assert_eq!(sandbox.reserved(pool), [""; 0], "{pool}");
     }
-}
-
-#[test]
-fn a_process_that_holds_the_caches_lock_holds_up_no_call() {
-    let sandbox = Sandbox::default();
-    let folder = sandbox.root().join("ipam.d");
-    fs::create_dir(&folder).unwrap();
-    let rules = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["p"]}]});
-    fs::write(folder.join("1.json"), rules.to_string()).unwrap();
-    let config = sandbox.config("1.1.0", &CHAIN, &json!({"poolsDir": folder}));
-    fs::create_dir(sandbox.cache_dir()).unwrap();
-    fs::set_permissions(sandbox.cache_dir(), fs::Permissions::from_mode(0o700)).unwrap();
-    let locked = fs::File::open(sandbox.cache_dir()).unwrap();
-    flock(&locked, FlockOperation::LockExclusive).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(3100));
-    let output = call(&sandbox, "ADD", &config, "dev", "p").run();
-    assert_eq!(output.ips(), ["10.1.0.2"]);
-    assert!(!sandbox.cache_dir().join("catalogue.testnet").exists());
 }
 
 #[test]
@@ -405,15 +270,18 @@ fn check_finds_an_address_in_the_directory_of_a_pool_that_was_renamed() {
     let sandbox = Sandbox::default();
     let ipam = json!({"pools": {"old": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["old"]}]});
     let mut config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let added = call(&sandbox, "ADD", &config, "dev", "p").run().result();
+    let added = sandbox.pod_call("ADD", &config, "dev", "p").run().result();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
     config["ipam"]["pools"] = json!({"new": {"subnet": "10.1.0.0/24"}});
     config["ipam"]["rules"] = json!([{"pools": ["new"]}]);
     config["prevResult"] = added;
-    call(&sandbox, "CHECK", &config, "dev", "p").run().nothing();
+    sandbox
+        .pod_call("CHECK", &config, "dev", "p")
+        .run()
+        .nothing();
     fs::remove_file(sandbox.data_dir().join("old/10.1.0.2")).unwrap();
     assert_eq!(
-        call(&sandbox, "CHECK", &config, "dev", "p").run().code(),
+        sandbox.pod_call("CHECK", &config, "dev", "p").run().code(),
         112
     );
 }
@@ -426,7 +294,7 @@ fn a_pool_has_one_rotation_wherever_it_stands_in_a_rule() {
         "rules": [{"when": {"K8S_POD_NAME": "first"}, "pools": ["a"]}, {"pools": ["b", "a"]}],
     });
     let config = sandbox.config("1.1.0", &CHAIN, &ipam);
-    let run = |command: &str, pod: &str| call(&sandbox, command, &config, "dev", pod).run();
+    let run = |command: &str, pod: &str| sandbox.pod_call(command, &config, "dev", pod).run();
     assert_eq!(run("ADD", "first").ips(), ["10.1.0.2"]);
     run("DEL", "first").nothing();
     assert_eq!(run("ADD", "second").ips(), ["10.2.0.2", "10.1.0.3"]);

@@ -4,10 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use harness::{Call, Output, Sandbox, needs};
+use harness::{ALLOCATOR, Call, Output, Sandbox, needs};
 use serde_json::{Value, json};
-
-const ALLOCATOR: &str = "ipam-da-host-local";
 
 struct Shared(Sandbox);
 

@@ -11,8 +11,7 @@ const CHAIN: [&str; 2] = ["ipam-ds-ranges", "ipam-da-host-local"];
 const NOBODY: u32 = 65534;
 
 fn config(sandbox: &Sandbox) -> Value {
-    let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]], "token": "secret"});
-    sandbox.config("1.0.0", &CHAIN, &ipam)
+    sandbox.config_of_one_range("1.0.0", &CHAIN, &json!({"token": "secret"}))
 }
 
 fn mode(path: &Path) -> u32 {

@@ -27,12 +27,8 @@ impl Pool {
     }
 
     fn call(&self, command: &str, container: &str) -> Call {
-        let mut config = self.sandbox.config("1.1.0", &[], &json!({}));
-        config["prevResult"] = json!({"pools": [self.pool]});
-        config["cni.dev/valid-attachments"] = json!([]);
-        self.sandbox
-            .call("ipam-da-host-local", command, &config)
-            .container(container)
+        let pools = json!([self.pool]);
+        self.sandbox.allocator_call(command, container, &pools)
     }
 
     fn add(&self, container: &str) -> String {

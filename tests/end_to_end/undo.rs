@@ -3,10 +3,8 @@
 
 use std::fs;
 
-use harness::{Call, Sandbox, needs};
+use harness::{ALLOCATOR, Call, Sandbox, needs};
 use serde_json::{Value, json};
-
-const ALLOCATOR: &str = "ipam-da-host-local";
 
 fn pool(name: &str, n: u8) -> Value {
     json!({"name": name, "subnet": format!("10.{n}.0.0/24")})

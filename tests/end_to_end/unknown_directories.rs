@@ -4,19 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use harness::{Call, Sandbox, needs};
+use harness::{ALLOCATOR, Call, Sandbox, needs};
 use serde_json::{Value, json};
-
-fn config(sandbox: &Sandbox, pools: &Value) -> Value {
-    let mut config = sandbox.config("1.1.0", &[], &json!({}));
-    config["prevResult"] = json!({ "pools": pools });
-    config["cni.dev/valid-attachments"] = json!([]);
-    config
-}
-
-fn call(sandbox: &Sandbox, command: &str, config: &Value) -> Call {
-    sandbox.call("ipam-da-host-local", command, config)
-}
 
 fn blue() -> Value {
     json!([{"name": "blue", "subnet": "10.2.0.0/24"}])
@@ -25,7 +14,7 @@ fn blue() -> Value {
 #[test]
 fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
     let sandbox = Sandbox::default();
-    let config = config(&sandbox, &blue());
+    let config = sandbox.allocator_config(&blue());
     fs::create_dir(sandbox.data_dir()).unwrap();
     symlink("loop", sandbox.data_dir().join("loop")).unwrap();
     symlink("nowhere", sandbox.data_dir().join("dangling")).unwrap();
@@ -38,9 +27,9 @@ fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
         symlink("lock", directory.join("lock")).unwrap();
     }
     for command in ["DEL", "GC"] {
-        call(&sandbox, "ADD", &config).run().result();
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
         for _ in 0..2 {
-            let output = call(&sandbox, command, &config).run();
+            let output = sandbox.call(ALLOCATOR, command, &config).run();
             output.nothing();
             assert!(output.stderr.is_empty(), "{output:?}");
             assert!(sandbox.reserved("blue").is_empty());
@@ -51,12 +40,12 @@ fn what_is_certainly_no_directory_hinders_no_del_and_no_gc() {
 #[test]
 fn a_file_in_the_place_of_the_networks_directory_keeps_no_address_of_a_named_pool() {
     let sandbox = Sandbox::default();
-    let config = config(&sandbox, &blue());
+    let config = sandbox.allocator_config(&blue());
     for command in ["DEL", "GC"] {
         fs::create_dir_all(sandbox.data_dir()).unwrap();
         fs::write(sandbox.data_dir().join("testnet"), "").unwrap();
-        call(&sandbox, "ADD", &config).run().result();
-        call(&sandbox, command, &config).run().nothing();
+        sandbox.call(ALLOCATOR, "ADD", &config).run().result();
+        sandbox.call(ALLOCATOR, command, &config).run().nothing();
         assert!(sandbox.reserved("blue").is_empty());
     }
 }
@@ -64,11 +53,11 @@ fn a_file_in_the_place_of_the_networks_directory_keeps_no_address_of_a_named_poo
 #[test]
 fn a_network_name_that_no_directory_can_have_is_refused_and_what_it_holds_released() {
     let sandbox = Sandbox::default();
-    let mut config = config(&sandbox, &blue());
+    let mut config = sandbox.allocator_config(&blue());
     let name = "n".repeat(256);
     config["name"] = json!(name);
     for command in ["ADD", "STATUS"] {
-        let error = call(&sandbox, command, &config).run().error();
+        let error = sandbox.call(ALLOCATOR, command, &config).run().error();
         assert_eq!(error["code"], 7, "{error}");
     }
     // Left by an earlier version.
@@ -76,7 +65,7 @@ fn a_network_name_that_no_directory_can_have_is_refused_and_what_it_holds_releas
         fs::create_dir_all(sandbox.data_dir().join("blue")).unwrap();
         let content = format!("c1\r\neth0\r\n{name}");
         fs::write(sandbox.data_dir().join("blue/10.2.0.2"), content).unwrap();
-        call(&sandbox, command, &config).run().nothing();
+        sandbox.call(ALLOCATOR, command, &config).run().nothing();
         assert!(sandbox.reserved("blue").is_empty());
     }
 }
@@ -85,8 +74,8 @@ fn a_network_name_that_no_directory_can_have_is_refused_and_what_it_holds_releas
 fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere_else() {
     needs!("/usr/bin/strace");
     let sandbox = Sandbox::default();
-    let mut config = config(&sandbox, &blue());
-    call(&sandbox, "ADD", &config).run().result();
+    let mut config = sandbox.allocator_config(&blue());
+    sandbox.call(ALLOCATOR, "ADD", &config).run().result();
     // A pool whose directory can't be opened.
     let hidden = sandbox.data_dir().join("hidden");
     fs::create_dir(&hidden).unwrap();
@@ -107,7 +96,7 @@ fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere
     };
     // What must be released was found.
     config["prevResult"]["ips"] = json!([{"address": "10.2.0.2/24"}]);
-    let output = strace(call(&sandbox, "DEL", &config));
+    let output = strace(sandbox.call(ALLOCATOR, "DEL", &config));
     output.nothing();
     assert!(
         output.stderr.contains("can't tell what it holds"),
@@ -117,13 +106,13 @@ fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere
     // Nothing is known to be looked for.
     let mut without = config.clone();
     without["prevResult"]["ips"] = json!([]);
-    strace(call(&sandbox, "DEL", &without)).nothing();
+    strace(sandbox.call(ALLOCATOR, "DEL", &without)).nothing();
     // It may be there.
     config["prevResult"]["ips"] = json!([{"address": "10.3.0.2/24"}]);
-    let error = strace(call(&sandbox, "DEL", &config)).error();
+    let error = strace(sandbox.call(ALLOCATOR, "DEL", &config)).error();
     assert_eq!(error["code"], 11, "{error}");
     assert_eq!(sandbox.reserved("hidden"), ["10.3.0.2"]);
-    call(&sandbox, "DEL", &config).run().nothing();
+    sandbox.call(ALLOCATOR, "DEL", &config).run().nothing();
     assert!(sandbox.reserved("hidden").is_empty());
 }
 
@@ -132,13 +121,14 @@ fn a_del_releases_the_addresses_of_each_pool_that_an_add_has_chosen() {
     let sandbox = Sandbox::default();
     let red = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     for pools in [&red, &blue()] {
-        call(&sandbox, "ADD", &config(&sandbox, pools))
+        sandbox
+            .call(ALLOCATOR, "ADD", &sandbox.allocator_config(pools))
             .run()
             .result();
     }
-    let mut last = config(&sandbox, &blue());
+    let mut last = sandbox.allocator_config(&blue());
     last["prevResult"]["ips"] = json!([{"address": "10.2.0.2/24"}]);
-    call(&sandbox, "DEL", &last).run().nothing();
+    sandbox.call(ALLOCATOR, "DEL", &last).run().nothing();
     assert!(sandbox.reserved("blue").is_empty());
     assert!(sandbox.reserved("red").is_empty());
 }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "tls")]
 mod api_server;
+mod calls;
 mod cargo;
 #[cfg(feature = "tls")]
 mod certificates;
@@ -57,7 +58,7 @@ pub use kubernetes::{
     POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod, workload,
 };
 pub use node::Node;
-pub use plugins::{INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
+pub use plugins::{ALLOCATOR, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};
 pub use release::{Image, Release, dist, one_inode};
 pub use rootfs::{BUSYBOX, make_rootfs};

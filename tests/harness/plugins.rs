@@ -4,13 +4,16 @@
 /// The plugin that a CNI main plugin calls.
 pub const ORCHESTRATOR: &str = "ipam-delegated";
 
+/// The allocator that keeps `host-local`'s files.
+pub const ALLOCATOR: &str = "ipam-da-host-local";
+
 /// All plugins. Each is a crate of this name, and an executable.
 pub const PLUGINS: [&str; 6] = [
     ORCHESTRATOR,
     "ipam-ds-ranges",
     "ipam-ds-rules",
     "ipam-ds-static",
-    "ipam-da-host-local",
+    ALLOCATOR,
     "ipam-gc",
 ];
 

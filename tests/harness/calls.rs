@@ -1,0 +1,46 @@
+//! Configurations and calls that many tests make.
+
+use serde_json::{Value, json};
+
+use crate::{ALLOCATOR, Call, ORCHESTRATOR, Sandbox};
+
+impl Sandbox {
+    /// A call of `ipam-delegated` for a container.
+    pub fn chain_call(&self, command: &str, container: &str, config: &Value) -> Call {
+        self.call(ORCHESTRATOR, command, config)
+            .container(container)
+    }
+
+    /// A call of `ipam-delegated` for the container of a pod, `<namespace>-<pod>`.
+    pub fn pod_call(&self, command: &str, config: &Value, namespace: &str, pod: &str) -> Call {
+        let args = format!("IgnoreUnknown=1;K8S_POD_NAMESPACE={namespace};K8S_POD_NAME={pod}");
+        self.chain_call(command, &format!("{namespace}-{pod}"), config)
+            .env("CNI_ARGS", args)
+    }
+
+    /// A configuration for a chain whose selector gives the pool 10.1.0.0/24, with further keys
+    /// of `ipam`. For GC, no attachment is valid.
+    pub fn config_of_one_range(&self, version: &str, delegates: &[&str], more: &Value) -> Value {
+        let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
+        let keys = ipam.as_object_mut().unwrap();
+        keys.extend(more.as_object().unwrap().clone());
+        let mut config = self.config(version, delegates, &ipam);
+        config["cni.dev/valid-attachments"] = json!([]);
+        config
+    }
+
+    /// A configuration for the allocator without a chain: these pools as a selector prints
+    /// them. For GC, no attachment is valid.
+    pub fn allocator_config(&self, pools: &Value) -> Value {
+        let mut config = self.config("1.1.0", &[], &json!({}));
+        config["prevResult"] = json!({"ips": [], "pools": pools});
+        config["cni.dev/valid-attachments"] = json!([]);
+        config
+    }
+
+    /// A call of the allocator without a chain, for a container.
+    pub fn allocator_call(&self, command: &str, container: &str, pools: &Value) -> Call {
+        self.call(ALLOCATOR, command, &self.allocator_config(pools))
+            .container(container)
+    }
+}
