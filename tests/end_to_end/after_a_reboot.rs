@@ -18,14 +18,14 @@ struct Machine {
 
 impl Machine {
     fn new(reclaim: Value) -> Self {
-        let it = Self {
+        let node = Self {
             sandbox: Sandbox::default().with_reference("host-local"),
             reclaim,
             network: "testnet",
             pool: None,
         };
-        it.boots("first");
-        it
+        node.boots("first");
+        node
     }
 
     fn proc(&self) -> PathBuf {

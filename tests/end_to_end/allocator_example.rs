@@ -38,12 +38,12 @@ impl Chain {
 
     /// The reserved addresses, and who has them.
     fn reserved(&self) -> Vec<(String, String)> {
-        let text = |it: &Value| it.as_str().unwrap().to_owned();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
         let table = fs::read(self.table_dir().join("table.json")).unwrap();
         let table: Value = serde_json::from_slice(&table).unwrap();
         let entries = table.as_array().unwrap().iter();
         entries
-            .map(|it| (text(&it["ip"]), text(&it["containerID"])))
+            .map(|entry| (text(&entry["ip"]), text(&entry["containerID"])))
             .collect()
     }
 
@@ -260,7 +260,7 @@ fn sixteen_adds_at_once_get_sixteen_addresses() {
         .collect();
     let ips: BTreeSet<String> = running
         .into_iter()
-        .flat_map(|it| it.output().ips())
+        .flat_map(|add| add.output().ips())
         .collect();
     assert_eq!(ips.len(), 16);
     assert_eq!(chain.reserved().len(), 16);

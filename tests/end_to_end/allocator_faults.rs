@@ -16,25 +16,25 @@ struct Place {
 
 impl Place {
     fn new(reclaim: Value) -> Self {
-        let it = Self {
+        let network = Self {
             sandbox: Sandbox::default(),
             reclaim,
         };
-        let random = it.sandbox.root().join("proc/sys/kernel/random");
+        let random = network.sandbox.root().join("proc/sys/kernel/random");
         fs::create_dir_all(&random).unwrap();
         fs::write(random.join("boot_id"), "this\n").unwrap();
         // Made by others before the first look, so listed in the note of the boot.
-        let own = it.sandbox.data_dir().join("testnet");
+        let own = network.sandbox.data_dir().join("testnet");
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("10.1.0.9"), "listed\r\neth0").unwrap();
         for container in ["lives", "gone"] {
-            it.call("ADD", container).run().result();
+            network.call("ADD", container).run().result();
         }
         // By a clock that was set since, all is older than the boot: its ID alone keeps it.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let stat = format!("btime {}\n", now.as_secs() + 60);
-        fs::write(it.sandbox.root().join("proc/stat"), stat).unwrap();
-        it
+        fs::write(network.sandbox.root().join("proc/stat"), stat).unwrap();
+        network
     }
 
     fn call(&self, command: &str, container: &str) -> Call {

@@ -46,7 +46,7 @@ fn a_caller_that_does_not_read_stderr_holds_nothing_up() {
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
     // Nobody reads the pipe before the process has ended.
     let stat = PathBuf::from(format!("/proc/{}/stat", running.id()));
-    wait_for(|| fs::read_to_string(&stat).is_ok_and(|it| it.contains(") Z ")));
+    wait_for(|| fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z ")));
     running.output().result();
 }
 
@@ -63,10 +63,11 @@ impl FrozenCgroup {
             "/sys/fs/cgroup/unified",
         ];
         roots.into_iter().find_map(|root| {
-            let it = Self(PathBuf::from(root).join(&name));
-            fs::create_dir(&it.0).ok()?;
-            let has = |file: &str| it.0.join(file).exists();
-            (has("cgroup.procs") && (has("freezer.state") || has("cgroup.freeze"))).then_some(it)
+            let cgroup = Self(PathBuf::from(root).join(&name));
+            fs::create_dir(&cgroup.0).ok()?;
+            let has = |file: &str| cgroup.0.join(file).exists();
+            (has("cgroup.procs") && (has("freezer.state") || has("cgroup.freeze")))
+                .then_some(cgroup)
         })
     }
 
@@ -117,7 +118,7 @@ fn a_delegate_that_cannot_be_ended_is_named_and_recorded() {
     let started = Instant::now();
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
     let pid = sandbox.root().join("pid");
-    wait_for(|| fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n')));
+    wait_for(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
     let pid = fs::read_to_string(pid).unwrap();
     fs::write(cgroup.0.join("cgroup.procs"), &pid).unwrap();
     cgroup.set_frozen(true);

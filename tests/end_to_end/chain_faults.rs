@@ -50,17 +50,17 @@ impl Chain {
             "rules": [
                 {"when": {"K8S_POD_NAMESPACE": "prod"}, "pools": ["web", "web6"]},
                 {"pools": ["rest"]}]});
-        let mut it = Self::new(form, "1.1.0", &delegates, &catalogue);
-        it.directories = vec!["web", "web6", "rest"];
-        it
+        let mut chain = Self::new(form, "1.1.0", &delegates, &catalogue);
+        chain.directories = vec!["web", "web6", "rest"];
+        chain
     }
 
     /// The reference `host-local` as the only delegate; of version 1.0.0, so without GC.
     fn host_local() -> Self {
         let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
-        let mut it = Self::new(Form::Separate, "1.0.0", &["host-local"], &ranges);
-        it.sandbox = it.sandbox.with_reference("host-local");
-        it
+        let mut chain = Self::new(Form::Separate, "1.0.0", &["host-local"], &ranges);
+        chain.sandbox = chain.sandbox.with_reference("host-local");
+        chain
     }
 
     fn call(&self, command: &str, container: &str) -> Call {

@@ -224,7 +224,14 @@ fn a_killed_adds_delegate_that_hangs_is_named_and_not_ended() {
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
     // Its shell has started both.
     let is_sleep = |line: &String| line.contains(" sleep 1000");
-    wait_for(|| sandbox.processes().iter().filter(|it| is_sleep(it)).count() == 2);
+    wait_for(|| {
+        sandbox
+            .processes()
+            .iter()
+            .filter(|process| is_sleep(process))
+            .count()
+            == 2
+    });
     running.kill();
     for command in ["DEL", "GC", "ADD"] {
         is_refused_by_processes_that_stay(&sandbox, command, &config);
@@ -320,7 +327,7 @@ fn an_add_fails_if_an_earlier_one_cannot_be_undone_in_time_which_stays_recorded(
         let lock = held_lock(&sandbox, "testnet");
         let running = call("ADD").start();
         let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-        wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"deleting\"")));
+        wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"deleting\"")));
         let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
         let error = output_while(lock, running).error();

@@ -33,7 +33,7 @@ fn by_hand(release: &Release, plugins: &Path) -> [String; 2] {
     let version = env!("CARGO_PKG_VERSION");
     let example = &format!("ipam-delegated-{version}-x86_64-linux.tar.gz");
     assert!(
-        commands.iter().all(|it| it.contains(example)),
+        commands.iter().all(|command| command.contains(example)),
         "{commands:?}"
     );
     assert!(commands[1].contains("/opt/cni/bin"), "{commands:?}");

@@ -78,7 +78,7 @@ impl Libcni {
         let name = plugin["type"].as_str().unwrap();
         let path = [self.sandbox.plugins(), REFERENCE_PLUGINS.into()];
         let executable = path.iter().map(|folder| folder.join(name));
-        let executable = executable.into_iter().find(|it| it.exists()).unwrap();
+        let executable = executable.into_iter().find(|path| path.exists()).unwrap();
         let (netns, ifname) = match container {
             "" => (String::new(), ""),
             _ => (format!("/run/netns/{container}"), "eth0"),

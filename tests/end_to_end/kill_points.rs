@@ -43,7 +43,7 @@ pub(crate) fn can_trace(test: &str) -> bool {
     let strace = Command::new(STRACE)
         .args(["-qq", "-o", "/dev/null", "true"])
         .status();
-    let works = strace.is_ok_and(|it| it.success());
+    let works = strace.is_ok_and(|status| status.success());
     if !works {
         harness::skip(test, "strace may not trace here");
     }
@@ -83,7 +83,7 @@ impl Traced {
             .unwrap();
         let is_traced = |id: &u32| {
             let status = fs::read_to_string(format!("/proc/{}/task/{id}/status", daemon.id()));
-            status.is_ok_and(|it| !it.contains("TracerPid:\t0\n"))
+            status.is_ok_and(|text| !text.contains("TracerPid:\t0\n"))
         };
         wait_for(|| threads.iter().all(is_traced) || is_killed(daemon));
         Self(strace)
@@ -98,7 +98,7 @@ impl Traced {
 /// True if the daemon was killed.
 pub(crate) fn is_killed(daemon: &DockerDaemon) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.id()));
-    status.map_or(true, |it| it.contains("State:\tZ"))
+    status.map_or(true, |text| text.contains("State:\tZ"))
 }
 
 /// True if the daemon was killed, or is now, behind an answer.
@@ -243,7 +243,8 @@ const WAIT_FOR_OUTPUT: &str = "ppoll";
 pub(crate) fn recorded(recording: impl Fn() -> BTreeSet<Point>) -> BTreeSet<Point> {
     let recordings: Vec<BTreeSet<Point>> = (0..3).map(|_| recording()).collect();
     let is_sure = |point: &&Point| {
-        point.name != WAIT_FOR_OUTPUT || recordings.iter().all(|it| it.contains(point))
+        point.name != WAIT_FOR_OUTPUT
+            || recordings.iter().all(|recording| recording.contains(point))
     };
     recordings
         .iter()

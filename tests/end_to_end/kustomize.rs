@@ -25,12 +25,12 @@ fn built(folder: &Path) -> Vec<Value> {
     let text = String::from_utf8(output.stdout).unwrap();
     let documents = yaml_serde::Deserializer::from_str(&text);
     documents
-        .map(|it| Value::deserialize(it).unwrap())
+        .map(|document| Value::deserialize(document).unwrap())
         .collect()
 }
 
 fn sorted(mut all: Vec<Value>) -> Vec<Value> {
-    all.sort_by_key(|it| format!("{} {}", it["kind"], it["metadata"]["name"]));
+    all.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
     all
 }
 
@@ -42,11 +42,11 @@ fn the_kustomization_is_the_three_manifests_and_an_overlay_replaces_image_and_po
     let plain = plain.filter(|(file, _)| {
         ["pools.yaml", "conflists.yaml", "daemonset.yaml"].contains(&file.as_str())
     });
-    let plain = sorted(plain.map(|(_, it)| it).collect());
+    let plain = sorted(plain.map(|(_, object)| object).collect());
     assert_eq!(sorted(built(&manifests)), plain);
 
     let sandbox = Sandbox::default();
-    let [base, site] = ["ipam-delegated", "site"].map(|it| sandbox.root().join(it));
+    let [base, site] = ["ipam-delegated", "site"].map(|name| sandbox.root().join(name));
     for folder in [&base, &site] {
         fs::create_dir(folder).unwrap();
     }
@@ -96,7 +96,7 @@ fn the_kustomization_for_pod_cidr_names_no_node_and_grants_only_reading_one() {
     let find = |kind: &str, name: &str| {
         let found = made
             .iter()
-            .find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
+            .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
         found.unwrap_or_else(|| panic!("no {kind} {name}")).clone()
     };
     let account: ServiceAccount = strictly("made", &find("ServiceAccount", "ipam-delegated"));

@@ -75,7 +75,7 @@ fn a_daemon_that_a_delegate_started_stays() {
         let config = sandbox.config_of_one_range("1.1.0", &["starts-daemon"], &json!({}));
         let running = sandbox.call("ipam-delegated", "ADD", &config).start();
         let pid = sandbox.root().join("daemon");
-        wait_for(|| fs::read_to_string(&pid).is_ok_and(|it| it.ends_with('\n')));
+        wait_for(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')));
         match how {
             "killed" => running.kill(),
             _ => drop(running.output()),
@@ -239,7 +239,7 @@ fn a_del_without_an_earlier_call_looks_at_no_process() {
         let trace = fs::read_to_string(&trace).unwrap();
         let looks = ["/environ", "/fdinfo", "\"/proc\""];
         assert!(
-            !looks.iter().any(|it| trace.contains(it)),
+            !looks.iter().any(|look| trace.contains(look)),
             "{command}: {trace}"
         );
     }
@@ -322,7 +322,10 @@ fn while_a_killed_adds_daemon_holds_the_lock_no_add_is_made() {
     kill_all(&sandbox);
     let (one, other) = (add(), add());
     let outputs = [one.output(), other.output()];
-    let added: Vec<_> = outputs.iter().filter(|it| it.status.success()).collect();
+    let added: Vec<_> = outputs
+        .iter()
+        .filter(|output| output.status.success())
+        .collect();
     assert_eq!(added.len(), 1, "{outputs:?}");
     assert_eq!(sandbox.reserved("testnet"), added[0].ips());
     sandbox

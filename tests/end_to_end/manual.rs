@@ -32,12 +32,17 @@ impl Machine {
             let plugin = sandbox.plugins().join(name);
             node.sh(&format!("ln -s {} /opt/cni/bin/{name}", plugin.display()));
         }
-        let it = Self { node, sandbox };
-        it.write("/run/net.d/mynet.conflist", &conflist.to_string());
-        let tool = it.sandbox.ipamctl(&[]).executable().display().to_string();
+        let machine = Self { node, sandbox };
+        machine.write("/run/net.d/mynet.conflist", &conflist.to_string());
+        let tool = machine
+            .sandbox
+            .ipamctl(&[])
+            .executable()
+            .display()
+            .to_string();
         let script = format!("exec {tool} --conf-dir {CONF_DIR} \"$@\"");
-        it.write_program("ipamctl", &script);
-        it
+        machine.write_program("ipamctl", &script);
+        machine
     }
 
     /// Writes a file on the node.
@@ -207,7 +212,10 @@ fn every_command_of_the_operations_page_runs() {
         let line = holders
             .lines()
             .find(|line| line.starts_with(&format!("{ip} ")));
-        assert!(line.is_some_and(|it| it.contains(&ID[..12])), "{holders}");
+        assert!(
+            line.is_some_and(|line| line.contains(&ID[..12])),
+            "{holders}"
+        );
     }
     let shown = machine.run(block("ipamctl show"));
     assert!(

@@ -130,15 +130,16 @@ fn the_same_addresses_of_another_network_do_not_matter() {
 
 #[test]
 fn the_installer_and_ipamctl_check_refuse_a_border_over_held_addresses_and_name_the_holders() {
-    let it = Installation::default();
-    let sandbox = &it.sandbox;
-    let [pools, conflists] = ["config/pools", "config/conflists"].map(|name| it.path(name));
+    let installation = Installation::default();
+    let sandbox = &installation.sandbox;
+    let [pools, conflists] =
+        ["config/pools", "config/conflists"].map(|name| installation.path(name));
     for folder in [&pools, &conflists, &sandbox.plugins()] {
         fs::create_dir_all(folder).unwrap();
     }
     write_executable(&sandbox.plugins().join("bridge"), "#!/bin/sh\n");
     let ipam = json!({
-        "type": "ipam-delegated", "delegates": CHAIN, "poolsDir": it.path("cni/ipam.d"),
+        "type": "ipam-delegated", "delegates": CHAIN, "poolsDir": installation.path("cni/ipam.d"),
         "dataDir": sandbox.data_dir(), "stateDir": sandbox.state_dir()});
     let list = json!({"cniVersion": "1.0.0", "name": "tenants", "plugins": [{"type": "bridge", "ipam": ipam}]});
     write_named(&conflists, "10-tenants.conflist", &list);
@@ -147,10 +148,12 @@ fn the_installer_and_ipamctl_check_refuse_a_border_over_held_addresses_and_name_
         format!("--pools-from={}", pools.display()),
         format!("--conflists-from={}", conflists.display()),
     ];
-    let release = it.release("1.0.0");
+    let release = installation.release("1.0.0");
     let install = || {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        it.call(&release, &[&["--once"], &words[..]].concat()).run()
+        installation
+            .call(&release, &[&["--once"], &words[..]].concat())
+            .run()
     };
     put(4);
     install().nothing();
@@ -169,7 +172,7 @@ fn the_installer_and_ipamctl_check_refuse_a_border_over_held_addresses_and_name_
     let said = "pool shop has addresses that containers hold of another: 10.1.0.5 of rest by c1, \
                 10.1.0.6 of rest by c2; what is in use stays as it was";
     assert!(output.stderr.contains(said), "{}", output.stderr);
-    let used = fs::read_to_string(it.path("cni/ipam.d/pools.json")).unwrap();
+    let used = fs::read_to_string(installation.path("cni/ipam.d/pools.json")).unwrap();
     assert!(
         used.contains("10.1.0.4") && !used.contains("10.1.0.8"),
         "{used}"

@@ -169,7 +169,10 @@ fn live(root: &Path, configs: &BTreeMap<usize, Value>, number: usize) -> Vec<Val
             }
         })
     };
-    life.commands().iter().map(|it| outcome(run(it))).collect()
+    life.commands()
+        .iter()
+        .map(|command| outcome(run(command)))
+        .collect()
 }
 
 /// Runs a life in processes of its own.
@@ -277,8 +280,8 @@ fn two_hundred_chains_in_one_process_do_what_separate_processes_do() {
     for (number, lived) in &outcomes {
         // Lives of one kind are alike.
         let kind = number % LIVES.len();
-        let of_first = |it: &Value| {
-            let text = it.to_string();
+        let of_first = |error: &Value| {
+            let text = error.to_string();
             text.replace(&format!("c{kind} "), &format!("c{number} "))
         };
         let first: Vec<String> = outcomes[&kind].iter().map(of_first).collect();

@@ -44,7 +44,7 @@ fn sha256sum_accepts_the_archives_and_the_images() {
     let expected = files.concat();
     let expected: Vec<String> = expected
         .iter()
-        .map(|it| format!("{}: OK", name(it)))
+        .map(|file| format!("{}: OK", name(file)))
         .collect();
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
@@ -76,7 +76,7 @@ fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         let plugins = PLUGINS.iter().chain(&NETWORK_PLUGINS);
-        assert_eq!(names, plugins.map(|it| (*it).to_owned()).collect());
+        assert_eq!(names, plugins.map(|plugin| (*plugin).to_owned()).collect());
         let tool = top.join("sbin").join(TOOL);
         let types = segment_types(&fs::read(&tool).unwrap());
         assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
@@ -169,7 +169,9 @@ fn no_path_of_the_machine_that_built_it_is_in_it() {
 
 fn contains(haystack: &[u8], needle: &str) -> bool {
     let needle = needle.as_bytes();
-    haystack.windows(needle.len()).any(|it| it == needle)
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
 }
 
 #[test]
@@ -204,10 +206,10 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
         assert!(
             parts
                 .iter()
-                .any(|it| it.starts_with("rust-standard-library-1."))
+                .any(|part| part.starts_with("rust-standard-library-1."))
         );
         // Not so a crate that only tests link.
-        let is_linked = |name: &str| parts.iter().any(|it| it.starts_with(name));
+        let is_linked = |name: &str| parts.iter().any(|part| part.starts_with(name));
         assert!(is_linked("tracing-subscriber-") && !is_linked("tempfile-"));
         // The crates whose sources the executable names, for panics.
         let elf = executable(&top);
@@ -215,7 +217,7 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
         let named = elf
             .split("/crates/")
             .skip(1)
-            .filter_map(|it| it.split('/').next());
+            .filter_map(|path| path.split('/').next());
         let named: BTreeSet<String> = named.map(str::to_owned).collect();
         assert!(named.len() > 5, "{named:?}");
         assert!(named.is_subset(&parts), "{named:?}\n{parts:?}");

@@ -225,7 +225,7 @@ fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     config["ipam"]["routes"] = json!(routes);
     let mut running = sandbox.call("ipam-delegated", "ADD", &config).start();
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
-    wait_for(|| fs::read_to_string(&record).is_ok_and(|it| it.contains("\"added\"")));
+    wait_for(|| fs::read_to_string(&record).is_ok_and(|text| text.contains("\"added\"")));
     for command in ["DEL", "ADD"] {
         let error = sandbox.chain_call(command, "c1", &config).run().error();
         assert_eq!(error["code"], 11, "{command}: {error}");

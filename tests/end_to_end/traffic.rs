@@ -80,7 +80,7 @@ pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn())
 /// The size of what a runtime finds; `None` if it finds nothing.
 fn size(sandbox: &Sandbox, plugin: &str) -> Option<u64> {
     let metadata = fs::metadata(sandbox.plugins().join(plugin));
-    metadata.ok().map(|it| it.len())
+    metadata.ok().map(|metadata| metadata.len())
 }
 
 /// The sizes of whole plugins: of those that are there, and of both releases.

@@ -68,20 +68,20 @@ impl Containerd {
             .arg("--config")
             .arg(sandbox.root().join("containerd.toml"));
         let daemon = daemon.stderr(log).stdin(Stdio::null()).spawn().unwrap();
-        let it = Self {
+        let containerd = Self {
             node,
             cgroup,
             sandbox,
             daemon,
         };
-        if let Err(reason) = it.probe() {
+        if let Err(reason) = containerd.probe() {
             skip(
                 test,
                 &format!("containerd can't run a container here: {reason}"),
             );
             return None;
         }
-        Some(it)
+        Some(containerd)
     }
 
     /// Waits for the daemon, and runs a container without a network.

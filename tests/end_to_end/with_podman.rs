@@ -39,13 +39,13 @@ impl Podman {
             return None;
         }
         let name = sandbox.root().file_name().unwrap().to_str().unwrap();
-        let it = Self {
+        let podman = Self {
             node,
             cgroup: Cgroup::named(name),
             sandbox,
         };
-        it.configure(rules);
-        let probe = it.run(&["--rm", "--network=none"], "probe", &["/bin/true"]);
+        podman.configure(rules);
+        let probe = podman.run(&["--rm", "--network=none"], "probe", &["/bin/true"]);
         if !probe.status.success() {
             let said = String::from_utf8_lossy(&probe.stderr);
             skip(
@@ -54,7 +54,7 @@ impl Podman {
             );
             return None;
         }
-        Some(it)
+        Some(podman)
     }
 
     fn configure(&self, rules: &Value) {

@@ -24,14 +24,14 @@ pub fn cargo() -> Command {
     let mut command = Command::new(program);
     command.current_dir(repository());
     let variables = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    for variable in variables.filter(|it| is_of_package(it)) {
+    for variable in variables.filter(|variable| is_of_package(variable)) {
         command.env_remove(variable);
     }
     command
 }
 
 fn is_of_package(variable: &str) -> bool {
-    variable == "OUT_DIR" || PACKAGE.iter().any(|it| variable.starts_with(it))
+    variable == "OUT_DIR" || PACKAGE.iter().any(|prefix| variable.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -43,7 +43,11 @@ mod tests {
         // cargo runs this test with them.
         assert!(env::var_os("CARGO_PKG_NAME").is_some());
         let command = cargo();
-        let removed = |name: &str| command.get_envs().any(|it| it == (name.as_ref(), None));
+        let removed = |name: &str| {
+            command
+                .get_envs()
+                .any(|variable| variable == (name.as_ref(), None))
+        };
         assert!(removed("CARGO_PKG_NAME") && removed("CARGO_MANIFEST_DIR"));
         assert!(!removed("CARGO_HOME") && !removed("CARGO_TARGET_DIR"));
     }

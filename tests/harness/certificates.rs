@@ -52,7 +52,7 @@ impl Authority {
 
     /// Signs a certificate that is valid until this year.
     pub fn sign_until(&self, name: &str, hosts: &[&str], year: i32) -> CertificateFiles {
-        let hosts: Vec<String> = hosts.iter().map(|it| (*it).to_owned()).collect();
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_before = date_time_ymd(2000, 1, 1);

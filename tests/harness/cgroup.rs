@@ -70,11 +70,14 @@ impl Drop for Cgroup {
 
 /// Removes a control group with all below it; false if a process is in one of them.
 fn remove(folder: &Path) -> bool {
-    subfolders(folder).iter().all(|it| remove(it)) && fs::remove_dir(folder).is_ok()
+    subfolders(folder).iter().all(|folder| remove(folder)) && fs::remove_dir(folder).is_ok()
 }
 
 fn subfolders(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|it| it.is_dir());
-    entries.filter(is_folder).map(|it| it.path()).collect()
+    let is_folder = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries
+        .filter(is_folder)
+        .map(|entry| entry.path())
+        .collect()
 }

@@ -96,17 +96,17 @@ impl Cluster {
         let members = (0..MEMBERS)
             .map(|number| Member::on_bridge(number, root.path(), &clients, &authority, size))
             .collect::<Result<_, _>>()?;
-        let mut it = Self {
+        let mut cluster = Self {
             members,
             clients,
             root,
         };
         for number in 0..MEMBERS {
-            it.start_member(number);
+            cluster.start_member(number);
         }
-        it.wait_until_healthy();
-        it.authenticate();
-        Ok(it)
+        cluster.wait_until_healthy();
+        cluster.authenticate();
+        Ok(cluster)
     }
 
     /// A folder that is removed with the cluster.
@@ -121,7 +121,7 @@ impl Cluster {
 
     /// The value of the key `etcd` in a plugin's configuration.
     pub fn config(&self) -> Value {
-        let endpoints: Vec<String> = (0..MEMBERS).map(|it| self.endpoint(it)).collect();
+        let endpoints: Vec<String> = (0..MEMBERS).map(|number| self.endpoint(number)).collect();
         json!({
             "endpoints": endpoints,
             "ca": self.authority(),
@@ -185,7 +185,7 @@ impl Cluster {
     }
 
     fn etcdctl_as_nobody(&self, words: &[&str]) -> Output {
-        let endpoints: Vec<String> = (0..MEMBERS).map(|it| self.endpoint(it)).collect();
+        let endpoints: Vec<String> = (0..MEMBERS).map(|number| self.endpoint(number)).collect();
         let mut etcdctl = self.clients.command(ETCDCTL);
         etcdctl
             .arg("--cacert")
@@ -237,7 +237,7 @@ impl Cluster {
     /// If that takes longer than half a minute.
     pub fn wait_until_healthy(&self) {
         self.wait_for("a healthy cluster", |states| {
-            states.len() == MEMBERS && states.iter().all(|it| it.has_leader)
+            states.len() == MEMBERS && states.iter().all(|state| state.has_leader)
         });
     }
 
@@ -248,8 +248,8 @@ impl Cluster {
     /// If there is none for half a minute.
     pub fn leader(&self) -> usize {
         let leaders = |states: &[Metrics]| -> Vec<usize> {
-            let leads = states.iter().filter(|it| it.is_leader);
-            leads.map(|it| it.member).collect()
+            let leads = states.iter().filter(|state| state.is_leader);
+            leads.map(|state| state.member).collect()
         };
         let states = self.wait_for("a leader", |states| leads_alone(&leaders(states)));
         leaders(&states)[0]
@@ -260,7 +260,7 @@ impl Cluster {
         self.inside(|| {
             let members = self.members.iter().enumerate();
             members
-                .filter(|(_, it)| it.is_running())
+                .filter(|(_, member)| member.is_running())
                 .filter_map(|(number, _)| Metrics::of(number).ok())
                 .collect()
         })

@@ -189,16 +189,16 @@ impl DockerDaemon {
             .stderr(fs::File::create(sandbox.root().join("docker-log")).unwrap())
             .spawn()
             .unwrap();
-        let mut it = Self { process, socket };
+        let mut daemon = Self { process, socket };
         let started = Instant::now();
-        while it.try_call("/Plugin.Activate", "").is_err() {
-            let ended = it.process.try_wait().unwrap();
+        while daemon.try_call("/Plugin.Activate", "").is_err() {
+            let ended = daemon.process.try_wait().unwrap();
             let log = || fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
             assert!(ended.is_none(), "it has ended: {}", log());
             assert!(started.elapsed() < PATIENCE, "it doesn't answer: {}", log());
             sleep(Duration::from_millis(2));
         }
-        it
+        daemon
     }
 
     /// Its process ID.
@@ -322,7 +322,7 @@ pub fn read_docker_answer(mut stream: &UnixStream) -> io::Result<DockerAnswer> {
     let text = String::from_utf8_lossy(&bytes);
     let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, format!("{text:?}"));
     let (head, body) = text.split_once("\r\n\r\n").ok_or_else(cut)?;
-    let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
     Ok(DockerAnswer {
         status: status.ok_or_else(cut)?,
         body: serde_json::from_str(body).map_err(|_| cut())?,

@@ -71,25 +71,25 @@ impl Dockerd {
         }
         fs::create_dir_all(sandbox.conf_dir()).unwrap();
         let cgroup = Cgroup::named(root.file_name().unwrap().to_str().unwrap());
-        let mut it = Self {
+        let mut dockerd = Self {
             node,
             sandbox,
-            options: options.iter().map(|it| (*it).to_owned()).collect(),
+            options: options.iter().map(|option| (*option).to_owned()).collect(),
             programs,
             started: Vec::new(),
             cgroup,
         };
-        it.node.sh(BRIDGES_WITHOUT_FIREWALL);
-        it.start_containerd();
-        it.start_daemon();
-        if let Err(said) = it.try_start_dockerd() {
+        dockerd.node.sh(BRIDGES_WITHOUT_FIREWALL);
+        dockerd.start_containerd();
+        dockerd.start_daemon();
+        if let Err(said) = dockerd.try_start_dockerd() {
             skip(test, &format!("dockerd doesn't start here: {said}"));
             return None;
         }
-        let folder = it.sandbox.root().join("rootfs");
+        let folder = dockerd.sandbox.root().join("rootfs");
         let import = format!("tar -C {} -c . | {DOCKER} import - test", folder.display());
-        it.node.sh(&import);
-        let probe = it.docker(&["run", "--rm", "--network=none", "test", "/bin/true"]);
+        dockerd.node.sh(&import);
+        let probe = dockerd.docker(&["run", "--rm", "--network=none", "test", "/bin/true"]);
         if !probe.status.success() {
             let said = String::from_utf8_lossy(&probe.stderr);
             skip(
@@ -98,7 +98,7 @@ impl Dockerd {
             );
             return None;
         }
-        Some(it)
+        Some(dockerd)
     }
 
     /// Starts containerd, on which dockerd stands.
@@ -113,7 +113,7 @@ impl Dockerd {
         let log = self.sandbox.root().join("containerd-log");
         let line = line.map(str::to_owned);
         self.spawn("/run/containerd.pid", &line, log.to_str().unwrap());
-        self.wait(|it| it.node.succeeds("[ -S /run/containerd-own.sock ]"));
+        self.wait(|dockerd| dockerd.node.succeeds("[ -S /run/containerd-own.sock ]"));
     }
 
     /// Starts the daemon.
@@ -125,10 +125,10 @@ impl Dockerd {
     pub fn start_daemon_with(&mut self, options: &[&str]) {
         let mut line = self.sandbox.docker_daemon_arguments(SOCKET.as_ref());
         line.push("--log=debug".to_owned());
-        line.extend(options.iter().map(|it| (*it).to_owned()));
+        line.extend(options.iter().map(|option| (*option).to_owned()));
         let log = self.sandbox.root().join("docker-log");
         self.spawn("/run/daemon.pid", &line, log.to_str().unwrap());
-        self.wait(|it| it.node.succeeds(&format!("[ -S {SOCKET} ]")));
+        self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -S {SOCKET} ]")));
     }
 
     /// Starts dockerd.
@@ -176,8 +176,8 @@ impl Dockerd {
     }
 
     fn program(&self, name: &str) -> String {
-        let own = self.programs.as_ref().map(|it| it.join(name));
-        own.map_or_else(|| name.to_owned(), |it| it.display().to_string())
+        let own = self.programs.as_ref().map(|folder| folder.join(name));
+        own.map_or_else(|| name.to_owned(), |path| path.display().to_string())
     }
 
     fn spawn(&mut self, id_file: &str, line: &[String], log: &str) {
@@ -203,7 +203,7 @@ impl Dockerd {
             .spawn()
             .unwrap();
         self.started.push(process);
-        self.wait(|it| it.node.succeeds(&format!("[ -s {id_file} ]")));
+        self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -s {id_file} ]")));
     }
 
     /// The paths of the calls that dockerd has made, out of the daemon's log.

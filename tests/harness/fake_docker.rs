@@ -38,7 +38,7 @@ impl FakeDocker {
                     return;
                 }
                 // The daemon may have been killed meanwhile.
-                let _ = stream.and_then(|it| answer(&it, &networks));
+                let _ = stream.and_then(|stream| answer(&stream, &networks));
             }
         });
         Self {
@@ -63,12 +63,12 @@ fn answer(mut stream: &UnixStream, networks: &BTreeMap<String, Value>) -> io::Re
     let head: Vec<String> = BufReader::new(stream)
         .lines()
         .map_while(Result::ok)
-        .take_while(|it| !it.is_empty())
+        .take_while(|line| !line.is_empty())
         .collect();
     let line = head.first().map(String::as_str).unwrap_or_default();
     let path = line
         .strip_prefix("GET ")
-        .and_then(|it| it.split(' ').next());
+        .and_then(|line| line.split(' ').next());
     let body = match path {
         Some("/networks") => {
             let listed = networks.keys().map(|id| json!({"Id": id}));

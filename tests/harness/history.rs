@@ -95,7 +95,7 @@ impl History {
     /// It can't be judged: a call ends before it has started, or two calls of one
     /// attachment overlap.
     pub fn new(calls: Vec<Operation>, observations: Vec<Observation>) -> Result<Self, String> {
-        let mut it = Self {
+        let mut history = Self {
             calls: BTreeMap::new(),
             observations,
         };
@@ -103,16 +103,19 @@ impl History {
             if call.ended < call.started {
                 return Err(format!("a call ends before it has started: {call:?}"));
             }
-            let of_attachment = it.calls.entry(call.attachment.clone()).or_default();
+            let of_attachment = history.calls.entry(call.attachment.clone()).or_default();
             of_attachment.push(call);
         }
-        for calls in it.calls.values_mut() {
+        for calls in history.calls.values_mut() {
             calls.sort_by_key(|call| call.started);
-            if let Some(pair) = calls.windows(2).find(|it| it[1].started < it[0].ended) {
+            if let Some(pair) = calls
+                .windows(2)
+                .find(|history| history[1].started < history[0].ended)
+            {
                 return Err(format!("two calls of one attachment overlap: {pair:?}"));
             }
         }
-        Ok(it)
+        Ok(history)
     }
 
     /// The number of ADDs that succeeded, and of all.
@@ -153,6 +156,9 @@ impl History {
     }
 
     fn holds(&self) -> Vec<Hold> {
-        self.calls.values().flat_map(|it| hold::of(it)).collect()
+        self.calls
+            .values()
+            .flat_map(|calls| hold::of(calls))
+            .collect()
     }
 }

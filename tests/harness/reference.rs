@@ -15,5 +15,6 @@ pub fn reference(name: &str) -> Option<PathBuf> {
 
 /// True if the tests are run by root.
 pub fn is_root() -> bool {
-    std::fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+    std::fs::metadata("/proc/self")
+        .is_ok_and(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata) == 0)
 }

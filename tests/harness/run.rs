@@ -62,7 +62,7 @@ impl Call {
     pub fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         let arguments = arguments.into_iter();
         self.arguments
-            .extend(arguments.map(|it| it.as_ref().to_owned()));
+            .extend(arguments.map(|argument| argument.as_ref().to_owned()));
         self
     }
 

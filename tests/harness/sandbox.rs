@@ -123,8 +123,8 @@ impl Sandbox {
             .prefix("ipam-delegated-test-")
             .tempdir()
             .unwrap();
-        let it = Self { root };
-        fs::create_dir(it.plugins()).unwrap();
+        let sandbox = Self { root };
+        fs::create_dir(sandbox.plugins()).unwrap();
         let folder = match form {
             Form::Separate => flavour.folder(),
             Form::OneFile => flavour.folder().join("one-file"),
@@ -132,9 +132,9 @@ impl Sandbox {
         for name in PLUGINS {
             let executable = folder.join(name);
             assert_built(&executable);
-            symlink(executable, it.plugins().join(name)).unwrap();
+            symlink(executable, sandbox.plugins().join(name)).unwrap();
         }
-        it
+        sandbox
     }
 
     /// Adds the plugins with a network client.

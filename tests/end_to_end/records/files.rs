@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use harness::{Sandbox, needs};
 use serde_json::{Value, json};
 
-
 #[test]
 fn a_record_that_is_torn_foreign_or_unreadable_is_passed_over() {
     let record = |sandbox: &Sandbox| sandbox.state_dir().join("testnet/c1:eth0.json");

@@ -38,7 +38,8 @@ impl Cluster {
         let status = self.etcdctl(&["endpoint", "status", "--write-out=json"]);
         let status: Value = serde_json::from_str(&status).unwrap();
         let members = status.as_array().into_iter().flatten();
-        let revisions = members.filter_map(|it| it["Status"]["header"]["revision"].as_u64());
+        let revisions =
+            members.filter_map(|member| member["Status"]["header"]["revision"].as_u64());
         revisions.max().expect("a revision")
     }
 
@@ -51,7 +52,7 @@ impl Cluster {
     pub fn observe(&self, clock: Instant) -> Observation {
         let started = clock.elapsed();
         let keys = self.keys();
-        let mut it = Observation {
+        let mut observation = Observation {
             started,
             ended: clock.elapsed(),
             index: Some(Vec::new()),
@@ -62,17 +63,19 @@ impl Cluster {
             let parts: Vec<&str> = path.split('/').skip(1).collect();
             match parts[..] {
                 ["v1", "addresses", pool, ip] => {
-                    it.addresses.push((address(pool, ip), attachment(&value)));
+                    observation
+                        .addresses
+                        .push((address(pool, ip), attachment(&value)));
                 }
                 ["v1", "nodes", node, network, attachment, pool, ip] => {
                     let attachment = format!("{node}/{network}/{attachment}");
-                    let index = it.index.as_mut().unwrap();
+                    let index = observation.index.as_mut().unwrap();
                     index.push((address(pool, ip), attachment));
                 }
                 _ => {}
             }
         }
-        it
+        observation
     }
 }
 

@@ -92,7 +92,13 @@ impl Member {
         );
         let (name, address, ca) = (name(number), address(number), authority.display());
         let peers: Vec<String> = (0..MEMBERS)
-            .map(|it| format!("{}=https://{}:2380", self::name(it), self::address(it)))
+            .map(|number| {
+                format!(
+                    "{}=https://{}:2380",
+                    self::name(number),
+                    self::address(number)
+                )
+            })
             .collect();
         // The cheapest hash of a password: each authentication computes one, and the machine
         // of the test is every member and every node.
@@ -165,7 +171,7 @@ impl Member {
     /// True if its process has ended by itself.
     pub(super) fn has_ended(&mut self) -> bool {
         let process = self.process.as_mut();
-        process.is_some_and(|it| it.try_wait().unwrap().is_some())
+        process.is_some_and(|process| process.try_wait().unwrap().is_some())
     }
 
     fn log(&self) -> PathBuf {

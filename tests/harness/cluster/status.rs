@@ -25,15 +25,15 @@ impl Metrics {
     /// Reads a member's, from the clients' network namespace.
     pub(super) fn of(member: usize) -> io::Result<Self> {
         let text = get(&format!("{}:2381", address(member)), "/metrics")?;
-        let mut it = Self {
+        let mut status = Self {
             member,
             has_leader: false,
             is_leader: false,
             text,
         };
-        it.has_leader = it.sum("etcd_server_has_leader", "") == 1.0;
-        it.is_leader = it.sum("etcd_server_is_leader", "") == 1.0;
-        Ok(it)
+        status.has_leader = status.sum("etcd_server_has_leader", "") == 1.0;
+        status.is_leader = status.sum("etcd_server_is_leader", "") == 1.0;
+        Ok(status)
     }
 
     /// The sum of a metric over all of its labels that contain this text.

@@ -86,7 +86,7 @@ pub(super) fn held_twice(holds: &[Hold]) -> Vec<Violation> {
             {
                 found.push(Violation::HeldTwice(longest.clone(), hold.clone()));
             }
-            if longest.is_none_or(|it| until(it) < until(hold)) {
+            if longest.is_none_or(|other| until(other) < until(hold)) {
                 longest = Some(hold);
             }
         }
@@ -105,7 +105,9 @@ pub(super) fn missing(holds: &[Hold], observation: &Observation) -> Vec<Violatio
     for hold in holds {
         // Of two things at one moment, either may have been first.
         let lives = hold.surely_from < observation.started
-            && hold.surely_until.is_none_or(|it| it > observation.ended);
+            && hold
+                .surely_until
+                .is_none_or(|time| time > observation.ended);
         let there = holders.get(&hold.address).map_or(&[][..], Vec::as_slice);
         if !lives || there.contains(&hold.attachment.as_str()) {
             continue;

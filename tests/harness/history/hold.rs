@@ -49,16 +49,17 @@ pub(super) fn of(calls: &[Operation]) -> Vec<Hold> {
         };
         let dels = || {
             let later = calls[i + 1..].iter();
-            later.filter(|it| matches!(it.command, Command::Del(_)))
+            later.filter(|operation| matches!(operation.command, Command::Del(_)))
         };
-        let succeeded = |it: &&Operation| it.command == Command::Del(Outcome::Succeeded(()));
+        let succeeded =
+            |operation: &&Operation| operation.command == Command::Del(Outcome::Succeeded(()));
         for address in addresses {
             holds.push(Hold {
                 attachment: call.attachment.clone(),
                 address: address.clone(),
                 surely_from: call.ended,
-                surely_until: dels().next().map(|it| it.started),
-                possibly_until: dels().find(succeeded).map(|it| it.ended),
+                surely_until: dels().next().map(|del| del.started),
+                possibly_until: dels().find(succeeded).map(|del| del.ended),
             });
         }
     }

@@ -71,17 +71,20 @@ fn after_gc(held: &[(u8, &str)]) -> Observation {
 /// The kinds of the violations, with what they are about.
 fn found(calls: Vec<Operation>, observations: Vec<Observation>) -> Vec<String> {
     let history = History::new(calls, observations).unwrap();
-    let names = history.violations().into_iter().map(|it| match it {
-        Violation::HeldTwice(one, other) => {
-            format!("twice {} {}", one.attachment, other.attachment)
-        }
-        Violation::AddedTwice(attachment) => format!("added twice {attachment}"),
-        Violation::Missing(hold, _) => format!("missing {}", hold.attachment),
-        Violation::Foreign(hold, other, _) => format!("foreign {} {other}", hold.attachment),
-        Violation::LeftBehind(_, holder) => format!("left {holder}"),
-        Violation::NotIndexed(_, holder) => format!("not indexed {holder}"),
-        Violation::OnlyIndexed(_, holder) => format!("only indexed {holder}"),
-    });
+    let names = history
+        .violations()
+        .into_iter()
+        .map(|violation| match violation {
+            Violation::HeldTwice(one, other) => {
+                format!("twice {} {}", one.attachment, other.attachment)
+            }
+            Violation::AddedTwice(attachment) => format!("added twice {attachment}"),
+            Violation::Missing(hold, _) => format!("missing {}", hold.attachment),
+            Violation::Foreign(hold, other, _) => format!("foreign {} {other}", hold.attachment),
+            Violation::LeftBehind(_, holder) => format!("left {holder}"),
+            Violation::NotIndexed(_, holder) => format!("not indexed {holder}"),
+            Violation::OnlyIndexed(_, holder) => format!("only indexed {holder}"),
+        });
     names.collect()
 }
 
@@ -311,11 +314,11 @@ proptest! {
                 }
             }
             if looks {
-                let seen: Vec<_> = held.iter().map(|(last, it)| (*last, it.as_str())).collect();
+                let seen: Vec<_> = held.iter().map(|(last, address)| (*last, address.as_str())).collect();
                 observations.push(keys((now - before, now + after), &seen));
             }
         }
-        let seen: Vec<_> = held.iter().map(|(last, it)| (*last, it.as_str())).collect();
+        let seen: Vec<_> = held.iter().map(|(last, address)| (*last, address.as_str())).collect();
         observations.push(after_gc(&seen));
         observations.last_mut().unwrap().started = at(now + 10);
         observations.last_mut().unwrap().ended = at(now + 10);
