@@ -110,7 +110,7 @@ impl History {
             calls.sort_by_key(|call| call.started);
             if let Some(pair) = calls
                 .windows(2)
-                .find(|history| history[1].started < history[0].ended)
+                .find(|pair| pair[1].started < pair[0].ended)
             {
                 return Err(format!("two calls of one attachment overlap: {pair:?}"));
             }
