@@ -1,6 +1,6 @@
-//! `"reclaim": "boot"`: the network's reservations from before the machine's last boot
-//! are released by the first call after it. No machine is rebooted: the boot's ID and its
-//! start are read from files of the test's own.
+//! `"reclaim": "boot"`: the network's first call after a boot releases its reservations
+//! from before the boot. The tests reboot no machine: they write the files with the boot's
+//! ID and its start.
 
 use std::fs;
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ fn neither_a_deleted_cache_nor_a_clock_that_steps_costs_a_live_address() {
     machine.ours("ADD", "old").result();
     machine.boots("second");
     machine.ours("ADD", "a").result();
-    // A machine without a clock of its own: the file's time is from long ago.
+    // A machine without a hardware clock: the file's time is long ago.
     let file = machine.sandbox.data_dir().join("testnet/10.1.0.3");
     let touched = std::process::Command::new("touch")
         .args(["-d", "1970-01-02"])

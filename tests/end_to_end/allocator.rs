@@ -1,4 +1,4 @@
-//! `ipam-da-host-local` by itself: it is handed pools, and keeps files.
+//! `ipam-da-host-local` without a chain: it gets pools and keeps files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

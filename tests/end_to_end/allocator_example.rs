@@ -1,4 +1,4 @@
-//! The allocator of docs/writing-an-allocator.md, behind ipam-ds-ranges.
+//! The allocator of docs/writing-an-allocator.md, after ipam-ds-ranges.
 
 use std::collections::BTreeSet;
 use std::fs;

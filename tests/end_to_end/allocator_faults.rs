@@ -1,5 +1,5 @@
-//! Each system call of the allocator fails in turn: nothing that lives is released, nothing
-//! that is remembered is lost, and a call that reports success has done all of it.
+//! Each system call of the allocator fails in turn: no living container's reservation is
+//! released, nothing recorded is lost, and a call that reports success has done everything.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ impl Place {
         for container in ["lives", "gone"] {
             network.call("ADD", container).run().result();
         }
-        // By a clock that was set since, all is older than the boot: its ID alone keeps it.
+        // By a clock that was set since, everything is older than the boot: only the boot's ID keeps it.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let stat = format!("btime {}\n", now.as_secs() + 60);
         fs::write(network.sandbox.root().join("proc/stat"), stat).unwrap();

@@ -1,4 +1,4 @@
-//! STATUS of the allocator fails where each ADD would.
+//! STATUS of the allocator fails if an ADD would fail.
 
 use std::fs;
 

@@ -50,7 +50,7 @@ fn a_caller_that_does_not_read_stderr_holds_nothing_up() {
     running.output().result();
 }
 
-/// A cgroup of the test's own whose processes are frozen.
+/// A separate cgroup with frozen processes.
 struct FrozenCgroup(PathBuf);
 
 impl FrozenCgroup {

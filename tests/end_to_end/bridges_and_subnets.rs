@@ -27,7 +27,7 @@ fn commands(part: &str) -> String {
     found.next().unwrap_or_else(|| panic!("{PAGE}: {part}"))
 }
 
-/// A network of a conflist, on a node of its own.
+/// A network of a conflist, on a separate node.
 struct Network {
     node: Node,
     sandbox: Sandbox,
@@ -59,7 +59,7 @@ impl Network {
             .run_on(&self.node)
     }
 
-    /// The rotation goes on after this address, as if all before it had been given.
+    /// Sets the address that was given last, so that the rotation continues after it.
     fn continue_after(&self, last: &str) {
         let folder = self.sandbox.data_dir().join(self.name());
         fs::write(folder.join("last_reserved_ip.0"), last).unwrap();
@@ -123,7 +123,7 @@ fn a_bridge_that_is_the_gateway_refuses_a_second_subnet_and_nothing_stays() {
     assert_eq!(network.sandbox.records("routed"), ["c1:eth0.json"]);
 }
 
-/// Upstream's: `forceAddress` takes the gateway from the containers that are there.
+/// A defect of `bridge`: `forceAddress` takes the gateway from its containers.
 #[test]
 fn force_address_cuts_the_containers_of_the_first_subnet_off() {
     needs!("root", "bridge", "/bin/ping");

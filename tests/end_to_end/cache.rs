@@ -1,4 +1,4 @@
-//! The allocator's cache: the files are the truth, whatever happens to the cache, and
+//! The allocator's cache: the reservation files decide, whatever happens to the cache, and
 //! whatever others do to the directory.
 
 use std::collections::BTreeSet;

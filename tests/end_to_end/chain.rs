@@ -1,4 +1,4 @@
-//! The chain runs delegates that it knows nothing of: order, `prevResult`, failures.
+//! The chain runs delegates of any kind: order, `prevResult`, failures.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! Each system call of a chain fails in turn, in each form of chain: nothing that lives is
-//! released, no record is lost while an address is held, and what succeeds has released all.
+//! Each system call of a chain fails in turn, in each form of chain: no living container's
+//! address is released, no record is lost while an address is held, and a call that
+//! succeeds has released everything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -162,7 +163,7 @@ impl Chain {
                 true => assert_eq!(held, count, "{}", about()),
                 false => {}
             }
-            // An ADD says that it goes on without a record.
+            // An ADD warns that it continues without a record.
             let may_lack_record = command == "ADD" && warns;
             let is_recorded = self.record("c").is_some() || may_lack_record;
             assert!(held == 0 || is_recorded, "{}", about());

@@ -1,5 +1,5 @@
-//! The network configuration `web` of the tests of Docker's networks, Docker's calls for them,
-//! and what endpoints leave on a node.
+//! The network configuration `web` of the tests of Docker's networks, Docker's calls for
+//! them, and leftovers of endpoints on a node.
 
 use std::fs;
 

@@ -104,7 +104,7 @@ esac"#;
                         asked stubborn: GC on network testnet"
         })
     );
-    // A delegate that hasn't let go is remembered.
+    // A delegate whose DEL failed stays recorded.
     assert_eq!(
         sandbox.records("testnet"),
         ["bad1:eth0.json", "bad2:eth0.json", "valid:eth0.json"]

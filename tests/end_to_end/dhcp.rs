@@ -1,5 +1,5 @@
-//! The reference `dhcp` as a delegate: its daemon, and a DHCP server on a veth, in
-//! namespaces of the test's own.
+//! The reference `dhcp` as a delegate: its daemon, and a DHCP server on a veth, in separate
+//! namespaces.
 
 use std::fs;
 use std::process::{Child, Stdio};

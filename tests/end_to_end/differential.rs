@@ -160,7 +160,7 @@ impl Case {
         self.call("host-local", step, &self.data[0], None)
     }
 
-    /// Our selector, and our allocator behind it if that succeeds.
+    /// Our selector, and after its success our allocator.
     fn ours(&self, step: &Step) -> Output {
         let selected = self.call("ipam-ds-ranges", step, &self.data[1], None);
         if !selected.status.success() {
@@ -183,7 +183,7 @@ impl Case {
     }
 }
 
-/// A result without the keys whose value means the same as their absence.
+/// A result without keys whose value means the same as a missing key.
 fn answer(output: &Output) -> Option<Value> {
     if output.stdout.is_empty() {
         return None;

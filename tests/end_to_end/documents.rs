@@ -77,7 +77,7 @@ fn every_conflist_is_one_that_debians_plugins_load_and_podman_has_no_network_for
         for block in blocks(&text, "json") {
             let block: Value = serde_json::from_str(&block).unwrap();
             if block["plugins"].is_array() {
-                // GC, for which `ipam-gc` is there, is of 1.1.0.
+                // `ipam-gc` is for GC, which needs 1.1.0.
                 let is_for_gc = block["plugins"][1]["type"] == "ipam-gc";
                 let version = &block["cniVersion"];
                 assert!(known.contains(version) || is_for_gc, "{path}: {block}");

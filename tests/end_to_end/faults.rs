@@ -1,6 +1,6 @@
-//! Disks that are full or read-only, owners and modes that are wrong, a lock that
-//! another holds: a call succeeds, or says a CNI error that names the path, and
-//! leaves nothing behind.
+//! Disks that are full or read-only, wrong owners and modes, a lock that another process
+//! holds: a call succeeds, or fails with a CNI error that names the path and leaves nothing
+//! behind.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

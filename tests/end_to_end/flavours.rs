@@ -42,6 +42,7 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
 
     for plugin in LOGGED {
         let log = sandbox.log(plugin);
+        assert!(log.lines().count() > 2, "{log}");
         let first = log.lines().next().unwrap();
         assert!(first.contains("starting"), "{first}");
         assert!(
@@ -147,7 +148,9 @@ fn each_line_names_its_plugin_and_the_first_its_build() {
     let (sandbox, config) = sandbox(Flavour::Verbose);
     add(&sandbox, &config);
     for plugin in LOGGED {
-        for (i, line) in sandbox.log(plugin).lines().enumerate() {
+        let log = sandbox.log(plugin);
+        assert!(log.lines().count() > 2, "{plugin}: {log}");
+        for (i, line) in log.lines().enumerate() {
             assert!(line.contains(&format!(" {plugin} trace=")), "{line}");
             if i == 0 {
                 assert!(line.contains("flavour=\"verbose\" commit=\""), "{line}");

@@ -1,5 +1,5 @@
-//! The allocator's index: after any failure and any change by others, it says the same
-//! as the files, and a call reads no more of it than it needs.
+//! The allocator's index: after any failure and any change by others, it agrees with the
+//! files, and a call reads no more of it than it needs.
 
 use std::collections::BTreeSet;
 use std::fs;

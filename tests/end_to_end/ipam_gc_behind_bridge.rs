@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::documents::{blocks, document};
 
-/// The stand-in. GC is answered, and handed on to nobody.
+/// The stand-in. It answers GC and doesn't pass it on.
 const BRIDGE: &str = r#"case $CNI_COMMAND in
 GC) cat > /dev/null; exit 0 ;;
 STATUS) HAND_STATUS_ON ;;

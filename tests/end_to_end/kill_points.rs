@@ -101,7 +101,7 @@ pub(crate) fn is_killed(daemon: &DockerDaemon) -> bool {
     status.map_or(true, |text| text.contains("State:\tZ"))
 }
 
-/// True if the daemon was killed, or is now, behind an answer.
+/// True if the daemon was killed, or is being killed after an answer.
 pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
     let started = Instant::now();
     while !is_killed(daemon) {

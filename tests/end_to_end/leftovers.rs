@@ -157,7 +157,7 @@ pub(crate) fn kill_all(sandbox: &Sandbox) {
     wait_for(|| sandbox.processes().is_empty());
 }
 
-/// A chain whose ADD was killed, and whose delegate goes on.
+/// A chain with a killed ADD and a delegate that is still running.
 fn killed_add(delegate: &str) -> (Sandbox, Value) {
     let script =
         format!("[ \"$CNI_COMMAND\" = ADD ] || exit 0\n: > \"${{0%/*}}/../begun\"; {delegate}");

@@ -1,4 +1,4 @@
-//! The shell commands of the manual, run as they stand on a node of the test's own.
+//! The shell commands of the manual, run unchanged on a test node.
 
 use harness::{Call, Flavour, Node, PLUGINS, Sandbox, needs};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::documents::{blocks, document};
 /// A container ID as a runtime makes it. The manual writes `8f3e…`.
 const ID: &str = "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a99887766554433221100";
 
-/// A node with the plugins in `/opt/cni/bin` and a conflist of its own.
+/// A node with the plugins in `/opt/cni/bin` and its own conflist.
 struct Machine {
     node: Node,
     /// Holds the executables that the links in `/opt/cni/bin` lead to.

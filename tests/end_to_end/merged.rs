@@ -92,7 +92,7 @@ fn two_allocators_that_ignore_each_other_are_merged() {
             "dns": {"nameservers": ["192.0.2.1"], "search": ["a.example"]}
         })
     );
-    // If one fails, all let go.
+    // If one fails, all release their addresses.
     let mut config = sandbox.config("1.0.0", &["host-local", "static"], &ipam);
     config["ipam"]["addresses"] = json!([{"address": "nonsense"}]);
     config["ipam"]["result"] = json!("merge");

@@ -1,7 +1,7 @@
 //! Error messages, word for word, as `testdata/messages.json` has them. Each names the
 //! delegate, its command, its answer, and the delegates that were undone.
 //!
-//! With `UPDATE_MESSAGES` set, the file is written anew.
+//! With `UPDATE_MESSAGES` set, the tests replace the file.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! The border between two pools of one subnet is moved while containers hold addresses of the
-//! part that changes hands: no other container gets them.
+//! The border between two pools of one subnet moves while containers hold addresses of the
+//! moved part: no other container gets them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// Two slices of a subnet: `shop` from the address 2 to `border`, `rest` behind it to 9.
+/// Two slices of a subnet: `shop` from the address 2 to `border`, `rest` from there to 9.
 fn slices(border: u8) -> Value {
     let subnet = "10.1.0.0/24";
     let slice = |first: u8, last: u8| json!({"subnet": subnet, "rangeStart": format!("10.1.0.{first}"), "rangeEnd": format!("10.1.0.{last}")});

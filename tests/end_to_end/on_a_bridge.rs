@@ -1,5 +1,5 @@
-//! The reference `bridge` as the main plugin, with `ipam-delegated` and our two
-//! delegates as its IPAM, between network namespaces of the test's own.
+//! The reference `bridge` as the main plugin, with `ipam-delegated` and our two delegates
+//! as its IPAM, between separate network namespaces.
 
 use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! All plugins in one file: fewer executables run, and nothing else is different.
+//! All plugins in one file: fewer executables run, and everything else is the same.
 
 use std::fs;
 use std::os::unix::fs::symlink;

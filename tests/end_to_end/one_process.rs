@@ -1,8 +1,8 @@
-//! Many chains in one process, side by side: each has the environment and the
-//! cancellation of its own call, and leaves what separate processes leave.
+//! Many chains run side by side in one process: each has the environment and the
+//! cancellation of its own call, and leaves the same files as separate processes.
 //!
-//! The process is this test's executable once more, with an environment that would be
-//! wrong for every chain.
+//! The process is this test's executable, with an environment that would be wrong for every
+//! chain.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -175,7 +175,7 @@ fn live(root: &Path, configs: &BTreeMap<usize, Value>, number: usize) -> Vec<Val
         .collect()
 }
 
-/// Runs a life in processes of its own.
+/// Runs a life in separate processes.
 fn live_apart(sandbox: &Sandbox, number: usize) -> Vec<Value> {
     let life = Life::of(number);
     let run = |command: &&str| {

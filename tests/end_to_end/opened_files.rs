@@ -1,4 +1,4 @@
-//! Files that calls open in a directory, as the kernel tells.
+//! Lists the files that a call opens in a directory, by inotify.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! Addresses that a rule pins: given to its container alone, whatever comes first.
+//! Addresses that a rule pins: only the rule's container gets them, in whatever order
+//! containers start.
 
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};

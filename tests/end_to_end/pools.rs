@@ -35,7 +35,7 @@ fn an_excluded_address_is_given_on_request_only() {
     config["args"] = json!({"cni": {"ips": ["10.1.0.6"]}});
     let requested = call("ADD", &config).container("c").run();
     assert_eq!(requested.ips(), ["10.1.0.6"]);
-    // The rotation goes on after it.
+    // The rotation continues after it.
     call("DEL", &config).container("b").run().nothing();
     assert_eq!(add(&sandbox, "d", &ipam), ["10.1.0.4"]);
 }

@@ -1,4 +1,4 @@
-//! Records of attachments: DEL, GC and a repeated ADD go by them.
+//! Records of attachments: DEL, GC and a repeated ADD use them.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 mod files;
 
-/// A selector whose back end is the folder `backend` beside the plugins: it works
-/// as long as that is there.
+/// A selector whose back end is the folder `backend` beside the plugins. It works
+/// while the folder exists.
 const SELECTOR: &str = r#"[ -d "${0%/*}/../backend" ] || { echo '{"code":99,"msg":"the back end is gone"}'; exit 1; }
 cat > /dev/null
 [ "$CNI_COMMAND" = ADD ] || exit 0
@@ -239,7 +239,7 @@ fn an_attachment_from_before_the_boot_is_undone_and_added_anew() {
     let (long_ago, later) = ("btime 1000\n", "btime 4000000000\n");
     assert_eq!(add("one", long_ago).ips(), ["10.1.0.2"]);
     assert_eq!(add("one", long_ago).code(), 110);
-    // As in a container that the kernel shows a boot ID of its own.
+    // As in a container with another boot ID.
     assert_eq!(add("two", long_ago).code(), 110);
     // It isn't known when this boot began.
     assert_eq!(add("two", "").code(), 110);

@@ -1,4 +1,4 @@
-//! Delegates that are gone when DEL comes.
+//! Delegates whose executable is gone at DEL.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! ADD of an attachment that is on the network already, or was: an address in use stays.
+//! A second ADD of an attachment: an address in use stays.
 
 use std::fs;
 

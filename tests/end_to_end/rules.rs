@@ -1,4 +1,4 @@
-//! `ipam-ds-rules`: pools chosen by what the runtime says of a container.
+//! `ipam-ds-rules`: pools by facts about a container.
 
 use std::fs;
 

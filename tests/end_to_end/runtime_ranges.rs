@@ -103,7 +103,7 @@ fn an_allocator_alone_without_ranges_refuses_add_and_status_alone() {
         let output = sandbox.call("ipam-da-host-local", command, &config).run();
         output.nothing();
     }
-    // No delegate stands before this allocator, so that each ADD is refused.
+    // This chain has no selector, so each ADD is refused.
     let status = sandbox.call("ipam-da-host-local", "STATUS", &config).run();
     assert_eq!(status.code(), 50, "{status:?}");
     for plugin in ["ipam-ds-ranges", "ipam-da-host-local"] {

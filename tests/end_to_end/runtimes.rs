@@ -1,5 +1,5 @@
-//! What the tests with real container runtimes have in common: a network whose rules lead
-//! to two pools and one pinned address.
+//! Shared by the tests with real container runtimes: a network whose rules lead to two
+//! pools and one pinned address.
 
 use harness::Sandbox;
 use serde_json::{Value, json};

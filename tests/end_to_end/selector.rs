@@ -1,4 +1,4 @@
-//! `ipam-ds-ranges` by itself: from host-local's configuration to pools.
+//! `ipam-ds-ranges` without a chain: from host-local's configuration to pools.
 
 use harness::Sandbox;
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! Networks `red` and `green` share the pool `blue`: each sees its own reservations
-//! alone, by the third line of their files.
+//! Networks `red` and `green` share the pool `blue`: each sees only its own reservations,
+//! by the third line of their files.
 
 use std::fs;
 use std::path::PathBuf;

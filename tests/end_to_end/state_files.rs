@@ -1,4 +1,4 @@
-//! Files and folders of our own: nobody else can read, write or plant them.
+//! Our own files and folders: nobody else can read, write or plant them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};

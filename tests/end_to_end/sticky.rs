@@ -104,7 +104,7 @@ fn what_is_remembered_survives_a_reboot_and_is_no_reservation() {
     assert_eq!(again.run().ips(), ["10.1.0.3"]);
     assert_eq!(sandbox.reserved("pool"), ["10.1.0.3"]);
 
-    // host-local gives an address that is only remembered, and releases its own alone.
+    // host-local gives an address that is only remembered, and releases only its own.
     symlink(
         reference("host-local").unwrap(),
         sandbox.plugins().join("host-local"),

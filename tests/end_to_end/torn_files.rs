@@ -1,5 +1,5 @@
-//! Reservation files that are empty or cut off: a crashed host-local leaves them, and
-//! one that is alive writes them just now.
+//! Reservation files that are empty or cut off: a crashed host-local leaves them, and a
+//! running one may be writing them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

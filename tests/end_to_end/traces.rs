@@ -1,4 +1,4 @@
-//! One attachment's story across all plugins: the trace ID.
+//! The trace ID finds the log lines of one attachment in all plugins.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Containers that come and go, on end, while something is done to the plugins.
+//! Containers come and go without a pause while a test does something to the plugins.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
     call("DEL", &config).nothing();
 }
 
-/// Says that it is over, also where it has failed: the others would go on for ever.
+/// Ends the traffic, also after a failure: the callers would never stop.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -83,7 +83,7 @@ fn size(sandbox: &Sandbox, plugin: &str) -> Option<u64> {
     metadata.ok().map(|metadata| metadata.len())
 }
 
-/// The sizes of whole plugins: of those that are there, and of both releases.
+/// Sizes of complete plugins: the installed ones and those of both releases.
 fn whole(sandbox: &Sandbox) -> BTreeSet<Option<u64>> {
     let mut sizes = BTreeSet::from(PLUGINS.map(|plugin| size(sandbox, plugin)));
     for flavour in [Flavour::Normal, Flavour::Verbose] {

@@ -20,7 +20,7 @@ const OPERATIONS: usize = 2_000;
 struct Fire {
     sandbox: Sandbox,
     with_host_local: bool,
-    /// The runtime's rule: GC runs alone.
+    /// The runtime's rule: no other call runs during GC.
     gc_runs_alone: RwLock<()>,
     known: Mutex<Known>,
 }

@@ -1,5 +1,5 @@
-//! An ADD that fails releases what it has reserved, and nothing else: an earlier ADD's
-//! addresses, whose record is lost, stay.
+//! A failed ADD releases only what it reserved. Addresses of an earlier ADD, whose record
+//! is lost, stay.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn pool(name: &str, n: u8) -> Value {
     json!({"name": name, "subnet": format!("10.{n}.0.0/24")})
 }
 
-/// A selector that appends the pools of this file to its `prevResult`, on ADD alone.
+/// A selector that appends the pools of this file to its `prevResult`, only on ADD.
 fn selector(file: &str) -> String {
     format!(
         "[ $CNI_COMMAND = ADD ] || exit 0\n\

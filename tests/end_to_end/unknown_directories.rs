@@ -1,5 +1,6 @@
-//! What stands beside the directories of reservations, and directories that can't be looked
-//! at: a certain absence hinders no release, and an unknown one is no absence.
+//! Entries in `dataDir` that are no directories of reservations, and directories that can't
+//! be read: a missing one hinders no release, and an unreadable one doesn't count as
+//! missing.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,5 +1,4 @@
-//! GC releases what `cni.dev/valid-attachments` doesn't list, and nothing if there is
-//! no such list.
+//! GC releases what `cni.dev/valid-attachments` doesn't list, and nothing without the list.
 
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};

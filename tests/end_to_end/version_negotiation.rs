@@ -9,7 +9,7 @@ fn a_network_of_the_newest_version_runs_debians_plugins() {
     let sandbox = Sandbox::default().with_reference("host-local");
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "host-local"], &ipam);
-    // It refuses the version by itself.
+    // It refuses the version when called without the chain.
     assert_eq!(sandbox.call("host-local", "ADD", &config).run().code(), 1);
     let result = sandbox
         .call("ipam-delegated", "ADD", &config)

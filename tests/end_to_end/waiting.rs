@@ -1,4 +1,4 @@
-//! Waiting for what a process does, and making it wait.
+//! Helpers that wait for a process, or make it wait.
 
 use std::fmt::Debug;
 use std::fs::{self, File};

@@ -1,9 +1,8 @@
-//! containerd with runc, driven by `ctr run --cni`: what it says of a container leads to a
-//! pool. That is the container ID alone, `<namespace>-<ID>`: ctr passes neither `CNI_ARGS`
-//! nor labels nor annotations.
+//! containerd with runc, driven by `ctr run --cni`: a container's ID leads to a pool. `ctr`
+//! passes only the ID, `<namespace>-<ID>`: no `CNI_ARGS`, labels or annotations.
 //!
-//! ctr's folders can't be chosen. So `/etc`, and those where it looks for plugins, are
-//! private to a test node.
+//! ctr's folders can't be chosen. So `/etc`, and the folders where it looks for plugins,
+//! are private to a test node.
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The socket, in a folder that is private to the node.
 const SOCKET: &str = "/run/test-containerd/containerd.sock";
 
-/// containerd's configuration. Its Kubernetes plugin would want a configuration of its own.
+/// containerd's configuration. Its Kubernetes plugin would need further configuration.
 const CONFIGURATION: &str = r#"
 version = 2
 root = "/var/lib/test-containerd"

@@ -1,5 +1,5 @@
-//! One data directory used by Debian's `host-local` and by ours: addresses given
-//! by one are seen, refused and released by the other.
+//! Debian's `host-local` and our allocator on one data directory: each sees, refuses and
+//! releases the other's addresses.
 
 use std::collections::BTreeMap;
 use std::thread;

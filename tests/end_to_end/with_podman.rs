@@ -1,4 +1,4 @@
-//! podman with its backend `cni` and runc: what it says of a container leads to a pool.
+//! podman with its backend `cni` and runc: facts about a container lead to a pool.
 //!
 //! All of its files are in a sandbox, or in folders that are private to a test node.
 

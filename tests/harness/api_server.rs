@@ -1,4 +1,4 @@
-//! An API server of a Kubernetes cluster, as far as a client that reads one Node sees it.
+//! A server for the part of the Kubernetes API that a client reads one Node from.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

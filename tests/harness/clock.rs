@@ -1,4 +1,5 @@
-//! A clock that is wrong for one process: a library that is loaded before the C library.
+//! Sets the clock of one process ahead or back, by a library that is loaded before the C
+//! library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

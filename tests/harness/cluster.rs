@@ -198,7 +198,7 @@ impl Cluster {
         etcdctl.output().unwrap()
     }
 
-    /// Gives the cluster a root, and a user with rights on the prefix alone.
+    /// Gives the cluster a root user, and a user with rights only on the prefix.
     fn authenticate(&self) {
         let mut file = File::options()
             .write(true)

@@ -101,7 +101,7 @@ impl Dockerd {
         Some(dockerd)
     }
 
-    /// Starts containerd, on which dockerd stands.
+    /// Starts containerd, which dockerd uses.
     pub fn start_containerd(&mut self) {
         let containerd = self.program("containerd");
         let line = [

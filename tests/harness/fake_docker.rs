@@ -1,4 +1,5 @@
-//! Docker's API, as far as the daemon asks it, with networks that a test makes up.
+//! A server for the part of Docker's API that the daemon uses, with networks that a test
+//! defines.
 
 use std::collections::BTreeMap;
 use std::fs;

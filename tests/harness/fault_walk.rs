@@ -69,7 +69,7 @@ impl FaultWalk {
         output.status.success()
     }
 
-    /// Runs the call, and notes its system calls from the first one on whose line in the trace
+    /// Runs the call and records its system calls, from the first one whose line in the trace
     /// contains `start`: what the loader does before isn't the program's.
     ///
     /// # Panics

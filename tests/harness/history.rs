@@ -1,7 +1,7 @@
-//! History of a cluster's callers: what they called, what was answered, and which keys were
-//! there. [`violations`](History::violations) says what must not have happened.
+//! History of a cluster's callers: the calls, their answers, and the keys over time.
+//! [`violations`](History::violations) finds what must not have happened.
 //!
-//! Logic alone: a test collects the history, with one clock for all callers.
+//! Without I/O: a test collects the history, with one clock for all callers.
 
 mod checker;
 mod hold;

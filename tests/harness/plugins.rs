@@ -25,7 +25,7 @@ pub const NETWORK_PLUGINS: [&str; 2] = ["ipam-da-etcd", "ipam-ds-etcd"];
 pub const MULTI_CALL: &str = "ipam-plugins";
 
 /// The administrator's command, a crate and an executable of this name. It is no plugin,
-/// and stands in another folder.
+/// and is installed in another folder.
 pub const TOOL: &str = "ipamctl";
 
 /// The entry point of the image, a crate and an executable of this name. It is in the image

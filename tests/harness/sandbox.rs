@@ -39,7 +39,7 @@ impl Flavour {
 /// The form in which the plugins are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each is an executable of its own.
+    /// Each is a separate executable.
     Separate,
     /// All are links to one multi-call executable.
     OneFile,

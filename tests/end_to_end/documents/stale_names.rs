@@ -1,4 +1,5 @@
-//! Names in the pages that nothing has any more: files, keys, variables, commands, options.
+//! Looks for stale names in the documents: files, modules, keys, variables, commands and
+//! options that no longer exist.
 //!
 //! A simple search decides: a name exists if it occurs in the sources.
 
@@ -10,7 +11,7 @@ use harness::repository;
 
 use super::{document, documents};
 
-/// The crates whose keys are those of something else than a network configuration.
+/// Crates that don't read keys of a network configuration.
 const OTHERS: [&str; 6] = [
     "bench",
     "docker-ipam-delegated",
@@ -32,7 +33,7 @@ const KEYS_OF_CNI: [&str; 6] = [
     "nameservers",
 ];
 
-/// The files below a folder whose names end so.
+/// The files below a folder with this ending of their names.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -273,7 +274,7 @@ fn every_environment_variable_is_documented_and_read() {
         .collect();
     let pages: String = documents().into_iter().map(|(_, text)| text).collect();
     let read = names_with(&sources, "IPAM_DELEGATED_", is_part);
-    // Those of the build and of the tests alone are for developers.
+    // Variables of the build and of the tests are for developers.
     let of_developers = [
         "COMMIT",
         "DIST",

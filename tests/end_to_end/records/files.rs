@@ -123,7 +123,7 @@ fn records_do_not_grow_without_bound() {
     assert!(!sandbox.state_dir().join("testnet").exists());
 }
 
-/// The options of strace that let the first call of this name whose line has this text fail.
+/// strace's options for an error of the first system call with this name and this text.
 fn failing(trace: &str, name: &str, text: &str, error: &str) -> String {
     let start = format!("{name}(");
     let calls = trace.lines().filter(|line| line.starts_with(&start));

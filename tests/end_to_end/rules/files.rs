@@ -112,7 +112,7 @@ fn a_cache_with_other_content_is_not_used() {
     assert_eq!(add("c"), ["10.1.0.4"]);
     for end in [0, 1, whole.len() / 2, whole.len() - 1] {
         fs::write(&cache, &whole[..end]).unwrap();
-        // The first call finds the damage, the second writes it anew.
+        // The first call finds the damage, the second replaces the file.
         for pod in [format!("cut-{end}"), format!("anew-{end}")] {
             assert_eq!(add(&pod)[0][..7], *"10.1.0.");
         }

@@ -1,4 +1,4 @@
-//! Faults of a cluster, and their ends.
+//! Faults of a cluster: starts and ends them.
 
 use super::member::{Disk, address, name};
 use super::{CLIENT, Cluster, MEMBERS};
@@ -37,7 +37,7 @@ impl Cluster {
         self.members[member].signal("STOP");
     }
 
-    /// Lets a member that was stopped go on.
+    /// Continues a stopped member.
     pub fn continue_member(&self, member: usize) {
         self.members[member].go_on();
     }

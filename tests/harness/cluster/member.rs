@@ -139,7 +139,7 @@ impl Member {
             .succeeds(&format!("kill -{signal} $(cat /run/etcd.pid)"));
     }
 
-    /// Lets its process go on after SIGSTOP.
+    /// Continues its process after SIGSTOP.
     pub(super) fn go_on(&self) {
         self.signal("CONT");
         // `nsenter` stops itself when its child is stopped.

@@ -61,7 +61,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// The body of a page of an HTTP server that closes the connection behind it.
+/// Reads a page of an HTTP server that closes the connection after the body.
 fn get(address: &str, path: &str) -> io::Result<String> {
     let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;

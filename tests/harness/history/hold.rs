@@ -1,4 +1,4 @@
-//! The time in which an attachment holds an address, as far as its caller can know.
+//! The time in which an attachment holds an address, as far as its caller knows.
 
 use std::fmt;
 use std::time::Duration;

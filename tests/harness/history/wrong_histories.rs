@@ -1,4 +1,4 @@
-//! The checker itself, on histories that are right and on such that are wrong.
+//! Tests of the checker, on correct and on wrong histories.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn a_history_in_which_all_is_well_has_no_violation() {
         del("c", (70, 80)),
         add("d", (0, 10), 2),
         failed_del("d", (20, 30)),
-        // The DEL that failed has released it all the same.
+        // The failed DEL released it anyway.
         add("e", (21, 90), 2),
         del("d", (40, 50)),
     ];

@@ -1,5 +1,5 @@
-//! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet, folders on
-//! a disk that outlives a loss of power, and a boot ID.
+//! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet,
+//! folders on a disk that survives a loss of power, and a boot ID.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -47,7 +47,7 @@ impl KubernetesCluster {
         self.pods().into_iter().find(is_it)
     }
 
-    /// Waits until this many pods of the namespace are ready, and no other one of it is there.
+    /// Waits until the namespace has this many pods, and all are ready.
     #[track_caller]
     pub fn wait_for_pods(&self, namespace: &str, number: usize) {
         self.wait_for(&format!("{number} pods of {namespace}"), || {
