@@ -265,7 +265,7 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
         "{said}"
     );
     assert!(installation.is_installed("1.0.0") && sbin.join(TOOL).exists());
-    // A record alone is one.
+    // A record is enough.
     fs::remove_file(data.join("mynet/10.1.0.7")).unwrap();
     let record = installation
         .sandbox

@@ -1,4 +1,4 @@
-//! SIGKILL before each system call of the image's entry point: while it replaces one version,
+//! Kills the entry point of the image before each of its system calls: while it replaces one version,
 //! one catalogue and one conflist by another, and while it removes them.
 
 use std::collections::HashMap;

@@ -102,7 +102,7 @@ impl Installation {
         self.call(release, &["--once"]).run()
     }
 
-    /// Starts an entry point that stays, with a status file of its own, and waits until it
+    /// Starts an entry point that stays, with a separate status file, and waits until it
     /// has told its state.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! A Kubernetes cluster: a control plane and two nodes, each in namespaces of its own.
+//! A Kubernetes cluster: a control plane and two nodes, each in separate namespaces.
 //!
 //! Its processes and mounts are in the namespaces, and end with the test, even if that is killed.
 //! A test starts a cluster and makes its claims one after the other, since a start takes ten to

@@ -1,4 +1,4 @@
-//! Times of single calls, all contenders in turn.
+//! Measures single calls, all contenders in turn.
 
 use anyhow::Result;
 

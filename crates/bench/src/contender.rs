@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     OneFile,
     /// Our chain, of separate executables.
     Separate,
-    /// Our allocator alone, with pools in `prevResult`.
+    /// Only our allocator, with pools in `prevResult`.
     Allocator,
     /// Another project's plugin: host-local.
     Peer,

@@ -7,9 +7,9 @@ use super::contender::{Contender, Kind};
 use super::figures::Figures;
 
 const WIDTH: f64 = 860.0;
-/// Left end of the bars; the names stand to the left of it.
+/// Left end of the bars; the names are to the left of it.
 const BARS: f64 = 170.0;
-/// Length of the longest bar; its value stands to the right of it.
+/// Length of the longest bar; its value is to the right of it.
 const LONGEST: f64 = 560.0;
 const LINE: f64 = 20.0;
 

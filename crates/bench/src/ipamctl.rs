@@ -119,7 +119,7 @@ impl Tool {
         Ok(())
     }
 
-    /// A call on the conflist alone.
+    /// A call of ipamctl that sees only this conflist.
     fn command(&self, words: &[&str]) -> Command {
         let nowhere = self.folder.path().join("nowhere");
         let mut command = Command::new(&self.executable);

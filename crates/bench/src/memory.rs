@@ -1,4 +1,4 @@
-//! Peak memory of a call.
+//! Measures the peak memory of a call.
 
 use std::fs;
 use std::io::{PipeWriter, Read, Write, pipe};

@@ -1,4 +1,4 @@
-//! Timed calls of plugins, from before the start of the process until its end.
+//! Measures calls of plugins, from before the start of the process until its end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! One side of a comparison: a contender at work on state of its own.
+//! One side of a comparison: a contender with its own state.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -151,9 +151,9 @@ impl Side {
             let mut config = self.config.clone();
             config["prevResult"] = json!({ "pools": [{ "ranges": config["ipam"]["ranges"][0] }] });
             fs::write(&self.check, serde_json::to_vec(&config)?)?;
-            let alone = self.plugin.with_config(&self.check);
+            let plugin = self.plugin.with_config(&self.check);
             for delegate in super::contender::DELEGATES {
-                peak = peak.max(memory::peak(&alone.beside(delegate), delegate)?);
+                peak = peak.max(memory::peak(&plugin.beside(delegate), delegate)?);
             }
         }
         Ok(peak)

@@ -1,4 +1,4 @@
-//! ADDs a second by many callers at a time, all contenders in turn.
+//! Measures ADDs a second by many callers at a time, all contenders in turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

@@ -36,7 +36,7 @@ pub struct Conflist {
 pub struct PluginEntry {
     /// Its executable: `type`.
     pub kind: String,
-    /// Its configuration as it stands in the file.
+    /// Its configuration as in the file.
     pub object: Object,
     /// Its configuration as a runtime sends it: with the network's name and version.
     pub request: NetworkConfig,

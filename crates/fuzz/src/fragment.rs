@@ -28,7 +28,7 @@ pub enum Fragment {
     Beyond(u8),
 }
 
-/// Start of the text that stands for a [`Fragment::Beyond`] in a [`Value`].
+/// Start of the placeholder of a [`Fragment::Beyond`] in a [`Value`].
 const MARK: &str = "\u{e000}beyond";
 
 impl Fragment {
@@ -47,7 +47,7 @@ impl Fragment {
         }
     }
 
-    /// The value as JSON, with what it stands for in it.
+    /// The value as JSON, with placeholders replaced.
     pub fn json(value: &Value) -> Vec<u8> {
         let mut text = value.to_string();
         if text.contains(MARK) {

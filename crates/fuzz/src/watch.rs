@@ -1,4 +1,4 @@
-//! Watchdog: an input that makes a call hang is printed, and the process ends.
+//! Watchdog: prints an input that makes a call hang, and ends the process.
 
 use std::fmt::Debug;
 use std::sync::mpsc::{RecvTimeoutError, channel};

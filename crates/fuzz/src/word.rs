@@ -31,7 +31,7 @@ const PLAIN: &str = r#"
     K8S_POD_NAME=p # 00 ff - {} [
 "#;
 
-/// Those that spaces, or quotes, can't stand around.
+/// Words that cannot be put between spaces or quotes.
 const STRANGE: [&str; 13] = [
     "",
     " ",

@@ -148,7 +148,7 @@ impl<'a> Demo<'a> {
         heading("ADD: a pod of another namespace gets one of another pool");
         let c2 = self.add("c2", job)?;
         self.ping(&answer_of(&c2))?;
-        heading("Each pool has a directory of its own");
+        heading("Each pool has a separate directory");
         self.show_files("shop")?;
         self.show_files("lab")?;
         heading("DEL and ADD: the second pod is restarted, and has its address again");

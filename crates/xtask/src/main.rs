@@ -33,7 +33,7 @@ enum Task {
     Test,
     /// Measure how long calls take, beside the reference plugin in the same run.
     ///
-    /// The benchmark is a program of its own, which is built first.
+    /// The benchmark is a separate program, which is built first.
     #[command(disable_help_flag = true)]
     Bench {
         /// Its arguments: --help lists them.

@@ -51,13 +51,13 @@ impl Target {
         self.triple.contains("-musl")
     }
 
-    /// The architecture, as it stands in the name of an archive.
+    /// The architecture, as in the name of an archive.
     pub(crate) fn architecture(&self) -> &str {
         self.triple.split('-').next().unwrap_or_default()
     }
 }
 
-/// True if a target's folder of the toolchain holds the standard library. A folder alone
+/// True if a target's folder of the toolchain holds the standard library. An empty folder
 /// may be what an interrupted installation has left.
 fn has_standard_library(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();

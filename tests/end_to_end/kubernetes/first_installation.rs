@@ -1,4 +1,4 @@
-//! The first installation on each container runtime, and a changed ConfigMap, without a hand.
+//! The first installation on each container runtime, and a changed ConfigMap, without any manual step.
 
 use std::fs;
 

@@ -93,12 +93,12 @@ impl ControlPlane {
     pub(super) fn start_controllers(&mut self) {
         let kubeconfig = format!("--kubeconfig={}", self.kubeconfig().display());
         let key = format!("--service-account-private-key-file={}", self.path("sa.key"));
-        let alone = ["--leader-elect=false", "--secure-port=0"];
+        let options = ["--leader-elect=false", "--secure-port=0"];
         let controllers = [
             &kubeconfig,
             &key,
-            alone[0],
-            alone[1],
+            options[0],
+            options[1],
             // What pods trust to be the API server, which has made it.
             "--root-ca-file=/run/certificates/apiserver.crt",
             // Pods of a lost node are evicted after `tolerationSeconds`, once it is known.
@@ -106,7 +106,7 @@ impl ControlPlane {
             "--node-monitor-period=2s",
         ];
         self.start("kube-controller-manager", &controllers);
-        self.start("kube-scheduler", &[&kubeconfig, alone[0], alone[1]]);
+        self.start("kube-scheduler", &[&kubeconfig, options[0], options[1]]);
     }
 
     /// Joins a node's network namespace to the bridge by `eth0`, and to a second one, without

@@ -27,7 +27,7 @@ const SELECTOR: &str = "ipam-ds-etcd";
 pub(crate) enum Form {
     /// Those without a network client in one file, as they are installed.
     OneFile,
-    /// Each as a file of its own.
+    /// Each as a separate file.
     Separate,
 }
 

@@ -1,4 +1,4 @@
-//! Requests and bytes that calls cost etcd, by its own counters.
+//! Counts the requests and bytes that calls cost etcd, by its own counters.
 
 use harness::Metrics;
 

@@ -22,7 +22,7 @@ pub(crate) struct Crowded {
 }
 
 /// Lets so many callers each make so many calls, one after the other; all start together.
-/// A call gets the number of its own.
+/// Each call gets its number.
 ///
 /// # Errors
 ///

@@ -234,12 +234,12 @@ impl Figures {
 /// The explanation of the figures, in front of them.
 const EXPLANATION: &str = "\
 The cluster: {whose}. Written by `cargo xtask bench cluster --out docs`; with `--endpoints`, `--ca`, `--user`
-and `--password-file` measured measures a cluster that is there, below a prefix of its own, and removes its keys at the end.
+and `--password-file` it measures an existing cluster, below a separate prefix, and removes its keys at the end.
 
 - **A bare put** is the peer: one key with a value as long as an address's. A put and an ADD each open a connection of their
   own, with TLS, and use the node's token; so both have the same number of connections.
 - **All at once**: the callers are threads of one process that call the plugin as a library, since a thousand processes would
-  measure the start of processes. All stand ready before the first one starts; the time is that of the last one's end. The pool has
+  measure the start of processes. All are ready before the first one starts; the time is that of the last one's end. The pool has
   exactly as many addresses as there are calls, so the last callers look for the last addresses.
 - **Executables**: what the processes add. VERSION starts as many processes and opens no connection.
 - **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while every

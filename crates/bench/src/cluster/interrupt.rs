@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the benchmark ends where it can remove its keys.
+//! Catches SIGINT and SIGTERM, so that the benchmark removes its keys before it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
