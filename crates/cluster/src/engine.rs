@@ -28,6 +28,16 @@ pub trait Engine {
     /// See [`crate::Kind`].
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
 
+    /// Reads one object.
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Kind`].
+    fn get(&mut self, key: Key) -> Result<Option<Stored>, EngineError> {
+        let found = self.read(&[Read::Get(key)])?.into_iter().next();
+        Ok(found.and_then(|found| found.objects.into_iter().next()))
+    }
+
     /// Reads all objects of a group, by pages; without values, these are empty.
     ///
     /// # Errors

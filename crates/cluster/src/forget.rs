@@ -1,9 +1,10 @@
 //! Releases what a node holds that doesn't come back: a person has decided.
 
-use cni::{Error, code};
+use cni::Error;
 use ipam::IpNet;
 
 use crate::address::{Entry, Released, release};
+use crate::try_again;
 use crate::{Change, Condition, Engine, EngineError, Found, Key, Read, Stored};
 
 /// A block that a node has claimed, as it was read.
@@ -84,8 +85,7 @@ pub fn forget_block(
 }
 
 fn has_returned(rest: &str) -> Error {
-    Error::new(
-        code::TRY_AGAIN_LATER,
-        format!("the node has registered again just now: it is not gone, and {rest}"),
-    )
+    try_again(format!(
+        "the node has registered again just now: it is not gone, and {rest}"
+    ))
 }

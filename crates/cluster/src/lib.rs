@@ -23,3 +23,8 @@ pub use node::{Node, node_name};
 pub use pool::definition::Definition;
 pub use time_limit::TimeLimit;
 pub use value::{BlockOwner, Holder};
+
+/// Code 11 with this reason.
+fn try_again(reason: impl Into<String>) -> cni::Error {
+    cni::Error::new(cni::code::TRY_AGAIN_LATER, reason)
+}

@@ -1,6 +1,7 @@
 //! This node: its name in the cluster, and the folders of its files.
 
 pub(crate) mod boot_file;
+pub(crate) mod cache_files;
 pub(crate) mod identity;
 pub(crate) mod machine;
 pub(crate) mod state_file;

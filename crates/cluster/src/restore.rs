@@ -11,9 +11,10 @@ mod reconcile;
 pub use marks::{clear_mark, mark, mark_nodes, marked};
 pub use reconcile::{Reconciled, reconcile_address, reconcile_blocks};
 
-use cni::{Error, code};
+use cni::Error;
 
 use crate::node::state_file::StateFile;
+use crate::try_again;
 use crate::{Change, Condition, Engine, Found, Group, Key, Moment, Node, Read};
 
 /// Marks that a message names.
@@ -47,14 +48,11 @@ pub fn refuse_marks(engine: &dyn Engine, found: Option<&Found>) -> Result<(), Er
         true => " and others",
         false => "",
     };
-    Err(Error::new(
-        code::TRY_AGAIN_LATER,
-        format!(
-            "{} was restored: no address and no block is given before these nodes have run ipamctl reconcile: {}{more}",
-            engine.name(),
-            nodes.join(", ")
-        ),
-    ))
+    Err(try_again(format!(
+        "{} was restored: no address and no block is given before these nodes have run ipamctl reconcile: {}{more}",
+        engine.name(),
+        nodes.join(", ")
+    )))
 }
 
 /// The latest state of the engine that this node has seen: a file in `stateDir`.
@@ -100,15 +98,12 @@ impl LatestState {
             write: vec![(mark, Vec::new())],
             ..Change::default()
         })?;
-        Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!(
-                "{} was restored: it is at revision {}, and this node has seen {}; no address and no block is given before this node has run ipamctl reconcile",
-                engine.name(),
-                now.revision,
-                seen.revision
-            ),
-        ))
+        Err(try_again(format!(
+            "{} was restored: it is at revision {}, and this node has seen {}; no address and no block is given before this node has run ipamctl reconcile",
+            engine.name(),
+            now.revision,
+            seen.revision
+        )))
     }
 
     /// Remembers the state of the engine's last answer. A failure is logged.

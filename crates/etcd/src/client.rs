@@ -6,7 +6,7 @@ use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::Settings;
 use crate::connection;
-use crate::failover::Executor;
+use crate::executor::Executor;
 use crate::messages::{
     DeleteRequest, DeleteResponse, Header, KeyValue, PutRequest, PutResponse, RangeRequest,
     RangeResponse, TxnRequest, TxnResponse,

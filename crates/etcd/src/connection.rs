@@ -16,7 +16,6 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 use tonic::{Code, Request, Status};
 
 use crate::codec::Messages;
-use crate::failover::cancelled;
 use crate::{Endpoint, Settings, settings_file};
 
 /// Largest answer. A page of keys with their values stays far below it.
@@ -242,6 +241,12 @@ fn reason(error: &(dyn std::error::Error + 'static)) -> String {
         texts.retain(|text| !matches!(text.as_str(), "transport error" | "tcp connect error"));
     }
     texts.join(": ")
+}
+
+/// The failure of a call that was cancelled.
+pub(crate) fn cancelled() -> EngineError {
+    let msg = "the call was cancelled while it waited for etcd";
+    EngineError::new(Kind::Cancelled, msg)
 }
 
 /// A time, in whole milliseconds.

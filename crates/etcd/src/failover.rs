@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use cluster::{EngineError, Kind};
 use cni::Cancellation;
 use prost::Message;
-use tokio::runtime::{Builder, Runtime};
 use tonic::metadata::AsciiMetadataValue;
 
 use crate::client::Client;
-use crate::connection::{self, Attempt, in_words};
+use crate::connection::{self, Attempt, cancelled, in_words};
 
 /// Wait after all endpoints have failed; it doubles, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -18,33 +17,6 @@ const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Tokens that are asked for during one request: one may expire while it is on its way.
 const MOST_TOKENS: u32 = 3;
-
-/// The runtime of a client's requests.
-pub(crate) struct Executor(Option<Runtime>);
-
-impl Executor {
-    pub(crate) fn new() -> Result<Self, EngineError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let failed =
-            |error| EngineError::new(Kind::Unable, format!("the client can't start: {error}"));
-        Ok(Self(Some(runtime.map_err(failed)?)))
-    }
-
-    fn run<T>(&self, request: impl Future<Output = T>) -> T {
-        let runtime = self.0.as_ref().expect("it is there until the drop");
-        runtime.block_on(request)
-    }
-}
-
-impl Drop for Executor {
-    /// Doesn't wait for a thread that looks up a host's name: a name server that is silent
-    /// would hold the call for longer than its timeout.
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
-}
 
 /// The state of one request over all of its attempts.
 struct Progress {
@@ -247,10 +219,4 @@ impl Progress {
             ..error
         }
     }
-}
-
-/// The failure of a call that was cancelled.
-pub(crate) fn cancelled() -> EngineError {
-    let msg = "the call was cancelled while it waited for etcd";
-    EngineError::new(Kind::Cancelled, msg)
 }

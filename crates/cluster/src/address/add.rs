@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use cni::{Attachment, CHAIN_CALL, Call, Error, IpConfig, IpamResult, NetworkName, code};
+use cni::{Attachment, CHAIN_CALL, Call, Error, IpConfig, IpamResult, NetworkName};
 use ipam::{Completion, Pool};
 
 use super::choice::Choice;
@@ -11,6 +11,7 @@ use super::sticky;
 use crate::pool::asked::{AskedPools, Values};
 use crate::pool::known_definitions::KnownDefinitions;
 use crate::restore::{LatestState, refuse_marks};
+use crate::try_again;
 use crate::value::Holder;
 use crate::{Condition, Engine, Found, Holding, Identity, Key, Node, Read};
 
@@ -128,13 +129,10 @@ impl<'a> Addition<'a> {
                 }
             };
         }
-        Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!(
-                "the definitions of the pools of {} change all the time",
-                self.attachment
-            ),
-        ))
+        Err(try_again(format!(
+            "the definitions of the pools of {} change all the time",
+            self.attachment
+        )))
     }
 
     /// Reserves an address for each choice; false if a definition was changed meanwhile.
@@ -177,13 +175,10 @@ impl<'a> Addition<'a> {
                 return Ok(false);
             }
         }
-        Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!(
-                "others took {MOST_TRIES} addresses before {} got one",
-                self.attachment
-            ),
-        ))
+        Err(try_again(format!(
+            "others took {MOST_TRIES} addresses before {} got one",
+            self.attachment
+        )))
     }
 
     /// The pools of an ADD, each with the addresses to look at.

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
-use cni::{Attachment, Call, Error, ROLLBACK, code};
+use cni::{Attachment, Call, Error, ROLLBACK};
 
+use crate::try_again;
 use crate::{
     Change, Condition, Engine, EngineError, Found, Group, HeldKey, Holder, Holding, Identity, Key,
     Node, Read, Stored,
@@ -103,10 +104,7 @@ pub(super) fn release_as(
             Released::Refused(found) => identity.verify(engine, found.as_ref())?,
         };
     }
-    Err(Error::new(
-        code::TRY_AGAIN_LATER,
-        "the node's registration changes all the time",
-    ))
+    Err(try_again("the node's registration changes all the time"))
 }
 
 /// The addresses that a node holds. Foreign objects are left alone.

@@ -4,18 +4,14 @@
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
-use state_files::StateFolder;
-
 use crate::Node;
+use crate::node::cache_files::CacheFiles;
 
 /// Age below which another caller on the node is asking for addresses just now.
 const JUST_NOW: Duration = Duration::from_millis(200);
 
 /// The node's places in its rotations.
-pub(super) struct RotationPlaces {
-    folder: Option<StateFolder>,
-    prefix: String,
-}
+pub(super) struct RotationPlaces(CacheFiles);
 
 /// A place in a rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,21 +24,12 @@ pub(super) struct Place {
 
 impl RotationPlaces {
     pub(super) fn open(node: &Node) -> Self {
-        Self {
-            folder: StateFolder::create(&node.cache_dir).ok(),
-            prefix: format!("last{}_{}_", node.prefix_in_names(), node.name),
-        }
-    }
-
-    fn name(&self, pool: &str, rotation: usize) -> String {
-        format!("{}{pool}.{rotation}", self.prefix)
+        let prefix = format!("last{}_{}_", node.prefix_in_names(), node.name);
+        Self(CacheFiles::open(node, prefix))
     }
 
     pub(super) fn read(&self, pool: &str, rotation: usize) -> Place {
-        let name = self.name(pool, rotation);
-        let folder = self.folder.as_ref();
-        let Some((content, time)) = folder.and_then(|folder| folder.read_with_time(&name).ok())
-        else {
+        let Some((content, time)) = self.0.read(&format!("{pool}.{rotation}")) else {
             return Place::default();
         };
         let age = time.map(|time| SystemTime::now().duration_since(time));
@@ -54,14 +41,7 @@ impl RotationPlaces {
     }
 
     pub(super) fn write(&self, pool: &str, rotation: usize, ip: IpAddr) {
-        let Some(folder) = &self.folder else {
-            return;
-        };
-        let (name, text) = (self.name(pool, rotation), ip.to_string());
-        // Another process that writes isn't waited for: its address is as good.
-        let written = folder.with_lock(Duration::ZERO, || folder.replace(&name, text.as_bytes()));
-        if let Err(error) = written {
-            tracing::debug!(pool, %error, "the place in the rotation is not written");
-        }
+        let text = ip.to_string();
+        self.0.write(&format!("{pool}.{rotation}"), text.as_bytes());
     }
 }

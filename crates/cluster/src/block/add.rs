@@ -11,6 +11,7 @@ use super::claim::Claims;
 use super::known_pools::with_pools;
 use super::pool_file::{BootTime, PoolFile};
 use super::room::Need;
+use crate::try_again;
 use crate::{Engine, Node};
 
 /// Longest time that a claim takes while there is room without it.
@@ -78,10 +79,9 @@ impl Add<'_> {
         let claimed = node.files.locked(left, || self.claim(pool))?;
         claimed.ok_or_else(|| {
             let within = humantime::format_duration(self.engine.time().bound());
-            Error::new(
-                code::TRY_AGAIN_LATER,
-                format!("another process has been claiming blocks for longer than {within}"),
-            )
+            try_again(format!(
+                "another process has been claiming blocks for longer than {within}"
+            ))
         })
     }
 

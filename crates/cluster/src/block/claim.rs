@@ -8,6 +8,7 @@ use ipam::IpNet;
 use super::layout::{blocks, some_blocks};
 use super::pool_file::{Block, BlockFiles, PoolFile, overlap};
 use crate::restore::{LatestState, is_reconciled, read_marks, refuse_marks};
+use crate::try_again;
 use crate::value::BlockOwner;
 use crate::{
     Change, Condition, Definition, Engine, Found, Group, Identity, Key, Node, Outcome, Read,
@@ -75,8 +76,7 @@ impl<'a> Claims<'a> {
     /// Reads a pool's definition; `None` if the engine has none.
     pub(super) fn any_definition(&mut self, pool: &str) -> Result<Option<Definition>, Error> {
         let key = Key::Pool(pool.to_owned());
-        let found = self.engine.read(&[Read::Get(key.clone())])?;
-        let Some(found) = found.first().and_then(Found::first) else {
+        let Some(found) = self.engine.get(key.clone())? else {
             return Ok(None);
         };
         self.defined_at = found.revision;
@@ -132,10 +132,9 @@ impl<'a> Claims<'a> {
                 (Some(_), None) => {}
             }
         }
-        Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!("other nodes took {MOST_TRIES} blocks of pool {pool} before this one got one"),
-        ))
+        Err(try_again(format!(
+            "other nodes took {MOST_TRIES} blocks of pool {pool} before this one got one"
+        )))
     }
 
     /// Claims the block that the node's file has as being claimed; returns its owner, for
@@ -211,7 +210,7 @@ impl<'a> Claims<'a> {
         let mut next = || found.next().flatten();
         let (registered, now, defined, address) = (next(), next(), next(), next());
         let path = self.engine.path(&Key::Pool(pool.to_owned()));
-        let again = |why: String| Err(Error::new(code::TRY_AGAIN_LATER, why));
+        let again = |why: String| Err(try_again(why));
         if !self.identity.verify(self.engine, registered)? {
             return again(format!(
                 "{} did not know node {} any more; it has registered again",
@@ -318,12 +317,9 @@ impl<'a> Claims<'a> {
 }
 
 fn no_block(pool: &str, definition: &Definition) -> Error {
-    Error::new(
-        code::TRY_AGAIN_LATER,
-        format!(
-            "pool {pool} ({}) has no block left: nodes have claimed all blocks of length {}",
-            definition.pool.ranges,
-            definition.block.unwrap_or_default()
-        ),
-    )
+    try_again(format!(
+        "pool {pool} ({}) has no block left: nodes have claimed all blocks of length {}",
+        definition.pool.ranges,
+        definition.block.unwrap_or_default()
+    ))
 }

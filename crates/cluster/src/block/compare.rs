@@ -1,9 +1,10 @@
 //! Compares the blocks in the node's file with the engine's.
 
-use cni::{Error, code};
+use cni::Error;
 
 use super::claim::{AT_ONCE, Claims};
 use super::pool_file::{Block, BlockFiles, PoolFile, overlap};
+use crate::try_again;
 use crate::value::BlockOwner;
 use crate::{Definition, Found, Group, Key, Read};
 
@@ -116,13 +117,10 @@ impl Claims<'_> {
                 return Ok(states);
             }
         }
-        Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!(
-                "the registration of node {} changes all the time",
-                self.node.name
-            ),
-        ))
+        Err(try_again(format!(
+            "the registration of node {} changes all the time",
+            self.node.name
+        )))
     }
 
     /// Claims a block that the engine has lost.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cni::{Call, Error, Object, code};
+use cni::{Call, Error, Object};
 use ipam::Pool;
 
 use super::BlockNode;
@@ -12,6 +12,7 @@ use super::claim::Claims;
 use super::layout::ranges_in;
 use super::pool_file::{Block, BootTime, PoolFile};
 use super::room::low;
+use crate::try_again;
 use crate::{Definition, Engine, Node};
 
 /// Default of `ipam.keepEmptyBlocks`.
@@ -49,7 +50,7 @@ pub fn give_back(
     }
     match errors.is_empty() {
         true => Ok(()),
-        false => Err(Error::new(code::TRY_AGAIN_LATER, errors.join("; "))),
+        false => Err(try_again(errors.join("; "))),
     }
 }
 

@@ -15,6 +15,7 @@ use cni::{Environment, Error, code};
 use super::boot_file::BootFile;
 use super::machine::{Machine, Registration};
 use super::token_file::{Known, TokenFile, random};
+use crate::try_again;
 use crate::{Change, Condition, Engine, Key, Node, Read, Stored};
 
 /// Time after which a process that waits for another one's registration looks again.
@@ -118,19 +119,17 @@ pub fn take_name(
     let disk = TokenFile::open(node)?;
     let left = engine.time().remaining();
     let taken = disk.locked(left, |known| {
-        let found = registration(node, engine)?;
+        let found = value_of(node, engine)?;
         let machine = Machine::this(environment)?;
         replace(node, engine, found.as_deref(), machine, known)
     })?;
     taken.map(|_| ()).ok_or_else(|| is_busy(&disk))
 }
 
-/// The node's registration in the engine.
-fn registration(node: &Node, engine: &mut dyn Engine) -> Result<Option<Vec<u8>>, Error> {
-    let found = engine.read(&[Read::Get(Key::Node(node.name.clone()))])?;
-    Ok(found
-        .first()
-        .and_then(|found| Some(found.first()?.value.clone())))
+/// The value of the node's registration in the engine.
+fn value_of(node: &Node, engine: &mut dyn Engine) -> Result<Option<Vec<u8>>, Error> {
+    let found = engine.get(Key::Node(node.name.clone()))?;
+    Ok(found.map(|registration| registration.value))
 }
 
 /// The registration of this boot, but not the one with the incarnation that was lost.
@@ -172,10 +171,10 @@ fn registered(
 }
 
 fn is_busy(disk: &TokenFile) -> Error {
-    Error::new(
-        code::TRY_AGAIN_LATER,
-        format!("another process is registering the node: {}", disk.path()),
-    )
+    try_again(format!(
+        "another process is registering the node: {}",
+        disk.path()
+    ))
 }
 
 /// The registration that the engine has, if another process of this disk has made it in this
@@ -206,7 +205,7 @@ fn register(
     engine: &mut dyn Engine,
     known: &mut Known<'_>,
 ) -> Result<Registration, Error> {
-    let found = registration(node, engine)?;
+    let found = value_of(node, engine)?;
     let machine = Machine::this(environment)?;
     if let Some(found) = &found {
         if !known.has_sent(found) {
@@ -245,13 +244,10 @@ fn replace(
     // The first time that the change was sent, its answer may have been lost.
     let now = outcome.found.first().and_then(|found| found.first());
     if !outcome.done && now.is_none_or(|now| now.value != value.as_bytes()) {
-        return Err(Error::new(
-            code::TRY_AGAIN_LATER,
-            format!(
-                "{} was changed just now, by another machine of this name or by a person",
-                engine.path(&key)
-            ),
-        ));
+        return Err(try_again(format!(
+            "{} was changed just now, by another machine of this name or by a person",
+            engine.path(&key)
+        )));
     }
     BootFile::open(node)?.write(&registration)?;
     Ok(registration)

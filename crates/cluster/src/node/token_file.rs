@@ -77,7 +77,7 @@ impl TokenFile {
             .map_err(|error| failed(format!("it is no token: {error}")))?;
         if let (1, Some(value)) = (content.version, content.value.take()) {
             let before = Registration::parse(value.as_bytes());
-            content.token = before.map(|it| it.token).unwrap_or_default();
+            content.token = before.map(|before| before.token).unwrap_or_default();
             content.sent = vec![value];
         } else if content.version != VERSION {
             let version = content.version;

@@ -1,52 +1,32 @@
 //! The definitions that an earlier ADD has read, in files of `cacheDir`. The request that
 //! looks for free addresses reads the engine's, too: if these differ, they replace the files.
 
-use std::time::Duration;
-
-use state_files::StateFolder;
-
 use super::asked::{AskedPools, Values};
 use crate::Node;
+use crate::node::cache_files::CacheFiles;
 
 /// The files.
-pub(crate) struct KnownDefinitions {
-    folder: Option<StateFolder>,
-    prefix: String,
-}
+pub(crate) struct KnownDefinitions(CacheFiles);
 
 impl KnownDefinitions {
     pub(crate) fn open(node: &Node) -> Self {
-        Self {
-            folder: StateFolder::create(&node.cache_dir).ok(),
-            prefix: format!("pool{}_", node.prefix_in_names()),
-        }
+        let prefix = format!("pool{}_", node.prefix_in_names());
+        Self(CacheFiles::open(node, prefix))
     }
 
     /// The definitions of all pools of an ADD; `None` if one is unknown.
     pub(crate) fn read(&self, asked: &AskedPools) -> Option<Values> {
-        let folder = self.folder.as_ref()?;
-        let read = |name: &str| folder.read(&format!("{}{name}", self.prefix)).ok();
-        let values: Values = asked.names().map(read).collect();
-        values.iter().all(Option::is_some).then_some(values)
+        let read = |name| self.0.read(name).map(|(value, _)| Some(value));
+        asked.names().map(read).collect()
     }
 
     /// Writes those that have changed.
     pub(crate) fn write(&self, asked: &AskedPools, values: &Values) {
-        let Some(folder) = &self.folder else {
-            return;
-        };
         for (name, value) in asked.names().zip(values) {
-            let Some(value) = value else {
-                continue;
-            };
-            let file = format!("{}{name}", self.prefix);
-            if folder.read(&file).is_ok_and(|known| known == *value) {
-                continue;
-            }
-            // Another process that writes has read the same.
-            let written = folder.with_lock(Duration::ZERO, || folder.replace(&file, value));
-            if let Err(error) = written {
-                tracing::debug!(name, %error, "the definition is not written to cacheDir");
+            if let Some(value) = value
+                && self.0.read(name).is_none_or(|(known, _)| known != *value)
+            {
+                self.0.write(name, value);
             }
         }
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use cni::{Error, NetworkName};
+use cni::NetworkName;
 
 use crate::value::BlockOwner;
-use crate::{Change, Condition, Engine, EngineError, Found, Group, Holding, Key, Read, Stored};
+use crate::{Change, Condition, Engine, EngineError, Group, Holding, Key, Stored};
 
 /// Marks that are written at once.
 const AT_ONCE: usize = 100;
@@ -100,9 +100,8 @@ pub fn marked(engine: &mut dyn Engine) -> Result<Vec<String>, EngineError> {
 /// # Errors
 ///
 /// Those of the engine.
-pub fn mark(engine: &mut dyn Engine, node: &str) -> Result<Option<Stored>, Error> {
-    let found = engine.read(&[Read::Get(Key::Mark(node.to_owned()))])?;
-    Ok(found.first().and_then(Found::first).cloned())
+pub fn mark(engine: &mut dyn Engine, node: &str) -> Result<Option<Stored>, EngineError> {
+    engine.get(Key::Mark(node.to_owned()))
 }
 
 /// Deletes a mark, if it is exactly this one; false if it was written again meanwhile.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use cni::{Error, code};
+use cni::Error;
 use ipam::IpNet;
 
 use crate::block::{BlockFiles, PoolFile, block_of, overlap, reserved};
+use crate::try_again;
 use crate::value::{BlockOwner, Holder};
 use crate::{
     Change, Condition, Definition, Engine, Found, Group, HeldKey, Identity, Key, Node, Read,
@@ -147,10 +148,7 @@ pub fn reconcile_blocks(
         Ok(all)
     })?;
     done.ok_or_else(|| {
-        Error::new(
-            code::TRY_AGAIN_LATER,
-            "another process of this node is claiming a block: run this again",
-        )
+        try_again("another process of this node is claiming a block: run this again")
     })
 }
 
@@ -248,8 +246,7 @@ fn reconcile_block(
 
 /// The failure of a claim that the engine has refused for no reason that is seen.
 fn changes_all_the_time(path: &str) -> Error {
-    Error::new(
-        code::TRY_AGAIN_LATER,
-        format!("{path} is changed by others all the time: run this again"),
-    )
+    try_again(format!(
+        "{path} is changed by others all the time: run this again"
+    ))
 }

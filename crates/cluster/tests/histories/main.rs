@@ -34,7 +34,7 @@ fn nodes(folder: &std::path::Path) -> Vec<Node> {
 }
 
 /// The addresses in the store, with their holders, by both of their keys.
-fn observe(store: &Store, traffic: &Traffic) -> Observation {
+fn observe(store: &Store, traffic: &Traffic<'_>) -> Observation {
     let started = traffic.now();
     let (mut addresses, mut index) = (Vec::new(), Vec::new());
     for (key, value) in store.objects() {

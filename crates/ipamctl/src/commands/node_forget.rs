@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use cluster::address::{Entry, entries};
 use cluster::contents::{ClaimedBlock, claimed_blocks};
 use cluster::forget::{Claim, forget_addresses, forget_block, forget_registration};
-use cluster::{Engine as _, Holding, Key, Read, restore};
+use cluster::{Engine as _, Holding, Key, restore};
 use cni::NetworkName;
 use serde::Serialize;
 
@@ -69,9 +69,8 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         ));
     }
     blocks.retain(|block| block.owner.is_some() && block.node() == name);
-    let found = engine.read(&[Read::Get(Key::Node(name.to_owned()))])?;
-    let registration = found.first().and_then(|found| found.first());
-    let mark = restore::mark(engine, name).map_err(failed)?;
+    let registration = engine.get(Key::Node(name.to_owned()))?;
+    let mark = restore::mark(engine, name)?;
     ensure!(
         !held.is_empty() || !blocks.is_empty() || registration.is_some() || mark.is_some(),
         "{} holds nothing of a node {name}",
@@ -90,7 +89,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
         }
         // First: without it, the node can claim nothing more.
         if let Some(registration) = registration {
-            forget_registration(engine, registration).map_err(failed)?;
+            forget_registration(engine, &registration).map_err(failed)?;
         }
         let released = forget_addresses(engine, name, &held).map_err(failed)?;
         let mut released_blocks = Vec::new();

@@ -3,7 +3,7 @@
 //! No plugin does this by itself: of two machines with one name, both may have containers.
 
 use anyhow::{Result, bail};
-use cluster::{Engine as _, Key, Read, Registration};
+use cluster::{Engine as _, Key, Registration};
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
@@ -23,8 +23,7 @@ pub(crate) fn run(
     let this_node = &cluster.cluster.node;
     let name = this_node.name.as_str();
     let mut engine = cluster.engine();
-    let found = engine.read(&[Read::Get(Key::Node(name.to_owned()))])?;
-    let found = found.first().and_then(|found| found.first());
+    let found = engine.get(Key::Node(name.to_owned()))?;
     let machine = found.map_or("no machine".to_owned(), |registration| {
         Registration::describe(&registration.value)
     });

@@ -43,10 +43,10 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
     let this_node = &cluster.cluster.node;
     let name = this_node.name.as_str();
     let mut seen = LatestState::open(this_node).map_err(failed)?;
-    let mut own_mark = mark(&mut engine, name).map_err(failed)?;
+    let mut own_mark = mark(&mut engine, name)?;
     if let Err(error) = seen.refuse_older(this_node, &mut engine) {
         warn(&error.msg);
-        own_mark = mark(&mut engine, name).map_err(failed)?;
+        own_mark = mark(&mut engine, name)?;
     }
     let mut problems = Vec::new();
     let moment = engine.moment().context("etcd answers no cluster ID")?;
