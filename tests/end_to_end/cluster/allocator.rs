@@ -6,9 +6,7 @@ use std::thread;
 use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
-use super::Cluster;
-
-const ALLOCATOR: [&str; 1] = ["ipam-da-etcd"];
+use super::{ADDRESSES, Cluster};
 
 fn small() -> Value {
     json!([{"name": "blue", "subnet": "10.0.0.0/29", "gateway": "10.0.0.1"}])
@@ -17,38 +15,39 @@ fn small() -> Value {
 #[test]
 fn a_container_gets_an_address_and_del_releases_it() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &small());
-    let result = it.add("c1", &config).result();
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &small());
+    let result = cluster.add("c1", &config).result();
     assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
     let address = result["ips"][0]["address"].as_str().unwrap();
     let ip = address.strip_suffix("/29").unwrap();
-    assert_eq!(it.reserved("blue"), [ip]);
-    assert_eq!(it.held(), [format!("n1/testnet/c1:eth0/blue/{ip}")]);
-    let value = it.etcd.value(&format!("/ipam/v1/addresses/blue/{ip}"));
+    assert_eq!(cluster.reserved("blue"), [ip]);
+    assert_eq!(cluster.held(), [format!("n1/testnet/c1:eth0/blue/{ip}")]);
+    let value = cluster.etcd.value(&format!("/ipam/v1/addresses/blue/{ip}"));
     assert_eq!(
         value,
-        it.etcd
+        cluster
+            .etcd
             .value(&format!("/ipam/v1/nodes/n1/testnet/c1:eth0/blue/{ip}"))
     );
     let value: Value = serde_json::from_str(&value).unwrap();
     assert_eq!(value["containerID"], "c1");
     let mut check = config.clone();
     check["prevResult"] = result;
-    it.call("CHECK", "c1", &check).run().nothing();
-    it.del("c1", &config).nothing();
-    it.del("c1", &config).nothing();
-    assert!(it.reserved("blue").is_empty() && it.held().is_empty());
+    cluster.call("CHECK", "c1", &check).run().nothing();
+    cluster.del("c1", &config).nothing();
+    cluster.del("c1", &config).nothing();
+    assert!(cluster.reserved("blue").is_empty() && cluster.held().is_empty());
     // Without a record, the allocator is asked itself.
-    let allocator = it.sandbox.call("ipam-da-etcd", "CHECK", &check);
+    let allocator = cluster.sandbox.call("ipam-da-etcd", "CHECK", &check);
     assert_eq!(allocator.run().code(), 112);
 }
 
 #[test]
 fn nodes_share_a_pool_and_no_address_is_given_twice() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    it.etcd.put(
+    let cluster = Cluster::default();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/26","exclude":["10.0.0.2"]}"#,
     );
@@ -57,26 +56,29 @@ fn nodes_share_a_pool_and_no_address_is_given_twice() {
     let outputs: Vec<_> = thread::scope(|scope| {
         let callers: Vec<_> = (0..66)
             .map(|i| {
-                let config = it.config(&format!("n{}", i % 3), &ALLOCATOR, &pools);
-                let it = &it;
-                scope.spawn(move || it.add(&format!("c{i}"), &config))
+                let config = cluster.config(&format!("n{}", i % 3), &ADDRESSES, &pools);
+                let cluster = &cluster;
+                scope.spawn(move || cluster.add(&format!("c{i}"), &config))
             })
             .collect();
-        callers.into_iter().map(|it| it.join().unwrap()).collect()
+        callers
+            .into_iter()
+            .map(|caller| caller.join().unwrap())
+            .collect()
     });
-    let (good, bad): (Vec<_>, Vec<_>) = outputs.iter().partition(|it| it.status.success());
-    let given: BTreeSet<String> = good.iter().flat_map(|it| it.ips()).collect();
+    let (good, bad): (Vec<_>, Vec<_>) = outputs.iter().partition(|output| output.status.success());
+    let given: BTreeSet<String> = good.iter().flat_map(|output| output.ips()).collect();
     assert_eq!(
         (good.len(), given.len(), bad.len()),
         (60, 60, 6),
         "{outputs:?}"
     );
     assert!(!given.contains("10.0.0.2") && !given.contains("10.0.0.1"));
-    assert!(bad.iter().all(|it| it.code() == 11));
-    assert_eq!(it.reserved("blue").len(), 60);
-    assert_eq!(it.held().len(), 60);
-    let status = it.config("n1", &ALLOCATOR, &pools);
-    let full = it.call("STATUS", "", &status).run();
+    assert!(bad.iter().all(|output| output.code() == 11));
+    assert_eq!(cluster.reserved("blue").len(), 60);
+    assert_eq!(cluster.held().len(), 60);
+    let status = cluster.config("n1", &ADDRESSES, &pools);
+    let full = cluster.call("STATUS", "", &status).run();
     assert_eq!(full.code(), 50);
     assert!(
         full.error()["msg"]
@@ -89,92 +91,103 @@ fn nodes_share_a_pool_and_no_address_is_given_twice() {
 #[test]
 fn a_second_add_is_refused_and_keeps_the_first_ones_address() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &small());
-    let ip = it.add("c1", &config).ips();
-    assert_eq!(it.add("c1", &config).code(), 110);
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &small());
+    let ip = cluster.add("c1", &config).ips();
+    assert_eq!(cluster.add("c1", &config).code(), 110);
     // The allocator by itself, without the chain's record.
     let mut alone = config.clone();
     alone["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": small()});
     assert_eq!(
-        it.sandbox.call("ipam-da-etcd", "ADD", &alone).run().code(),
+        cluster
+            .sandbox
+            .call("ipam-da-etcd", "ADD", &alone)
+            .run()
+            .code(),
         110
     );
-    assert_eq!(it.reserved("blue"), ip);
+    assert_eq!(cluster.reserved("blue"), ip);
 }
 
 #[test]
 fn a_requested_address_is_given_or_refused_with_its_holder() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29", "exclude": ["10.0.0.4"], "requested-ip": "10.0.0.4"}]);
-    let config = it.config("n1", &ALLOCATOR, &pools);
-    assert_eq!(it.add("c1", &config).ips(), ["10.0.0.4"]);
-    let error = it.add("c2", &it.config("n2", &ALLOCATOR, &pools)).error();
+    let config = cluster.config("n1", &ADDRESSES, &pools);
+    assert_eq!(cluster.add("c1", &config).ips(), ["10.0.0.4"]);
+    let error = cluster
+        .add("c2", &cluster.config("n2", &ADDRESSES, &pools))
+        .error();
     assert_eq!(error["code"], 111);
     let msg = error["msg"].as_str().unwrap();
     assert!(
         msg.contains("is reserved to c1 eth0 of network testnet on node n1 already"),
         "{msg}"
     );
-    assert_eq!(it.held().len(), 1);
+    assert_eq!(cluster.held().len(), 1);
 }
 
 #[test]
 fn several_pools_give_an_address_each_or_none() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([
         {"name": "blue", "subnet": "10.0.0.0/24"},
         {"name": "six", "subnet": "fd00::/64"},
         {"subnet": "10.0.1.0/30"},
     ]);
-    let config = it.config("n1", &ALLOCATOR, &pools);
-    let given = it.add("c1", &config).ips();
+    let config = cluster.config("n1", &ADDRESSES, &pools);
+    let given = cluster.add("c1", &config).ips();
     assert_eq!(given.len(), 3);
     assert_eq!(given[2], "10.0.1.2");
-    assert_eq!(it.held().len(), 3);
-    it.add("c2", &config)
+    assert_eq!(cluster.held().len(), 3);
+    cluster
+        .add("c2", &config)
         .refused(11, "pool 2 of network testnet");
-    assert_eq!(it.held().len(), 3);
-    it.del("c1", &config).nothing();
-    assert!(it.held().is_empty());
+    assert_eq!(cluster.held().len(), 3);
+    cluster.del("c1", &config).nothing();
+    assert!(cluster.held().is_empty());
 }
 
 #[test]
 fn a_sticky_key_gets_its_address_again_on_another_node() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24", "sticky": "prod/db-0"}]);
-    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &ALLOCATOR, &pools));
-    let first = it.add("c1", &one).ips();
-    let other = it.add("c2", &two).ips();
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &ADDRESSES, &pools));
+    let first = cluster.add("c1", &one).ips();
+    let other = cluster.add("c2", &two).ips();
     assert_ne!(first, other);
-    it.del("c2", &two).nothing();
-    it.del("c1", &one).nothing();
-    assert_eq!(it.add("c3", &two).ips(), other);
-    assert_eq!(it.etcd.keys("/ipam/v1/sticky/blue/").len(), 2);
+    cluster.del("c2", &two).nothing();
+    cluster.del("c1", &one).nothing();
+    assert_eq!(cluster.add("c3", &two).ips(), other);
+    assert_eq!(cluster.etcd.keys("/ipam/v1/sticky/blue/").len(), 2);
 }
 
 #[test]
 fn gc_releases_what_is_this_nodes_and_this_networks() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &ALLOCATOR, &pools));
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &ADDRESSES, &pools));
     let mut other = one.clone();
     other["name"] = json!("othernet");
     for (container, config) in [("a", &one), ("b", &one), ("c", &two), ("d", &other)] {
-        it.add(container, config).result();
+        cluster.add(container, config).result();
     }
     // The allocator by itself: the chain would release by its records.
     let mut gc = one.clone();
     gc["cni.dev/valid-attachments"] = json!([{"containerID": "b", "ifname": "eth0"}]);
-    it.sandbox.call("ipam-da-etcd", "GC", &gc).run().nothing();
-    let held: Vec<String> = it.held();
+    cluster
+        .sandbox
+        .call("ipam-da-etcd", "GC", &gc)
+        .run()
+        .nothing();
+    let held: Vec<String> = cluster.held();
     let holders: Vec<&str> = held
         .iter()
-        .map(|it| it.rsplit_once("/blue/").unwrap().0)
+        .map(|held| held.rsplit_once("/blue/").unwrap().0)
         .collect();
     assert_eq!(
         holders,
@@ -184,66 +197,68 @@ fn gc_releases_what_is_this_nodes_and_this_networks() {
             "n2/testnet/c:eth0"
         ]
     );
-    assert_eq!(it.reserved("blue").len(), 3);
+    assert_eq!(cluster.reserved("blue").len(), 3);
 }
 
 #[test]
 fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &small());
-    it.add("c1", &config).result();
-    let mut impostor = it.on_another_disk(&config);
-    it.add("c2", &impostor)
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &small());
+    cluster.add("c1", &config).result();
+    let mut impostor = cluster.on_another_disk(&config);
+    cluster
+        .add("c2", &impostor)
         .refused(7, "ipam.node: \"n1\" is the name of another node");
     impostor["cni.dev/valid-attachments"] = json!([]);
     assert_eq!(
-        it.sandbox
+        cluster
+            .sandbox
             .call("ipam-da-etcd", "GC", &impostor)
             .run()
             .code(),
         7
     );
-    assert_eq!(it.held().len(), 1);
+    assert_eq!(cluster.held().len(), 1);
 }
 
 #[test]
 fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_one() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &small());
-    it.add("c1", &config).result();
-    let held = it.held();
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &small());
+    cluster.add("c1", &config).result();
+    let held = cluster.held();
     // The record is lost, and a second ADD fails with what isn't 110: its rollback.
     let del = |undone: &str| {
-        let call = it.sandbox.call("ipam-da-etcd", "DEL", &config);
+        let call = cluster.sandbox.call("ipam-da-etcd", "DEL", &config);
         call.container("c1")
             .env("IPAM_DELEGATED_CALL", undone)
             .env("IPAM_DELEGATED_ROLLBACK", undone)
             .run()
     };
     del("another-call").nothing();
-    assert_eq!(it.held(), held);
+    assert_eq!(cluster.held(), held);
     let by: Value =
-        serde_json::from_str(&it.etcd.value(&format!("/ipam/v1/nodes/{}", held[0]))).unwrap();
+        serde_json::from_str(&cluster.etcd.value(&format!("/ipam/v1/nodes/{}", held[0]))).unwrap();
     del(by["call"].as_str().unwrap()).nothing();
-    assert!(it.held().is_empty() && it.reserved("blue").is_empty());
+    assert!(cluster.held().is_empty() && cluster.reserved("blue").is_empty());
 }
 
 #[test]
 fn a_second_add_that_cannot_ask_etcd_leaves_the_running_containers_address() {
     needs!(ETCD, ETCDCTL);
-    let mut it = Cluster::default();
-    let mut config = it.config("n1", &ALLOCATOR, &small());
-    it.add("c1", &config).result();
-    let held = it.held();
-    std::fs::remove_dir_all(it.sandbox.root().join("n1/state")).unwrap();
-    it.etcd.kill();
+    let mut cluster = Cluster::default();
+    let mut config = cluster.config("n1", &ADDRESSES, &small());
+    cluster.add("c1", &config).result();
+    let held = cluster.held();
+    std::fs::remove_dir_all(cluster.sandbox.root().join("n1/state")).unwrap();
+    cluster.etcd.kill();
     config["ipam"]["etcd"]["timeout"] = json!("500ms");
-    it.add("c1", &config).refused(11, "etcd");
-    it.etcd.restart();
+    cluster.add("c1", &config).refused(11, "etcd");
+    cluster.etcd.restart();
     config["ipam"]["etcd"]["timeout"] = json!("10s");
     // What that ADD has left behind is undone, and nothing else.
-    assert_eq!(it.add("c1", &config).code(), 110);
-    assert_eq!(it.held(), held);
+    assert_eq!(cluster.add("c1", &config).code(), 110);
+    assert_eq!(cluster.held(), held);
 }

@@ -5,16 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
-use super::Cluster;
-
-const ALLOCATOR: [&str; 1] = ["ipam-da-etcd"];
+use super::{ADDRESSES, Cluster};
 
 /// Checks that an ADD fails so. Its container is a new one: a failed DEL leaves a record.
 #[track_caller]
-fn refused(it: &Cluster, config: &Value, code: u64, text: &str) {
+fn refused(cluster: &Cluster, config: &Value, code: u64, text: &str) {
     static CONTAINERS: AtomicU32 = AtomicU32::new(0);
     let container = format!("r{}", CONTAINERS.fetch_add(1, Ordering::Relaxed));
-    it.add(&container, config).refused(code, text);
+    cluster.add(&container, config).refused(code, text);
 }
 
 fn named() -> Value {
@@ -24,8 +22,8 @@ fn named() -> Value {
 #[test]
 fn a_wrong_configuration_names_the_key_and_the_value() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &named());
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &named());
     for (key, value, text) in [
         (
             "endpoints",
@@ -47,20 +45,20 @@ fn a_wrong_configuration_names_the_key_and_the_value() {
     ] {
         let mut wrong = config.clone();
         wrong["ipam"]["etcd"][key] = value;
-        refused(&it, &wrong, 7, text);
+        refused(&cluster, &wrong, 7, text);
     }
     let mut wrong = config.clone();
     wrong["ipam"]["node"] = json!("a/b");
-    refused(&it, &wrong, 7, "ipam.node: \"a/b\" can't name a node");
+    refused(&cluster, &wrong, 7, "ipam.node: \"a/b\" can't name a node");
 }
 
 #[test]
 fn a_pool_that_is_missing_or_wrong_is_named_with_etcds_key() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let config = it.config("n1", &ALLOCATOR, &named());
+    let cluster = Cluster::default();
+    let config = cluster.config("n1", &ADDRESSES, &named());
     refused(
-        &it,
+        &cluster,
         &config,
         7,
         "prevResult.pools[0].name: etcd has no pool \"blue\": /ipam/v1/pools/blue is missing",
@@ -72,109 +70,115 @@ fn a_pool_that_is_missing_or_wrong_is_named_with_etcds_key() {
             "/ipam/v1/pools/blue.subnet: \"10.0.0.0\" is no subnet",
         ),
     ] {
-        it.etcd.put("/ipam/v1/pools/blue", json);
-        refused(&it, &config, 7, text);
-        let status = it.call("STATUS", "", &config).run().error();
+        cluster.etcd.put("/ipam/v1/pools/blue", json);
+        refused(&cluster, &config, 7, text);
+        let status = cluster.call("STATUS", "", &config).run().error();
         assert!(status["msg"].as_str().unwrap().contains(text), "{status}");
     }
-    assert!(it.held().is_empty());
+    assert!(cluster.held().is_empty());
 }
 
 #[test]
 fn foreign_content_keeps_its_address_and_its_keys() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/30"}]);
-    let config = it.config("n1", &ALLOCATOR, &pools);
-    it.etcd
+    let config = cluster.config("n1", &ADDRESSES, &pools);
+    cluster
+        .etcd
         .put("/ipam/v1/addresses/blue/10.0.0.2", "somebody's\nnote");
     refused(
-        &it,
+        &cluster,
         &config,
         11,
         "pool blue (10.0.0.1-10.0.0.2) has no address left",
     );
-    it.etcd
+    cluster
+        .etcd
         .put("/ipam/v1/nodes/n1/testnet/c9:eth0/blue/10.0.0.2", "mine?");
-    it.etcd.put("/ipam/v1/nodes/n1/testnet/note", "x");
+    cluster.etcd.put("/ipam/v1/nodes/n1/testnet/note", "x");
     let mut gc = config.clone();
     gc["cni.dev/valid-attachments"] = json!([]);
-    it.sandbox.call("ipam-da-etcd", "GC", &gc).run().nothing();
-    assert_eq!(it.reserved("blue"), ["10.0.0.2"]);
-    assert_eq!(it.held(), ["n1/testnet/note"]);
+    cluster
+        .sandbox
+        .call("ipam-da-etcd", "GC", &gc)
+        .run()
+        .nothing();
+    assert_eq!(cluster.reserved("blue"), ["10.0.0.2"]);
+    assert_eq!(cluster.held(), ["n1/testnet/note"]);
 }
 
 #[test]
 fn a_del_without_etcd_fails_and_is_made_up_for_later() {
     needs!(ETCD, ETCDCTL);
-    let mut it = Cluster::default();
+    let mut cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let mut config = it.config("n1", &ALLOCATOR, &pools);
-    it.add("c1", &config).result();
-    it.etcd.kill();
+    let mut config = cluster.config("n1", &ADDRESSES, &pools);
+    cluster.add("c1", &config).result();
+    cluster.etcd.kill();
     config["ipam"]["etcd"]["timeout"] = json!("500ms");
-    let error = it.del("c1", &config).error();
+    let error = cluster.del("c1", &config).error();
     assert_eq!(error["code"], 11, "{error}");
     let msg = error["msg"].as_str().unwrap();
     assert!(
         msg.contains("etcd can't be reached within 500ms: http://127.0.0.1:"),
         "{msg}"
     );
-    refused(&it, &config, 11, "etcd can't be reached within 500ms");
-    it.etcd.restart();
-    assert_eq!(it.reserved("blue").len(), 1);
+    refused(&cluster, &config, 11, "etcd can't be reached within 500ms");
+    cluster.etcd.restart();
+    assert_eq!(cluster.reserved("blue").len(), 1);
     config["ipam"]["etcd"]["timeout"] = json!("10s");
-    it.gc(&[], &config).nothing();
-    assert!(it.reserved("blue").is_empty() && it.held().is_empty());
+    cluster.gc(&[], &config).nothing();
+    assert!(cluster.reserved("blue").is_empty() && cluster.held().is_empty());
 }
 
 #[test]
 fn a_stopped_etcd_takes_no_longer_than_the_timeout_and_leaves_nothing_after_gc() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let mut config = it.config("n1", &ALLOCATOR, &pools);
-    it.add("c1", &config).result();
-    it.etcd.signal("STOP");
+    let mut config = cluster.config("n1", &ADDRESSES, &pools);
+    cluster.add("c1", &config).result();
+    cluster.etcd.signal("STOP");
     config["ipam"]["etcd"]["timeout"] = json!("300ms");
-    assert_eq!(it.add("c2", &config).code(), 11);
-    it.etcd.signal("CONT");
+    assert_eq!(cluster.add("c2", &config).code(), 11);
+    cluster.etcd.signal("CONT");
     config["ipam"]["etcd"]["timeout"] = json!("10s");
-    it.gc(&["c1"], &config).nothing();
-    assert_eq!(it.held().len(), 1);
+    cluster.gc(&["c1"], &config).nothing();
+    assert_eq!(cluster.held().len(), 1);
 }
 
 #[test]
 fn a_user_without_a_password_or_without_rights_is_refused() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    it.etcd.ctl(&["user", "add", "other:good"]);
-    it.etcd.enable_authentication("node:good");
+    let cluster = Cluster::default();
+    cluster.etcd.ctl(&["user", "add", "other:good"]);
+    cluster.etcd.enable_authentication("node:good");
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let mut config = it.config("n1", &ALLOCATOR, &pools);
+    let mut config = cluster.config("n1", &ADDRESSES, &pools);
     config["ipam"]["etcd"]["timeout"] = json!("5s");
-    refused(&it, &config, 113, "etcd asks for a user");
-    let file = it.sandbox.root().join("password");
+    refused(&cluster, &config, 113, "etcd asks for a user");
+    let file = cluster.sandbox.root().join("password");
     std::fs::write(&file, "wrong\n").unwrap();
     config["ipam"]["etcd"]["username"] = json!("node");
     config["ipam"]["etcd"]["passwordFile"] = json!(file);
     refused(
-        &it,
+        &cluster,
         &config,
         113,
         "etcd refuses ipam.etcd.username with the password",
     );
     std::fs::write(&file, "good\n").unwrap();
-    it.add("c1", &config).result();
-    it.del("c1", &config).nothing();
+    cluster.add("c1", &config).result();
+    cluster.del("c1", &config).nothing();
     let mut other = config.clone();
     other["ipam"]["etcd"]["username"] = json!("other");
-    refused(&it, &other, 113, "permission denied");
-    let status = it.call("STATUS", "", &other).run().error();
+    refused(&cluster, &other, 113, "permission denied");
+    let status = cluster.call("STATUS", "", &other).run().error();
     assert_eq!(status["code"], 50, "{status}");
     config["ipam"]["etcd"]["prefix"] = json!("/elsewhere");
-    refused(&it, &config, 113, "permission denied");
+    refused(&cluster, &config, 113, "permission denied");
     std::fs::remove_file(&file).unwrap();
-    config["ipam"]["etcd"]["cacheDir"] = json!(it.sandbox.root().join("no-token"));
-    refused(&it, &config, 7, "ipam.etcd.passwordFile: ");
+    config["ipam"]["etcd"]["cacheDir"] = json!(cluster.sandbox.root().join("no-token"));
+    refused(&cluster, &config, 7, "ipam.etcd.passwordFile: ");
 }

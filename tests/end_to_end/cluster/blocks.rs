@@ -6,9 +6,7 @@ use std::fs;
 use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
-use super::Cluster;
-
-pub(super) const CHAIN: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+use super::{BLOCKS, Cluster};
 
 pub(super) fn named() -> Value {
     json!([{"name": "blue"}])
@@ -19,21 +17,21 @@ fn cluster() -> Cluster {
 }
 
 /// The cluster, with a pool of four blocks of four addresses.
-pub(super) fn with_pool(it: Cluster) -> Cluster {
-    it.etcd.put(
+pub(super) fn with_pool(cluster: Cluster) -> Cluster {
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19","block":30}"#,
     );
-    it
+    cluster
 }
 
-fn blocks(it: &Cluster) -> Vec<String> {
-    it.etcd.keys("/ipam/v1/blocks/blue/")
+fn blocks(cluster: &Cluster) -> Vec<String> {
+    cluster.etcd.keys("/ipam/v1/blocks/blue/")
 }
 
 /// The same configuration after a boot, as far as the plugins can tell.
-fn rebooted(it: &Cluster, boot: &str) -> std::path::PathBuf {
-    let proc = it.sandbox.root().join(boot);
+fn rebooted(cluster: &Cluster, boot: &str) -> std::path::PathBuf {
+    let proc = cluster.sandbox.root().join(boot);
     fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
     fs::write(proc.join("sys/kernel/random/boot_id"), boot).unwrap();
     proc
@@ -42,9 +40,9 @@ fn rebooted(it: &Cluster, boot: &str) -> std::path::PathBuf {
 #[test]
 fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &CHAIN, &named()));
-    let result = it.add("a", &one).result();
+    let cluster = cluster();
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &BLOCKS, &named()));
+    let result = cluster.add("a", &one).result();
     assert!(
         result["ips"][0]["address"]
             .as_str()
@@ -55,14 +53,14 @@ fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
     assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
     let mut given: BTreeSet<String> = harness::answer_of(&result).into_iter().collect();
     for i in 0..7 {
-        given.extend(it.add(&format!("b{i}"), &one).ips());
-        given.extend(it.add(&format!("c{i}"), &two).ips());
+        given.extend(cluster.add(&format!("b{i}"), &one).ips());
+        given.extend(cluster.add(&format!("c{i}"), &two).ips());
     }
     assert_eq!(given.len(), 15);
-    assert_eq!(blocks(&it).len(), 4);
+    assert_eq!(blocks(&cluster).len(), 4);
     let error = (0..4)
-        .map(|i| it.add(&format!("d{i}"), &two))
-        .find(|it| !it.status.success());
+        .map(|i| cluster.add(&format!("d{i}"), &two))
+        .find(|output| !output.status.success());
     error
         .unwrap()
         .refused(11, "pool blue (10.0.0.4-10.0.0.19) has no block left");
@@ -71,63 +69,73 @@ fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
 #[test]
 fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     needs!(ETCD, ETCDCTL);
-    let mut it = cluster();
-    let mut config = it.config("n1", &CHAIN, &named());
-    it.add("a", &config).result();
+    let mut cluster = cluster();
+    let mut config = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &config).result();
     config["ipam"]["etcd"]["timeout"] = json!("300ms");
-    it.etcd.kill();
-    it.add("b", &config).result();
+    cluster.etcd.kill();
+    cluster.add("b", &config).result();
     let mut added = config.clone();
-    added["prevResult"] = it.add("c", &config).result();
-    it.call("CHECK", "c", &added).run().nothing();
+    added["prevResult"] = cluster.add("c", &config).result();
+    cluster.call("CHECK", "c", &added).run().nothing();
     let full = (0..3)
-        .map(|i| it.add(&format!("d{i}"), &config))
-        .find(|it| !it.status.success());
+        .map(|i| cluster.add(&format!("d{i}"), &config))
+        .find(|output| !output.status.success());
     full.unwrap()
         .refused(11, "etcd can't be reached within 300ms");
-    it.del("a", &config).nothing();
-    it.add("e", &config).result();
-    it.etcd.restart();
+    cluster.del("a", &config).nothing();
+    cluster.add("e", &config).result();
+    cluster.etcd.restart();
     config["ipam"]["etcd"]["timeout"] = json!("10s");
-    it.add("f", &config).result();
+    cluster.add("f", &config).result();
 }
 
 #[test]
 fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let mut config = it.config("n1", &CHAIN, &named());
-    it.add("a", &config).result();
-    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let cluster = cluster();
+    let mut config = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &config).result();
+    let file = cluster
+        .sandbox
+        .root()
+        .join("n1/etcd-state/blocks/blue.json");
     let content = fs::read(&file).unwrap();
     fs::write(&file, "{").unwrap();
-    it.add("b", &config).refused(5, "it is no list of blocks");
+    cluster
+        .add("b", &config)
+        .refused(5, "it is no list of blocks");
     fs::write(&file, content).unwrap();
     config["ipam"]["node"] = json!("n2");
-    it.add("b", &config).refused(7, "has blocks of node \"n1\"");
+    cluster
+        .add("b", &config)
+        .refused(7, "has blocks of node \"n1\"");
 }
 
 #[test]
 fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
     needs!(ETCD, ETCDCTL);
-    let mut it = cluster();
-    let config = it.config("n1", &CHAIN, &named());
-    let old = it.add("a", &config).ips();
-    let [block] = &blocks(&it)[..] else { panic!() };
+    let mut cluster = cluster();
+    let config = cluster.config("n1", &BLOCKS, &named());
+    let old = cluster.add("a", &config).ips();
+    let [block] = &blocks(&cluster)[..] else {
+        panic!()
+    };
     // The node was given up, and another one has its block.
-    it.etcd.ctl(&["del", "--prefix", "/ipam/v1/tokens/"]);
-    it.etcd.put(
+    cluster.etcd.ctl(&["del", "--prefix", "/ipam/v1/tokens/"]);
+    cluster.etcd.put(
         &format!("/ipam/v1/blocks/blue/{block}"),
         r#"{"node":"n2","since":"2026-01-01T00:00:00Z"}"#,
     );
-    let proc = rebooted(&it, "second-boot");
+    let proc = rebooted(&cluster, "second-boot");
     let add = |container: &str| {
-        it.call("ADD", container, &config)
+        cluster
+            .call("ADD", container, &config)
             .env("IPAM_DELEGATED_PROC", &proc)
             .run()
     };
     let new = add("b").ips();
-    assert_ne!(blocks(&it).len(), 1);
+    assert_ne!(blocks(&cluster).len(), 1);
     let other: Vec<String> = (0..2).flat_map(|i| add(&format!("c{i}")).ips()).collect();
     let in_block = |ip: &String| {
         let last: u8 = ip.rsplit('.').next().unwrap().parse().unwrap();
@@ -146,11 +154,11 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
         "{block} {new:?} {other:?}"
     );
     // After a boot without etcd, nothing is given that hasn't been compared.
-    it.etcd.kill();
+    cluster.etcd.kill();
     let mut away = config.clone();
     away["ipam"]["etcd"]["timeout"] = json!("300ms");
-    let proc = rebooted(&it, "third-boot");
-    let output = it
+    let proc = rebooted(&cluster, "third-boot");
+    let output = cluster
         .call("ADD", "z", &away)
         .env("IPAM_DELEGATED_PROC", &proc)
         .run();
@@ -160,158 +168,169 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
 #[test]
 fn a_claim_without_an_answer_is_found_out_later() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let config = it.config("n1", &CHAIN, &named());
-    it.add("a", &config).result();
-    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let cluster = cluster();
+    let config = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &config).result();
+    let file = cluster
+        .sandbox
+        .root()
+        .join("n1/etcd-state/blocks/blue.json");
     let mut local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
     // Killed between etcd's answer and the file.
     local["claiming"] = local["blocks"][0].take();
     local["blocks"] = json!([]);
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
-    it.add("b", &config).result();
-    assert_eq!(blocks(&it).len(), 1);
+    cluster.add("b", &config).result();
+    assert_eq!(blocks(&cluster).len(), 1);
     // Without even the note, GC finds it.
     local["claiming"] = Value::Null;
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
-    it.gc(&["a", "b"], &config).nothing();
+    cluster.gc(&["a", "b"], &config).nothing();
     let local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
-    assert_eq!(blocks(&it).len(), 1);
+    assert_eq!(blocks(&cluster).len(), 1);
 }
 
 #[test]
 fn gc_gives_back_blocks_that_have_been_empty() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let mut config = it.config("n1", &CHAIN, &named());
+    let cluster = cluster();
+    let mut config = cluster.config("n1", &BLOCKS, &named());
     config["ipam"]["keepEmptyBlocks"] = json!("0s");
     for container in ["a", "b", "c", "d", "e"] {
-        it.add(container, &config).result();
+        cluster.add(container, &config).result();
     }
-    let claimed = blocks(&it).len();
+    let claimed = blocks(&cluster).len();
     assert!(claimed >= 2);
-    it.gc(&["a", "b", "c", "d", "e"], &config).nothing();
-    assert_eq!(blocks(&it).len(), claimed);
+    cluster.gc(&["a", "b", "c", "d", "e"], &config).nothing();
+    assert_eq!(blocks(&cluster).len(), claimed);
     for _ in 0..3 {
-        it.gc(&[], &config).nothing();
+        cluster.gc(&[], &config).nothing();
     }
-    assert!(blocks(&it).is_empty(), "{:?}", blocks(&it));
-    it.add("f", &config).result();
-    assert_eq!(blocks(&it).len(), 1);
+    assert!(blocks(&cluster).is_empty(), "{:?}", blocks(&cluster));
+    cluster.add("f", &config).result();
+    assert_eq!(blocks(&cluster).len(), 1);
 }
 
 #[test]
 fn two_nodes_with_one_name_are_refused() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let config = it.config("n1", &CHAIN, &named());
-    it.add("a", &config).result();
-    let impostor = it.on_another_disk(&config);
-    it.add("b", &impostor)
+    let cluster = cluster();
+    let config = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &config).result();
+    let impostor = cluster.on_another_disk(&config);
+    cluster
+        .add("b", &impostor)
         .refused(7, "ipam.node: \"n1\" is the name of another node");
-    assert_eq!(blocks(&it).len(), 1);
+    assert_eq!(blocks(&cluster).len(), 1);
 }
 
 #[test]
 fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let config = it.config("n1", &["ipam-da-etcd"], &named());
-    it.add("a", &config).refused(
+    let cluster = cluster();
+    let config = cluster.config("n1", &["ipam-da-etcd"], &named());
+    cluster.add("a", &config).refused(
         7,
         "/ipam/v1/pools/blue.block: 30: this pool is given in blocks",
     );
-    it.etcd
+    cluster
+        .etcd
         .put("/ipam/v1/pools/green", r#"{"subnet":"10.1.0.0/28"}"#);
-    let config = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
-    it.add("a", &config)
+    let config = cluster.config("n1", &BLOCKS, &json!([{"name": "green"}]));
+    cluster
+        .add("a", &config)
         .refused(7, "/ipam/v1/pools/green.block is missing");
 }
 
 /// GCs without a valid attachment, until blocks that are empty are given back.
-fn collect(it: &Cluster, config: &Value) {
+fn collect(cluster: &Cluster, config: &Value) {
     let mut config = config.clone();
     config["ipam"]["keepEmptyBlocks"] = json!("0s");
     for _ in 0..3 {
-        assert!(it.gc(&[], &config).status.success());
+        assert!(cluster.gc(&[], &config).status.success());
     }
 }
 
 #[test]
 fn a_block_that_was_put_aside_is_used_again_before_another_one_is_claimed() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let [one, two] = ["n1", "n2"].map(|node| it.config(node, &CHAIN, &named()));
-    it.add("a", &one).result();
+    let cluster = cluster();
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &BLOCKS, &named()));
+    cluster.add("a", &one).result();
     let mut gc = one.clone();
     gc["ipam"]["keepEmptyBlocks"] = json!("0s");
     // The first GC puts the empty block aside; a second one would give it back.
-    it.gc(&[], &gc).nothing();
-    assert_eq!(blocks(&it).len(), 1);
+    cluster.gc(&[], &gc).nothing();
+    assert_eq!(blocks(&cluster).len(), 1);
     for i in 0..12 {
-        it.add(&format!("b{i}"), &two).result();
+        cluster.add(&format!("b{i}"), &two).result();
     }
-    assert_eq!(blocks(&it).len(), 4);
-    it.add("c", &one).result();
+    assert_eq!(blocks(&cluster).len(), 4);
+    cluster.add("c", &one).result();
 }
 
 #[test]
 fn empty_blocks_of_a_pool_that_no_network_names_are_given_back() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    it.etcd.put(
+    let cluster = cluster();
+    cluster.etcd.put(
         "/ipam/v1/pools/green",
         r#"{"subnet":"10.1.0.0/24","block":28}"#,
     );
-    let config = it.config("n1", &CHAIN, &named());
-    it.add("a", &config).result();
-    it.del("a", &config).nothing();
-    let other = it.config("n1", &CHAIN, &json!([{"name": "green"}]));
+    let config = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &config).result();
+    cluster.del("a", &config).nothing();
+    let other = cluster.config("n1", &BLOCKS, &json!([{"name": "green"}]));
     // Its definition may be gone, too.
-    it.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
-    collect(&it, &other);
-    assert!(blocks(&it).is_empty());
+    cluster.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
+    collect(&cluster, &other);
+    assert!(blocks(&cluster).is_empty());
 }
 
 #[test]
 fn a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_given_back() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let in_blocks = it.config("n1", &CHAIN, &named());
-    it.add("a", &in_blocks).result();
-    it.add("b", &in_blocks).result();
-    it.etcd.put(
+    let cluster = cluster();
+    let in_blocks = cluster.config("n1", &BLOCKS, &named());
+    cluster.add("a", &in_blocks).result();
+    cluster.add("b", &in_blocks).result();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19"}"#,
     );
-    let one_by_one = it.config("n1", &["ipam-da-etcd"], &named());
-    it.add("c", &one_by_one).refused(7, "is given in blocks");
-    it.del("a", &in_blocks).nothing();
-    collect(&it, &one_by_one);
+    let one_by_one = cluster.config("n1", &["ipam-da-etcd"], &named());
+    cluster
+        .add("c", &one_by_one)
+        .refused(7, "is given in blocks");
+    cluster.del("a", &in_blocks).nothing();
+    collect(&cluster, &one_by_one);
     // GC has released `b` by its record, and then the block.
-    assert!(blocks(&it).is_empty(), "{:?}", blocks(&it));
-    it.add("d", &one_by_one).result();
+    assert!(blocks(&cluster).is_empty(), "{:?}", blocks(&cluster));
+    cluster.add("d", &one_by_one).result();
 }
 
 #[test]
 fn a_block_that_a_restore_has_lost_is_claimed_again_and_every_add_succeeds() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster();
-    let config = it.config("n1", &CHAIN, &named());
-    let mut given: BTreeSet<String> = it.add("a", &config).ips().into_iter().collect();
-    it.etcd.ctl(&["del", "--prefix", "/ipam/v1/blocks/"]);
+    let cluster = cluster();
+    let config = cluster.config("n1", &BLOCKS, &named());
+    let mut given: BTreeSet<String> = cluster.add("a", &config).ips().into_iter().collect();
+    cluster.etcd.ctl(&["del", "--prefix", "/ipam/v1/blocks/"]);
     for i in 0..11 {
-        given.extend(it.add(&format!("b{i}"), &config).ips());
+        given.extend(cluster.add(&format!("b{i}"), &config).ips());
     }
     assert_eq!(given.len(), 12);
-    let held: BTreeSet<String> = blocks(&it).into_iter().collect();
+    let held: BTreeSet<String> = blocks(&cluster).into_iter().collect();
     assert_eq!(held.len(), 3);
-    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
+    let file = cluster
+        .sandbox
+        .root()
+        .join("n1/etcd-state/blocks/blue.json");
     let local: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let listed = local["blocks"].as_array().unwrap().iter();
-    let listed: Vec<&str> = listed.filter_map(|it| it["cidr"].as_str()).collect();
+    let listed: Vec<&str> = listed.filter_map(|block| block["cidr"].as_str()).collect();
     assert_eq!(listed.len(), 3, "{listed:?}");
-    assert!(listed.iter().all(|it| held.contains(*it)), "{held:?}");
+    assert!(listed.iter().all(|block| held.contains(*block)), "{held:?}");
 }

@@ -9,25 +9,28 @@ const YEAR: i64 = 365 * 24 * 60 * 60;
 
 /// A cluster, and the clocks of its nodes.
 struct Clocks {
-    it: Cluster,
+    cluster: Cluster,
     wrong_clock: WrongClock,
 }
 
 impl Clocks {
     fn new() -> Self {
-        let it = Cluster::default();
-        let wrong_clock = WrongClock::new(it.sandbox.root());
-        Self { it, wrong_clock }
+        let cluster = Cluster::default();
+        let wrong_clock = WrongClock::new(cluster.sandbox.root());
+        Self {
+            cluster,
+            wrong_clock,
+        }
     }
 
     fn call(&self, offset: i64, command: &str, container: &str, config: &Value) -> Call {
-        let call = self.it.call(command, container, config);
+        let call = self.cluster.call(command, container, config);
         self.wrong_clock.set(call, offset)
     }
 
     /// The time that stands in a value of etcd.
     fn since(&self, key: &str) -> String {
-        let value: Value = serde_json::from_str(&self.it.etcd.value(key)).unwrap();
+        let value: Value = serde_json::from_str(&self.cluster.etcd.value(key)).unwrap();
         value["since"].as_str().unwrap().to_owned()
     }
 }
@@ -36,11 +39,11 @@ impl Clocks {
 fn addresses_are_given_and_released_whatever_the_clocks_of_the_nodes_say() {
     needs!(ETCD, ETCDCTL, CC);
     let clocks = Clocks::new();
-    let it = &clocks.it;
+    let cluster = &clocks.cluster;
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24", "sticky": "db-0"}]);
     let mut times = Vec::new();
     for (node, at) in [("past", -YEAR), ("now", 0), ("future", YEAR)] {
-        let config = it.config(node, &["ipam-da-etcd"], &pools);
+        let config = cluster.config(node, &["ipam-da-etcd"], &pools);
         let result = clocks.call(at, "ADD", "c", &config).run().result();
         let ip = harness::answer_of(&result).remove(0);
         times.push([
@@ -57,16 +60,16 @@ fn addresses_are_given_and_released_whatever_the_clocks_of_the_nodes_say() {
             gc["cni.dev/valid-attachments"] = json!([{"containerID": "c", "ifname": "eth0"}]);
             clocks.call(other, "GC", "", &gc).run().nothing();
         }
-        assert_eq!(it.reserved("red"), [ip.as_str()]);
+        assert_eq!(cluster.reserved("red"), [ip.as_str()]);
         clocks.call(-at, "DEL", "c", &config).run().nothing();
-        assert!(it.reserved("red").is_empty() && it.held().is_empty());
+        assert!(cluster.reserved("red").is_empty() && cluster.held().is_empty());
         // Its sticky address comes back, by a clock that has stepped back.
         let again = clocks.call(at - YEAR, "ADD", "d", &config).run();
         assert_eq!(again.ips(), [ip]);
         let mut gc = config.clone();
         gc["cni.dev/valid-attachments"] = json!([]);
         clocks.call(-at, "GC", "", &gc).run().nothing();
-        assert!(it.reserved("red").is_empty() && it.held().is_empty());
+        assert!(cluster.reserved("red").is_empty() && cluster.held().is_empty());
     }
     assert!(times[0] < times[1] && times[1] < times[2], "{times:?}");
 }
@@ -75,15 +78,15 @@ fn addresses_are_given_and_released_whatever_the_clocks_of_the_nodes_say() {
 fn blocks_are_claimed_and_returned_whatever_the_clock_says() {
     needs!(ETCD, ETCDCTL, CC);
     let clocks = Clocks::new();
-    let it = &clocks.it;
-    it.etcd.put(
+    let cluster = &clocks.cluster;
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/24","block":28}"#,
     );
-    let blocks = || it.etcd.keys("/ipam/v1/blocks/blue/");
+    let blocks = || cluster.etcd.keys("/ipam/v1/blocks/blue/");
     for (node, at) in [("past", -YEAR), ("future", YEAR)] {
         let chain = ["ipam-ds-etcd", "ipam-da-host-local"];
-        let mut config = it.config(node, &chain, &json!([{"name": "blue"}]));
+        let mut config = cluster.config(node, &chain, &json!([{"name": "blue"}]));
         config["ipam"]["keepEmptyBlocks"] = json!("1h");
         config["cni.dev/valid-attachments"] = json!([]);
         let first = clocks.call(at, "ADD", "c", &config).run().ips();

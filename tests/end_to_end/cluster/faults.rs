@@ -26,13 +26,13 @@ impl Walk<'_> {
         let prepare = || victim.run(before, "c");
         let kept = (self.kept)();
         prepare();
-        let trace = victim.it.sandbox.root().join("fault-trace");
+        let trace = victim.cluster.sandbox.root().join("fault-trace");
         let (walk, _) = FaultWalk::record(victim.call(command, "c"), &trace, "read(0");
         for point in &walk.points {
             prepare();
             let output: Output = FaultWalk::run_at(impatient.call(command, "c"), point);
             let now = (self.kept)();
-            let lost: Vec<&String> = kept.iter().filter(|it| !now.contains(it)).collect();
+            let lost: Vec<&String> = kept.iter().filter(|key| !now.contains(key)).collect();
             assert!(lost.is_empty(), "{command}, {point}: {lost:?} {output:?}");
         }
         println!("{} {command}: {} points", victim.plugin, walk.points.len());
@@ -40,8 +40,8 @@ impl Walk<'_> {
     }
 }
 
-fn valid(it: &mut Victim<'_>) {
-    it.config["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
+fn valid(cluster: &mut Victim<'_>) {
+    cluster.config["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
 }
 
 #[test]
@@ -51,16 +51,21 @@ fn no_address_that_is_in_use_is_released_whatever_system_call_fails() {
         harness::skip("cluster::faults", "strace may not trace here");
         return;
     }
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &pools);
+    let mut victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &pools);
     valid(&mut victim);
     victim.run("ADD", "a").result();
-    let address = it.reserved("red").remove(0);
+    let address = cluster.reserved("red").remove(0);
     let kept = || {
-        let mut kept = it.held();
-        kept.retain(|it| it.contains("/a:eth0/"));
-        kept.extend(it.reserved("red").into_iter().filter(|it| *it == address));
+        let mut kept = cluster.held();
+        kept.retain(|key| key.contains("/a:eth0/"));
+        kept.extend(
+            cluster
+                .reserved("red")
+                .into_iter()
+                .filter(|key| *key == address),
+        );
         kept
     };
     let walk = Walk {
@@ -79,29 +84,32 @@ fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails
         harness::skip("cluster::faults", "strace may not trace here");
         return;
     }
-    let it = Cluster::default();
-    it.etcd.put(
+    let cluster = Cluster::default();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/24","block":28}"#,
     );
     let chain = ["ipam-ds-etcd", "ipam-da-host-local"];
     let named = json!([{"name": "blue"}]);
-    let config = it.config("n1", &chain, &named);
+    let config = cluster.config("n1", &chain, &named);
     // An address in use, which keeps its block.
-    it.add("a", &config).result();
-    let mut victim = Victim::new(&it, "ipam-ds-etcd", "n1", &named);
+    cluster.add("a", &config).result();
+    let mut victim = Victim::new(&cluster, "ipam-ds-etcd", "n1", &named);
     victim.config["ipam"]["keepEmptyBlocks"] = json!("0s");
     valid(&mut victim);
-    let file = it.sandbox.root().join("n1/etcd-state/blocks/blue.json");
-    let block = it.etcd.keys("/ipam/v1/blocks/blue/").remove(0);
+    let file = cluster
+        .sandbox
+        .root()
+        .join("n1/etcd-state/blocks/blue.json");
+    let block = cluster.etcd.keys("/ipam/v1/blocks/blue/").remove(0);
     let kept = || {
         let content = std::fs::read(&file).unwrap();
         let local: Value = serde_json::from_slice(&content).unwrap();
         let listed = local["blocks"].as_array().unwrap().iter();
-        let listed = listed.filter(|it| it["cidr"] == *block);
-        let mut kept: Vec<String> = listed.map(|it| it["owner"].to_string()).collect();
-        let in_etcd = it.etcd.keys("/ipam/v1/blocks/blue/");
-        kept.extend(in_etcd.into_iter().filter(|it| *it == block));
+        let listed = listed.filter(|owned| owned["cidr"] == *block);
+        let mut kept: Vec<String> = listed.map(|block| block["owner"].to_string()).collect();
+        let in_etcd = cluster.etcd.keys("/ipam/v1/blocks/blue/");
+        kept.extend(in_etcd.into_iter().filter(|key| *key == block));
         kept
     };
     assert_eq!(kept().len(), 2);

@@ -21,10 +21,10 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
         harness::skip("cluster::files", "strace may not trace here");
         return;
     }
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     // Each node is a new one: its first ADD writes the most.
-    let node = |i: usize| Victim::new(&it, "ipam-da-etcd", &format!("n{i}"), &pools);
+    let node = |i: usize| Victim::new(&cluster, "ipam-da-etcd", &format!("n{i}"), &pools);
     let points = node(0).points("ADD", "c");
     node(0).run("DEL", "c").nothing();
     for (i, point) in points.iter().enumerate() {
@@ -37,19 +37,23 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
         let injection = format!("inject={}:error={error}:when={}", point.name, point.time);
         let output = victim.impatient().injected("ADD", "c", &injection);
         let what = || format!("{error} of {point:?}: {output:?}");
-        assert!(output.status.code().is_some_and(|it| it < 2), "{}", what());
+        assert!(
+            output.status.code().is_some_and(|code| code < 2),
+            "{}",
+            what()
+        );
         if output.status.code() == Some(1) {
-            let held = it.held();
+            let held = cluster.held();
             assert!(held.is_empty(), "{held:?} {}", what());
         }
         victim.run("DEL", "c").nothing();
         // The next one isn't hindered.
         assert!(victim.run("ADD", "d").status.success(), "{}", what());
         victim.run("DEL", "d").nothing();
-        let held = it.held();
+        let held = cluster.held();
         assert!(held.is_empty(), "{held:?} {}", what());
     }
-    assert!(it.reserved("red").is_empty());
+    assert!(cluster.reserved("red").is_empty());
 }
 
 #[test]
@@ -59,13 +63,13 @@ fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_roo
         harness::skip("cluster::files", "strace may not trace here");
         return;
     }
-    let it = Cluster::default();
-    it.etcd.put(
+    let cluster = Cluster::default();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/24","block":30}"#,
     );
-    let victim = Victim::new(&it, "ipam-ds-etcd", "n1", &json!([{"name": "blue"}]));
-    let blocks = || it.etcd.keys("/ipam/v1/blocks/blue/").len();
+    let victim = Victim::new(&cluster, "ipam-ds-etcd", "n1", &json!([{"name": "blue"}]));
+    let blocks = || cluster.etcd.keys("/ipam/v1/blocks/blue/").len();
     let full = "inject=write:error=ENOSPC:when=1+";
     // Its result can't be written either: what is asked for is that nothing is taken.
     let output = victim.injected("ADD", "c", full);
@@ -82,15 +86,15 @@ fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_roo
 #[test]
 fn with_umask_0_the_files_are_roots_alone() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    it.etcd.put(
+    let cluster = Cluster::default();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/24","block":28}"#,
     );
     let addresses = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     for config in [
-        it.config("n1", &["ipam-da-etcd"], &addresses),
-        it.config(
+        cluster.config("n1", &["ipam-da-etcd"], &addresses),
+        cluster.config(
             "n1",
             &["ipam-ds-etcd", "ipam-da-host-local"],
             &json!([{"name": "blue"}]),
@@ -101,13 +105,13 @@ fn with_umask_0_the_files_are_roots_alone() {
         } else {
             "b"
         };
-        let call = it.call("ADD", container, &config);
+        let call = cluster.call("ADD", container, &config);
         let call = call.through(&["/bin/sh", "-c", "umask 0; exec \"$0\""]);
         call.run().result();
     }
     let mut seen = 0;
     for folder in ["cache", "etcd-state", "etcd-state/blocks"] {
-        let folder = it.sandbox.root().join("n1").join(folder);
+        let folder = cluster.sandbox.root().join("n1").join(folder);
         for entry in fs::read_dir(&folder).unwrap() {
             let entry = entry.unwrap();
             let mode = entry.metadata().unwrap().permissions().mode() & 0o077;
@@ -123,13 +127,13 @@ fn with_umask_0_the_files_are_roots_alone() {
 #[test]
 fn a_pipe_in_the_place_of_the_password_or_of_a_certificate_is_refused_at_once() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    let pipe = it.sandbox.root().join("pipe");
+    let cluster = Cluster::default();
+    let pipe = cluster.sandbox.root().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let config = it.config("n1", &["ipam-da-etcd"], &pools);
+    let config = cluster.config("n1", &["ipam-da-etcd"], &pools);
     let refused = |container: &str, config: &Value, key: &str| {
-        let error = it.add(container, config).error();
+        let error = cluster.add(container, config).error();
         assert_eq!(error["code"], 7);
         let file = match key {
             // It may be the password.

@@ -9,33 +9,34 @@ use serde_json::{Map, Value, json};
 use super::Cluster;
 
 /// A cluster with these pools, and a conflist that leads `ipamctl` to it.
-fn cluster(etcd: EtcdMember, pools: &Value) -> Cluster {
-    let it = Cluster::with(etcd);
-    let config = it.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
-    it.sandbox.write_conflist("10-lan.conflist", &config);
-    let imported = import(&it, "first", pools, &[]);
+fn with_pools(etcd: EtcdMember, pools: &Value) -> Cluster {
+    let cluster = Cluster::with(etcd);
+    let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    let imported = import(&cluster, "first", pools, &[]);
     assert!(imported.status.success(), "{imported:?}");
-    it
+    cluster
 }
 
 /// The command that imports these pools from a file of this name.
-fn importing(it: &Cluster, file: &str, pools: &Value, words: &[&str]) -> harness::Call {
-    let file = it.sandbox.root().join(file);
+fn importing(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> harness::Call {
+    let file = cluster.sandbox.root().join(file);
     fs::write(&file, pools.to_string()).unwrap();
     let file = file.to_str().unwrap();
-    it.sandbox
+    cluster
+        .sandbox
         .ipamctl(&[&["etcd", "import", file], words].concat())
 }
 
-fn import(it: &Cluster, file: &str, pools: &Value, words: &[&str]) -> Output {
-    importing(it, file, pools, words).run()
+fn import(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> Output {
+    importing(cluster, file, pools, words).run()
 }
 
 /// The definitions in etcd.
-fn defined(it: &Cluster) -> Vec<(String, String)> {
-    let names = it.etcd.keys("/ipam/v1/pools/");
+fn defined(cluster: &Cluster) -> Vec<(String, String)> {
+    let names = cluster.etcd.keys("/ipam/v1/pools/");
     let value = |name: String| {
-        let value = it.etcd.value(&format!("/ipam/v1/pools/{name}"));
+        let value = cluster.etcd.value(&format!("/ipam/v1/pools/{name}"));
         (name, value)
     };
     names.into_iter().map(value).collect()
@@ -43,35 +44,39 @@ fn defined(it: &Cluster) -> Vec<(String, String)> {
 
 /// An import that is refused for this reason, and writes nothing.
 #[track_caller]
-fn refused(it: &Cluster, pools: &Value, why: &[&str]) {
-    let before = defined(it);
-    let output = import(it, "refused", pools, &["--replace"]);
+fn refused(cluster: &Cluster, pools: &Value, why: &[&str]) {
+    let before = defined(cluster);
+    let output = import(cluster, "refused", pools, &["--replace"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     for part in why {
         assert!(output.stderr.contains(part), "{part}: {output:?}");
     }
-    assert_eq!(defined(it), before);
+    assert_eq!(defined(cluster), before);
 }
 
 #[test]
 fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(
+    let cluster = with_pools(
         EtcdMember::default(),
         &json!({"lan": {"subnet": "10.55.0.0/24"}}),
     );
     let held = json!([{"name": "lan", "requested-ip": "10.55.0.200"}]);
-    let held = it.config("n1", &["ipam-da-etcd"], &held);
-    it.add("c1", &held).result();
+    let held = cluster.config("n1", &["ipam-da-etcd"], &held);
+    cluster.add("c1", &held).result();
     let holder = "10.55.0.200 of pool lan, which c1 eth0 of network testnet on node n1 holds,";
     let halves = json!({
         "lan": {"subnet": "10.55.0.0/25"},
         "dmz": {"subnet": "10.55.0.128/25"},
     });
-    refused(&it, &halves, &[holder, "would be in no range of pool lan"]);
+    refused(
+        &cluster,
+        &halves,
+        &[holder, "would be in no range of pool lan"],
+    );
     let gateway = json!({"lan": {"subnet": "10.55.0.0/24", "gateway": "10.55.0.9"}});
     refused(
-        &it,
+        &cluster,
         &gateway,
         &[
             holder,
@@ -79,41 +84,41 @@ fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held() {
         ],
     );
     let block = json!({"lan": {"subnet": "10.55.0.0/24", "block": 28}});
-    refused(&it, &block, &[holder, "pool lan gets block"]);
+    refused(&cluster, &block, &[holder, "pool lan gets block"]);
 
     // What nobody holds is taken away; and all of it, once the address is released.
     let smaller = json!({"lan": {"subnet": "10.55.0.0/24", "rangeStart": "10.55.0.100"}});
-    let output = import(&it, "smaller", &smaller, &["--replace"]);
+    let output = import(&cluster, "smaller", &smaller, &["--replace"]);
     assert_eq!(output.stdout, "lan: replaced\n", "{output:?}");
-    it.del("c1", &held).nothing();
-    let output = import(&it, "halves", &halves, &["--replace"]);
+    cluster.del("c1", &held).nothing();
+    let output = import(&cluster, "halves", &halves, &["--replace"]);
     assert_eq!(output.stdout, "dmz: created\nlan: replaced\n", "{output:?}");
 }
 
 #[test]
 fn an_address_of_a_pool_that_was_removed_is_given_by_no_other() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(
+    let cluster = with_pools(
         EtcdMember::default(),
         &json!({"lan": {"subnet": "10.55.0.0/24"}}),
     );
-    let config = it.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
-    it.add("c1", &config).result();
-    it.etcd.ctl(&["del", "/ipam/v1/pools/lan"]);
+    let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
+    cluster.add("c1", &config).result();
+    cluster.etcd.ctl(&["del", "/ipam/v1/pools/lan"]);
     let other = json!({"dmz": {"subnet": "10.55.0.0/24"}});
-    refused(&it, &other, &["c1 eth0", "would be given by pool dmz"]);
+    refused(&cluster, &other, &["c1 eth0", "would be given by pool dmz"]);
 }
 
 #[test]
 fn a_pool_loses_nothing_of_a_block_that_a_node_holds() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(
+    let cluster = with_pools(
         EtcdMember::default(),
         &json!({"lan": {"subnet": "10.56.0.0/27", "rangeStart": "10.56.0.16", "block": 28}}),
     );
     let blocks = ["ipam-ds-etcd", "ipam-da-host-local"];
-    let config = it.config("n7", &blocks, &json!([{"name": "lan"}]));
-    it.add("c1", &config).result();
+    let config = cluster.config("n7", &blocks, &json!([{"name": "lan"}]));
+    cluster.add("c1", &config).result();
     let holder = "block 10.56.0.16/28 of pool lan, which node n7 holds,";
     for (keys, why) in [
         (
@@ -127,17 +132,17 @@ fn a_pool_loses_nothing_of_a_block_that_a_node_holds() {
     ] {
         let mut pool = keys;
         pool["subnet"] = json!("10.56.0.0/27");
-        refused(&it, &json!({"lan": pool}), &[holder, why]);
+        refused(&cluster, &json!({"lan": pool}), &[holder, why]);
     }
     let larger = json!({"lan": {"subnet": "10.56.0.0/27", "block": 28}});
-    let output = import(&it, "larger", &larger, &["--replace"]);
+    let output = import(&cluster, "larger", &larger, &["--replace"]);
     assert_eq!(output.stdout, "lan: replaced\n", "{output:?}");
 }
 
 #[test]
 fn of_imports_at_once_that_overlap_one_is_written() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(
+    let cluster = with_pools(
         EtcdMember::default(),
         &json!({"lan": {"subnet": "10.55.0.0/24"}}),
     );
@@ -146,13 +151,21 @@ fn of_imports_at_once_that_overlap_one_is_written() {
             .map(|i| {
                 let name = format!("p{round}-{i}");
                 let pools = json!({name.clone(): {"subnet": format!("10.60.{round}.0/24")}});
-                importing(&it, &name, &pools, &[]).start()
+                importing(&cluster, &name, &pools, &[]).start()
             })
             .collect();
         let outputs: Vec<Output> = imports.into_iter().map(harness::Running::output).collect();
-        let written = outputs.iter().filter(|it| it.status.success()).count();
+        let written = outputs
+            .iter()
+            .filter(|output| output.status.success())
+            .count();
         assert_eq!(written, 1, "{outputs:?}");
-        assert_eq!(defined(&it).len(), 2 + round, "{:?}", defined(&it));
+        assert_eq!(
+            defined(&cluster).len(),
+            2 + round,
+            "{:?}",
+            defined(&cluster)
+        );
     }
 }
 
@@ -169,11 +182,15 @@ fn many(number: usize) -> Value {
 fn more_pools_than_etcd_takes_at_once_are_not_written_in_part() {
     needs!(ETCD, ETCDCTL);
     let lan = json!({"lan": {"subnet": "10.55.0.0/24"}});
-    let it = cluster(EtcdMember::default(), &lan);
-    refused(&it, &many(300), &["nothing is written", "--max-txn-ops"]);
-    assert!(import(&it, "most", &many(128), &[]).status.success());
-    assert_eq!(defined(&it).len(), 129);
-    let it = cluster(EtcdMember::start(&["--max-txn-ops=1000"]), &lan);
-    assert!(import(&it, "all", &many(300), &[]).status.success());
-    assert_eq!(defined(&it).len(), 301);
+    let cluster = with_pools(EtcdMember::default(), &lan);
+    refused(
+        &cluster,
+        &many(300),
+        &["nothing is written", "--max-txn-ops"],
+    );
+    assert!(import(&cluster, "most", &many(128), &[]).status.success());
+    assert_eq!(defined(&cluster).len(), 129);
+    let larger = with_pools(EtcdMember::start(&["--max-txn-ops=1000"]), &lan);
+    assert!(import(&larger, "all", &many(300), &[]).status.success());
+    assert_eq!(defined(&larger).len(), 301);
 }

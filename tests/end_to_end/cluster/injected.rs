@@ -31,7 +31,7 @@ const WITH_EFFECT: [&str; 13] = [
 
 /// A plugin, called without the chain.
 pub(super) struct Victim<'a> {
-    pub(super) it: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
     pub(super) plugin: &'static str,
     pub(super) config: Value,
 }
@@ -39,14 +39,18 @@ pub(super) struct Victim<'a> {
 impl<'a> Victim<'a> {
     /// A plugin on a node, behind a selector that chose these pools.
     pub(super) fn new(
-        it: &'a Cluster,
+        cluster: &'a Cluster,
         plugin: &'static str,
         node: &str,
         pools: &Value,
     ) -> Victim<'a> {
-        let mut config = it.config(node, &[plugin], pools);
+        let mut config = cluster.config(node, &[plugin], pools);
         config["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
-        Self { it, plugin, config }
+        Self {
+            cluster,
+            plugin,
+            config,
+        }
     }
 
     /// The same with a shorter timeout of etcd: what is made to fail is tried again until then.
@@ -66,7 +70,10 @@ impl<'a> Victim<'a> {
     }
 
     pub(super) fn call(&self, command: &str, container: &str) -> Call {
-        let call = self.it.sandbox.call(self.plugin, command, &self.config);
+        let call = self
+            .cluster
+            .sandbox
+            .call(self.plugin, command, &self.config);
         call.container(container)
     }
 
@@ -83,13 +90,13 @@ impl<'a> Victim<'a> {
 
     /// Runs it, and returns its system calls.
     pub(super) fn points(&self, command: &str, container: &str) -> Vec<Point> {
-        let trace = self.it.sandbox.root().join("trace");
+        let trace = self.cluster.sandbox.root().join("trace");
         let output = self.traced(command, container, &trace, "trace=all");
         assert!(output.status.success(), "{output:?}");
         let mut points = points(&trace);
         fs::remove_file(trace).unwrap();
         if std::env::var_os(ALL).is_none() {
-            points.retain(|it| WITH_EFFECT.contains(&it.name.as_str()));
+            points.retain(|point| WITH_EFFECT.contains(&point.name.as_str()));
         }
         assert!(points.len() > 10, "{points:?}");
         points

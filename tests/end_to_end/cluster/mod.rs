@@ -26,6 +26,12 @@ mod tls;
 use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};
 use serde_json::{Value, json};
 
+/// Delegates after the selector of a network with addresses that are reserved one by one.
+pub(crate) const ADDRESSES: [&str; 1] = ["ipam-da-etcd"];
+
+/// Delegates after the selector of a network with blocks.
+pub(crate) const BLOCKS: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+
 /// A sandbox with a member, and nodes that share its pools.
 pub(crate) struct Cluster {
     pub(crate) sandbox: Sandbox,

@@ -8,28 +8,28 @@ use super::Cluster;
 #[test]
 fn a_del_that_could_not_ask_the_recorded_etcd_fails_and_keeps_the_record() {
     needs!(ETCD, ETCDCTL);
-    let mut it = Cluster::default();
+    let mut cluster = Cluster::default();
     let definition = r#"{"subnet":"10.55.0.0/24"}"#;
-    it.etcd.put("/ipam/v1/pools/lan", definition);
-    let config = it.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
-    it.add("a", &config).result();
-    let record = it.sandbox.root().join("n1/state/testnet/a:eth0.json");
+    cluster.etcd.put("/ipam/v1/pools/lan", definition);
+    let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
+    cluster.add("a", &config).result();
+    let record = cluster.sandbox.root().join("n1/state/testnet/a:eth0.json");
     assert!(record.exists());
 
     let other = EtcdMember::default();
     other.put("/ipam/v1/pools/lan", definition);
     let mut today = config.clone();
     today["ipam"]["etcd"]["endpoints"] = json!([other.url()]);
-    it.etcd.kill();
-    let del = it.del("a", &today);
+    cluster.etcd.kill();
+    let del = cluster.del("a", &today);
     assert_eq!(del.code(), 11, "{del:?}");
     assert!(record.exists());
 
     // It was away for a moment only.
-    it.etcd.restart();
-    assert_eq!(it.held().len(), 1);
-    it.del("a", &today).nothing();
+    cluster.etcd.restart();
+    assert_eq!(cluster.held().len(), 1);
+    cluster.del("a", &today).nothing();
     assert!(!record.exists());
-    assert_eq!(it.held(), Vec::<String>::new());
-    assert_eq!(it.reserved("lan"), Vec::<String>::new());
+    assert_eq!(cluster.held(), Vec::<String>::new());
+    assert_eq!(cluster.reserved("lan"), Vec::<String>::new());
 }

@@ -103,7 +103,7 @@ fn serve(answer: Answer) -> String {
 #[test]
 fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
+    let cluster = Cluster::default();
     let servers: [(&str, Answer); 9] = [
         ("silent", silent),
         ("closes", closes),
@@ -118,10 +118,10 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     thread::scope(|scope| {
         for (name, answer) in servers {
-            let (it, pools) = (&it, &pools);
+            let (cluster, pools) = (&cluster, &pools);
             scope.spawn(move || {
                 let url = serve(answer);
-                let mut victim = Victim::new(it, "ipam-da-etcd", name, pools);
+                let mut victim = Victim::new(cluster, "ipam-da-etcd", name, pools);
                 let etcd = &mut victim.config["ipam"]["etcd"];
                 etcd["timeout"] = json!("600ms");
                 etcd["endpoints"] = json!([url]);
@@ -138,10 +138,10 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
                 // Beside a member, it doesn't matter, whichever is asked first.
                 let etcd = &mut victim.config["ipam"]["etcd"];
                 etcd["timeout"] = json!("10s");
-                etcd["endpoints"] = json!([url, it.etcd.url()]);
+                etcd["endpoints"] = json!([url, cluster.etcd.url()]);
                 for i in 0..4 {
                     let container = format!("{name}-{i}");
-                    let cache = it.sandbox.root().join(format!("cache-{container}"));
+                    let cache = cluster.sandbox.root().join(format!("cache-{container}"));
                     victim.config["ipam"]["etcd"]["cacheDir"] = json!(cache);
                     victim.run("ADD", &container).result();
                     victim.run("DEL", &container).nothing();
@@ -149,7 +149,7 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
             });
         }
     });
-    assert!(it.reserved("red").is_empty());
+    assert!(cluster.reserved("red").is_empty());
 }
 
 #[test]
@@ -158,11 +158,11 @@ fn a_servers_certificate_for_another_name_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new(folder.path());
     let server = authority.sign("server", &["127.0.0.2", "etcd.example.org"]);
-    let [cert, key] = [&server.cert, &server.key].map(|it| it.to_str().unwrap());
+    let [cert, key] = [&server.cert, &server.key].map(|path| path.to_str().unwrap());
     let arguments = ["--cert-file", cert, "--key-file", key];
-    let it = Cluster::with(EtcdMember::start_with_tls(&arguments, &[]));
+    let cluster = Cluster::with(EtcdMember::start_with_tls(&arguments, &[]));
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &pools);
+    let mut victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &pools);
     victim.config["ipam"]["etcd"]["ca"] = json!(authority.ca());
     let error = victim.run("ADD", "a").error();
     assert_eq!(error["code"], 113);
@@ -184,15 +184,15 @@ fn a_silent_name_server_takes_no_longer_than_the_timeout() {
     let [.., third, fourth] = std::process::id().to_be_bytes();
     let address = format!("127.77.{third}.{}", fourth.clamp(1, 254));
     let _server = UdpSocket::bind((address.as_str(), 53)).unwrap();
-    let it = Cluster::default();
-    let resolv_conf = it.sandbox.root().join("resolv.conf");
+    let cluster = Cluster::default();
+    let resolv_conf = cluster.sandbox.root().join("resolv.conf");
     std::fs::write(&resolv_conf, format!("nameserver {address}\n")).unwrap();
     let script = format!(
         "mount --bind {} /etc/resolv.conf && exec \"$0\"",
         resolv_conf.display()
     );
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &pools);
+    let mut victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &pools);
     let etcd = &mut victim.config["ipam"]["etcd"];
     etcd["timeout"] = json!("500ms");
     etcd["endpoints"] = json!(["http://etcd.example.org:2379"]);
@@ -236,19 +236,19 @@ fn slow_once(member: &str, pause: Duration) -> String {
 #[test]
 fn gc_of_addresses_on_a_node_that_has_blocks_ends_within_one_timeout() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    it.etcd.put(
+    let cluster = Cluster::default();
+    cluster.etcd.put(
         "/ipam/v1/pools/blue",
         r#"{"subnet":"10.0.0.0/24","block":28}"#,
     );
     let blocks = ["ipam-ds-etcd", "ipam-da-host-local"];
-    let blocks = it.config("n1", &blocks, &json!([{"name": "blue"}]));
-    it.add("a", &blocks).result();
+    let blocks = cluster.config("n1", &blocks, &json!([{"name": "blue"}]));
+    cluster.add("a", &blocks).result();
     let red = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let mut victim = Victim::new(&it, "ipam-da-etcd", "n1", &red).with_valid(&[]);
+    let mut victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &red).with_valid(&[]);
     let etcd = &mut victim.config["ipam"]["etcd"];
     etcd["timeout"] = json!("15s");
-    etcd["endpoints"] = json!([slow_once(&it.etcd.url(), Duration::from_secs(5))]);
+    etcd["endpoints"] = json!([slow_once(&cluster.etcd.url(), Duration::from_secs(5))]);
     let started = Instant::now();
     victim.run("GC", "").nothing();
     let passed = started.elapsed();

@@ -9,42 +9,41 @@ use std::time::Duration;
 use harness::{ETCD, ETCDCTL, Output, needs};
 use serde_json::{Value, json};
 
-use super::Cluster;
-
-const ADDRESSES: [&str; 1] = ["ipam-da-etcd"];
-const BLOCKS: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
+use super::{ADDRESSES, BLOCKS, Cluster};
 
 fn cluster(pool: &str) -> Cluster {
-    let it = Cluster::default();
-    it.etcd.put("/ipam/v1/pools/lan", pool);
-    it
+    let cluster = Cluster::default();
+    cluster.etcd.put("/ipam/v1/pools/lan", pool);
+    cluster
 }
 
-fn config(it: &Cluster, allocators: &[&str]) -> Value {
-    it.config("n1", allocators, &json!([{"name": "lan"}]))
+fn config(cluster: &Cluster, allocators: &[&str]) -> Value {
+    cluster.config("n1", allocators, &json!([{"name": "lan"}]))
 }
 
-fn snapshot(it: &Cluster) -> PathBuf {
-    let file = it.sandbox.root().join("snapshot");
-    it.etcd.ctl(&["snapshot", "save", file.to_str().unwrap()]);
+fn snapshot(cluster: &Cluster) -> PathBuf {
+    let file = cluster.sandbox.root().join("snapshot");
+    cluster
+        .etcd
+        .ctl(&["snapshot", "save", file.to_str().unwrap()]);
     file
 }
 
-fn reconcile(it: &Cluster, words: &[&str]) -> Output {
+fn reconcile(cluster: &Cluster, words: &[&str]) -> Output {
     let words = [&["reconcile"], words].concat();
-    it.sandbox.ipamctl(&words).run()
+    cluster.sandbox.ipamctl(&words).run()
 }
 
 /// The marks of nodes that have not said what lives there.
-fn marks(it: &Cluster) -> Vec<String> {
-    it.etcd.keys("/ipam/v1/reconcile/")
+fn marks(cluster: &Cluster) -> Vec<String> {
+    cluster.etcd.keys("/ipam/v1/reconcile/")
 }
 
 #[track_caller]
-fn has_not_said_everything(it: &Cluster, output: &Output, reason: &str) {
+fn has_not_said_everything(cluster: &Cluster, output: &Output, reason: &str) {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stderr.contains(reason), "{output:?}");
-    assert_eq!(marks(it), ["n1"]);
+    assert_eq!(marks(cluster), ["n1"]);
 }
 
 /// Waits for a file that a process writes.
@@ -61,16 +60,16 @@ fn appears(file: &Path) {
 #[test]
 fn an_add_that_has_its_answer_of_before_the_restore_is_waited_for() {
     needs!(ETCD, ETCDCTL);
-    let mut it = cluster(r#"{"subnet":"10.55.0.0/29","rangeEnd":"10.55.0.2"}"#);
-    let config = config(&it, &ADDRESSES);
-    it.sandbox.write_conflist("10-lan.conflist", &config);
-    it.call("STATUS", "", &config).run().nothing();
-    let file = snapshot(&it);
+    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/29","rangeEnd":"10.55.0.2"}"#);
+    let config = config(&cluster, &ADDRESSES);
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    cluster.call("STATUS", "", &config).run().nothing();
+    let file = snapshot(&cluster);
     // The allocator has its answer, and has not ended.
-    let plugin = it.sandbox.plugins().join("ipam-da-etcd");
+    let plugin = cluster.sandbox.plugins().join("ipam-da-etcd");
     let real = fs::canonicalize(&plugin).unwrap();
-    let [held, go] = ["held", "go"].map(|name| it.sandbox.root().join(name));
-    it.sandbox.write_executable(
+    let [held, go] = ["held", "go"].map(|name| cluster.sandbox.root().join(name));
+    cluster.sandbox.write_executable(
         "ipam-da-etcd",
         &format!(
             "#!/bin/sh\nanswer=$({}); status=$?\n: > {held}\nwhile [ ! -e {go} ]; do sleep 0.02; done\nprintf %s \"$answer\"; exit $status\n",
@@ -79,98 +78,102 @@ fn an_add_that_has_its_answer_of_before_the_restore_is_waited_for() {
             go = go.display(),
         ),
     );
-    let slow = it.call("ADD", "a", &config).start();
+    let slow = cluster.call("ADD", "a", &config).start();
     appears(&held);
-    it.etcd.restore(&file);
-    assert_eq!(it.reserved("lan"), Vec::<String>::new());
-    assert!(reconcile(&it, &["--begin", "n1"]).status.success());
-    let output = reconcile(&it, &[]);
-    has_not_said_everything(&it, &output, "its ADD is running");
+    cluster.etcd.restore(&file);
+    assert_eq!(cluster.reserved("lan"), Vec::<String>::new());
+    assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
+    let output = reconcile(&cluster, &[]);
+    has_not_said_everything(&cluster, &output, "its ADD is running");
     fs::write(&go, "").unwrap();
     let ips = slow.output().ips();
-    let output = reconcile(&it, &[]);
+    let output = reconcile(&cluster, &[]);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(it.reserved("lan"), ips);
-    assert_eq!(it.add("b", &config).code(), 11);
+    assert_eq!(cluster.reserved("lan"), ips);
+    assert_eq!(cluster.add("b", &config).code(), 11);
 }
 
 #[test]
 fn what_a_network_with_other_endpoints_of_the_same_etcd_holds_is_claimed_again() {
     needs!(ETCD, ETCDCTL);
-    let mut it = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
-    let one = config(&it, &ADDRESSES);
+    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
+    let one = config(&cluster, &ADDRESSES);
     let mut two = one.clone();
     two["name"] = json!("second");
-    let url = it.etcd.url().replace("127.0.0.1", "localhost");
+    let url = cluster.etcd.url().replace("127.0.0.1", "localhost");
     two["ipam"]["etcd"]["endpoints"] = json!([url]);
-    it.sandbox.write_conflist("10-one.conflist", &one);
-    it.sandbox.write_conflist("20-two.conflist", &two);
-    it.add("a", &one).result();
-    let file = snapshot(&it);
-    it.add("b", &two).result();
-    let before = it.reserved("lan");
-    it.etcd.restore(&file);
+    cluster.sandbox.write_conflist("10-one.conflist", &one);
+    cluster.sandbox.write_conflist("20-two.conflist", &two);
+    cluster.add("a", &one).result();
+    let file = snapshot(&cluster);
+    cluster.add("b", &two).result();
+    let before = cluster.reserved("lan");
+    cluster.etcd.restore(&file);
     let words = ["--network", "testnet"];
-    let begun = reconcile(&it, &[&words[..], &["--begin", "n1"]].concat());
+    let begun = reconcile(&cluster, &[&words[..], &["--begin", "n1"]].concat());
     assert!(begun.status.success(), "{begun:?}");
-    let output = reconcile(&it, &words);
+    let output = reconcile(&cluster, &words);
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(it.reserved("lan"), before);
+    assert_eq!(cluster.reserved("lan"), before);
 }
 
 #[test]
 fn a_network_of_an_etcd_that_cannot_be_asked_keeps_the_mark() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
-    let one = config(&it, &ADDRESSES);
+    let cluster = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
+    let one = config(&cluster, &ADDRESSES);
     let mut two = one.clone();
     two["name"] = json!("second");
-    let url = it.etcd.url().replace("127.0.0.1", "localhost");
+    let url = cluster.etcd.url().replace("127.0.0.1", "localhost");
     two["ipam"]["etcd"]["endpoints"] = json!([url]);
-    it.sandbox.write_conflist("10-one.conflist", &one);
-    it.add("b", &two).result();
-    let record = it.sandbox.root().join("n1/state/second/b:eth0.json");
+    cluster.sandbox.write_conflist("10-one.conflist", &one);
+    cluster.add("b", &two).result();
+    let record = cluster.sandbox.root().join("n1/state/second/b:eth0.json");
     let content = fs::read_to_string(&record).unwrap();
     fs::write(&record, content.replace(&url, "http://127.0.0.1:1")).unwrap();
-    assert!(reconcile(&it, &["--begin", "n1"]).status.success());
-    let output = reconcile(&it, &[]);
-    has_not_said_everything(&it, &output, "it isn't known whether it is of this etcd");
+    assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
+    let output = reconcile(&cluster, &[]);
+    has_not_said_everything(
+        &cluster,
+        &output,
+        "it isn't known whether it is of this etcd",
+    );
     fs::write(&record, content).unwrap();
-    assert!(reconcile(&it, &[]).status.success());
-    assert_eq!(marks(&it), Vec::<String>::new());
+    assert!(reconcile(&cluster, &[]).status.success());
+    assert_eq!(marks(&cluster), Vec::<String>::new());
 }
 
 #[test]
 fn a_conflist_that_cannot_be_read_keeps_the_mark() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
-    let one = config(&it, &ADDRESSES);
-    it.sandbox.write_conflist("10-one.conflist", &one);
-    assert!(reconcile(&it, &["--begin", "n1"]).status.success());
-    it.sandbox.write_conf("20-two.conflist", "{\"name\": ");
-    let output = reconcile(&it, &[]);
-    has_not_said_everything(&it, &output, "20-two.conflist");
-    fs::remove_file(it.sandbox.conf_dir().join("20-two.conflist")).unwrap();
-    assert!(reconcile(&it, &[]).status.success());
+    let cluster = cluster(r#"{"subnet":"10.55.0.0/29"}"#);
+    let one = config(&cluster, &ADDRESSES);
+    cluster.sandbox.write_conflist("10-one.conflist", &one);
+    assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
+    cluster.sandbox.write_conf("20-two.conflist", "{\"name\": ");
+    let output = reconcile(&cluster, &[]);
+    has_not_said_everything(&cluster, &output, "20-two.conflist");
+    fs::remove_file(cluster.sandbox.conf_dir().join("20-two.conflist")).unwrap();
+    assert!(reconcile(&cluster, &[]).status.success());
 }
 
 #[test]
 fn a_block_that_is_being_claimed_is_waited_for() {
     needs!(ETCD, ETCDCTL);
-    let it = cluster(r#"{"subnet":"10.55.0.0/29","block":30}"#);
-    let mut config = config(&it, &BLOCKS);
-    it.add("a", &config).result();
-    it.sandbox.write_conflist("10-lan.conflist", &config);
-    assert!(reconcile(&it, &["--begin", "n1"]).status.success());
+    let cluster = cluster(r#"{"subnet":"10.55.0.0/29","block":30}"#);
+    let mut config = config(&cluster, &BLOCKS);
+    cluster.add("a", &config).result();
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
     config["ipam"]["etcd"]["timeout"] = json!("1s");
-    it.sandbox.write_conflist("10-lan.conflist", &config);
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
     // As a process does that claims.
-    let folder = fs::File::open(it.sandbox.root().join("n1/etcd-state/blocks")).unwrap();
+    let folder = fs::File::open(cluster.sandbox.root().join("n1/etcd-state/blocks")).unwrap();
     folder.lock().unwrap();
-    let output = reconcile(&it, &[]);
+    let output = reconcile(&cluster, &[]);
     folder.unlock().unwrap();
-    has_not_said_everything(&it, &output, "is claiming a block");
+    has_not_said_everything(&cluster, &output, "is claiming a block");
     config["ipam"]["etcd"]["timeout"] = json!("10s");
-    it.sandbox.write_conflist("10-lan.conflist", &config);
-    assert!(reconcile(&it, &[]).status.success());
+    cluster.sandbox.write_conflist("10-lan.conflist", &config);
+    assert!(reconcile(&cluster, &[]).status.success());
 }

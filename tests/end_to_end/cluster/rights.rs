@@ -23,17 +23,18 @@ fn commands() -> String {
 #[test]
 fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::default();
-    it.etcd
+    let cluster = Cluster::default();
+    cluster
+        .etcd
         .put("/ipam/v1/pools/lan", r#"{"subnet":"10.40.0.0/24"}"#);
-    it.etcd.put(
+    cluster.etcd.put(
         "/ipam/v1/pools/fast",
         r#"{"subnet":"10.41.0.0/24","block":28}"#,
     );
     let made = Command::new("sh")
         .args(["-ec", &commands()])
         .env("ETCDCTL_API", "3")
-        .env("ETCDCTL_ENDPOINTS", it.etcd.url())
+        .env("ETCDCTL_ENDPOINTS", cluster.etcd.url())
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
@@ -42,9 +43,9 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
         "user grant-role root root",
         "auth enable",
     ] {
-        it.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
+        cluster.etcd.ctl(&line.split(' ').collect::<Vec<_>>());
     }
-    let password = it.sandbox.root().join("password");
+    let password = cluster.sandbox.root().join("password");
     fs::write(&password, "good\n").unwrap();
     let with_user = |mut config: Value| {
         let etcd = &mut config["ipam"]["etcd"];
@@ -53,22 +54,22 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
         config
     };
     let addresses = json!([{"name": "lan", "sticky": "db-0"}]);
-    let addresses = with_user(it.config("n1", &["ipam-da-etcd"], &addresses));
+    let addresses = with_user(cluster.config("n1", &["ipam-da-etcd"], &addresses));
     let blocks = json!([{"name": "fast"}]);
-    let blocks = with_user(it.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks));
+    let blocks = with_user(cluster.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks));
     for config in [&addresses, &blocks] {
         // Nothing is held yet.
-        it.call("STATUS", "", config).run().nothing();
-        it.del("c0", config).nothing();
-        it.gc(&[], config).nothing();
+        cluster.call("STATUS", "", config).run().nothing();
+        cluster.del("c0", config).nothing();
+        cluster.gc(&[], config).nothing();
         let mut checked = config.clone();
-        checked["prevResult"] = it.add("c1", config).result();
-        it.call("CHECK", "c1", &checked).run().nothing();
-        it.call("STATUS", "", config).run().nothing();
-        it.gc(&["c1"], config).nothing();
-        it.del("c1", config).nothing();
-        it.add("c2", config).result();
-        it.gc(&[], config).nothing();
+        checked["prevResult"] = cluster.add("c1", config).result();
+        cluster.call("CHECK", "c1", &checked).run().nothing();
+        cluster.call("STATUS", "", config).run().nothing();
+        cluster.gc(&["c1"], config).nothing();
+        cluster.del("c1", config).nothing();
+        cluster.add("c2", config).result();
+        cluster.gc(&[], config).nothing();
     }
     let mut write = vec![
         "--user",
@@ -79,7 +80,7 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
     ];
     for key in ["/ipam/v1/pools/lan", "/other"] {
         write[3] = key;
-        let output = it.etcd.try_ctl(&write);
+        let output = cluster.etcd.try_ctl(&write);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("permission denied"), "{output:?}");
     }

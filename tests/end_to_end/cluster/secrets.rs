@@ -7,9 +7,9 @@ use super::Cluster;
 
 /// A member that doesn't run: the configuration is refused before it is asked.
 fn nowhere() -> Cluster {
-    let mut it = Cluster::default();
-    it.etcd.kill();
-    it
+    let mut cluster = Cluster::default();
+    cluster.etcd.kill();
+    cluster
 }
 
 #[track_caller]
@@ -20,8 +20,8 @@ fn is_not_shown(output: &Output, what: &str) {
 }
 
 /// Configurations with a password where none belongs.
-fn mistaken(it: &Cluster) -> Vec<Value> {
-    let sane = it.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
+fn mistaken(cluster: &Cluster) -> Vec<Value> {
+    let sane = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
     let with = |keys: &[(&str, Value)]| {
         let mut config = sane.clone();
         for (key, value) in keys {
@@ -44,15 +44,15 @@ fn mistaken(it: &Cluster) -> Vec<Value> {
 #[test]
 fn a_password_in_a_configuration_is_neither_answered_nor_listed() {
     needs!(ETCD, ETCDCTL);
-    let it = nowhere();
-    for config in mistaken(&it) {
+    let cluster = nowhere();
+    for config in mistaken(&cluster) {
         for command in ["ADD", "DEL", "CHECK", "GC", "STATUS"] {
-            let output = it.call(command, "c1", &config).run();
+            let output = cluster.call(command, "c1", &config).run();
             is_not_shown(&output, command);
-            let alone = it.sandbox.call("ipam-da-etcd", command, &config);
+            let alone = cluster.sandbox.call("ipam-da-etcd", command, &config);
             is_not_shown(&alone.container("c1").run(), command);
         }
-        it.sandbox.write_conflist("10-lan.conflist", &config);
+        cluster.sandbox.write_conflist("10-lan.conflist", &config);
         for words in [
             &["check"][..],
             &["check", "--json"],
@@ -61,7 +61,7 @@ fn a_password_in_a_configuration_is_neither_answered_nor_listed() {
             &["show", "c1", "--json"],
             &["leaks"],
         ] {
-            is_not_shown(&it.sandbox.ipamctl(words).run(), &words.join(" "));
+            is_not_shown(&cluster.sandbox.ipamctl(words).run(), &words.join(" "));
         }
     }
 }
@@ -69,12 +69,12 @@ fn a_password_in_a_configuration_is_neither_answered_nor_listed() {
 #[test]
 fn a_configuration_that_is_no_json_is_shown_without_its_passwords() {
     needs!(ETCD, ETCDCTL);
-    let it = nowhere();
+    let cluster = nowhere();
     for text in [
         r#"{"ipam":{"etcd":{"endpoints":["http://u:SECRET@a:1"],}}}"#,
         r#"{"ipam":{"etcd":{"passwordFile":"SECRET",}}}"#,
     ] {
-        let call = it.call("ADD", "c1", &json!({})).stdin(text);
+        let call = cluster.call("ADD", "c1", &json!({})).stdin(text);
         is_not_shown(&call.run(), text);
     }
 }
@@ -82,29 +82,31 @@ fn a_configuration_that_is_no_json_is_shown_without_its_passwords() {
 #[test]
 fn no_log_of_the_verbose_flavour_has_a_password() {
     needs!(ETCD, ETCDCTL);
-    let it = Cluster::in_form(Flavour::Verbose, Form::of_this_run(), EtcdMember::default());
-    it.etcd.enable_authentication("node:SECRET");
-    let password = it.sandbox.root().join("password");
+    let cluster = Cluster::in_form(Flavour::Verbose, Form::of_this_run(), EtcdMember::default());
+    cluster.etcd.enable_authentication("node:SECRET");
+    let password = cluster.sandbox.root().join("password");
     std::fs::write(&password, "SECRET").unwrap();
     let pools = json!([{"name": "lan", "subnet": "10.1.0.0/24"}]);
-    let mut sane = it.config("n1", &["ipam-da-etcd"], &pools);
+    let mut sane = cluster.config("n1", &["ipam-da-etcd"], &pools);
     sane["ipam"]["etcd"]["username"] = json!("node");
     sane["ipam"]["etcd"]["passwordFile"] = json!(password);
-    is_not_shown(&it.add("a", &sane), "ADD");
+    is_not_shown(&cluster.add("a", &sane), "ADD");
     let mut wrong = sane.clone();
-    wrong["ipam"]["etcd"]["cacheDir"] = json!(it.sandbox.root().join("other-cache"));
+    wrong["ipam"]["etcd"]["cacheDir"] = json!(cluster.sandbox.root().join("other-cache"));
     std::fs::write(&password, "SECRET, but another").unwrap();
-    for config in mistaken(&it).into_iter().chain([sane, wrong]) {
+    for config in mistaken(&cluster).into_iter().chain([sane, wrong]) {
         for command in ["ADD", "STATUS", "CHECK", "GC", "DEL"] {
-            is_not_shown(&it.call(command, "c1", &config).run(), command);
+            is_not_shown(&cluster.call(command, "c1", &config).run(), command);
         }
     }
-    let logs: Vec<_> = std::fs::read_dir(it.sandbox.log_dir()).unwrap().collect();
+    let logs: Vec<_> = std::fs::read_dir(cluster.sandbox.log_dir())
+        .unwrap()
+        .collect();
     assert!(!logs.is_empty());
     for log in logs {
         let path = log.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let line = text.lines().find(|it| it.contains("SECRET"));
+        let line = text.lines().find(|line| line.contains("SECRET"));
         assert_eq!(line, None, "{}", path.display());
     }
 }

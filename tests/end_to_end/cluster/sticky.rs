@@ -40,21 +40,23 @@ fn remember(etcd: &EtcdMember, number: usize) {
 fn of_more_sticky_keys_than_65536_the_oldest_are_forgotten() {
     needs!(ETCD, ETCDCTL);
     let etcd = EtcdMember::start(&["--max-txn-ops=20000", "--max-request-bytes=8000000"]);
-    let it = Cluster::with(etcd);
-    remember(&it.etcd, MOST);
+    let cluster = Cluster::with(etcd);
+    remember(&cluster.etcd, MOST);
     let pools = json!([{"name": "lan", "subnet": "10.9.0.0/16", "sticky": "new"}]);
-    it.add("c1", &it.config("n1", &["ipam-da-etcd"], &pools))
+    cluster
+        .add("c1", &cluster.config("n1", &["ipam-da-etcd"], &pools))
         .result();
-    let keys = it.etcd.keys("/ipam/v1/sticky/lan/keys/");
+    let keys = cluster.etcd.keys("/ipam/v1/sticky/lan/keys/");
     assert!(keys.contains(&"new".to_owned()));
     // Its address had a key, which is forgotten, too.
     assert!(keys.len() <= MOST, "{}", keys.len());
 
     // An address that no key had.
     let pools = json!([{"name": "lan", "subnet": "10.8.0.0/16", "sticky": "newer"}]);
-    it.add("c2", &it.config("n1", &["ipam-da-etcd"], &pools))
+    cluster
+        .add("c2", &cluster.config("n1", &["ipam-da-etcd"], &pools))
         .result();
-    let keys = it.etcd.keys("/ipam/v1/sticky/lan/keys/");
+    let keys = cluster.etcd.keys("/ipam/v1/sticky/lan/keys/");
     assert_eq!(keys.len(), MOST);
     assert!(keys.contains(&"newer".to_owned()));
     let gone = (0..MOST)

@@ -34,9 +34,9 @@ fn member(
     EtcdMember::start_with_tls(&server, &["--cert", cert, "--key", key, "--cacert", ca])
 }
 
-fn config(it: &Cluster, authority: &Authority, client: Option<&CertificateFiles>) -> Value {
+fn config(cluster: &Cluster, authority: &Authority, client: Option<&CertificateFiles>) -> Value {
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let mut config = it.config("n1", &["ipam-da-etcd"], &pools);
+    let mut config = cluster.config("n1", &["ipam-da-etcd"], &pools);
     let keys = &mut config["ipam"]["etcd"];
     keys["ca"] = json!(authority.ca());
     if let Some(client) = client {
@@ -55,47 +55,48 @@ fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
     let root = authority.sign("root", &[]);
     let node = authority.sign("node", &[]);
     let stranger = authority.sign("stranger", &[]);
-    let it = Cluster::with(member(
+    let cluster = Cluster::with(member(
         &authority,
         &authority.sign("server", &["127.0.0.1"]),
         &root,
     ));
-    let good = config(&it, &authority, Some(&node));
-    it.add("a", &good).result();
+    let good = config(&cluster, &authority, Some(&node));
+    cluster.add("a", &good).result();
     // A failed DEL leaves a record, so each has a container of its own.
     for (i, (config, text)) in [
         (
-            config(&it, &other, Some(&node)),
+            config(&cluster, &other, Some(&node)),
             "invalid peer certificate: UnknownIssuer",
         ),
         (
-            config(&it, &authority, Some(&other.sign("node", &[]))),
+            config(&cluster, &authority, Some(&other.sign("node", &[]))),
             "received fatal alert: ",
         ),
         (
             config(
-                &it,
+                &cluster,
                 &authority,
                 Some(&authority.sign_until("node", &[], 2001)),
             ),
             "received fatal alert: ",
         ),
-        (config(&it, &authority, None), "received fatal alert: "),
+        (config(&cluster, &authority, None), "received fatal alert: "),
     ]
     .into_iter()
     .enumerate()
     {
-        it.add(&format!("b{i}"), &config).refused(113, text);
+        cluster.add(&format!("b{i}"), &config).refused(113, text);
     }
     let mut wrong = good.clone();
     wrong["ipam"]["etcd"]["ca"] = json!("/etc/hostname");
-    it.add("c", &wrong)
+    cluster
+        .add("c", &wrong)
         .refused(7, "ipam.etcd.ca: /etc/hostname: it is no PEM file");
     // Users, by the common names of the certificates.
-    it.etcd.enable_authentication("node");
-    it.add("d", &good).result();
-    let error = it
-        .add("e", &config(&it, &authority, Some(&stranger)))
+    cluster.etcd.enable_authentication("node");
+    cluster.add("d", &good).result();
+    let error = cluster
+        .add("e", &config(&cluster, &authority, Some(&stranger)))
         .error();
     assert_eq!(error["code"], 113, "{error}");
 }
@@ -118,7 +119,8 @@ fn an_expired_server_certificate_is_refused() {
         // etcd would ask itself, and refuse its own certificate.
         "--enable-grpc-gateway=false",
     ];
-    let it = Cluster::with(EtcdMember::start_with_tls(&server, &[]));
-    it.add("a", &config(&it, &authority, Some(&node)))
+    let cluster = Cluster::with(EtcdMember::start_with_tls(&server, &[]));
+    cluster
+        .add("a", &config(&cluster, &authority, Some(&node)))
         .refused(113, "certificate expired");
 }

@@ -75,7 +75,7 @@ fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
         let owner = owner_of(cluster, address);
         let is_owner = owner
             .as_ref()
-            .is_some_and(|it| attachment.starts_with(&format!("{it}/")));
+            .is_some_and(|owner| attachment.starts_with(&format!("{owner}/")));
         assert!(
             is_owner,
             "{attachment} has {address}, in a block of {owner:?}"
@@ -85,7 +85,7 @@ fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
 
 /// The reservations in the nodes' files.
 fn observe(nodes: &[ClusterNode], clock: Instant) -> Observation {
-    let mut it = Observation {
+    let mut observation = Observation {
         started: clock.elapsed(),
         ..Observation::default()
     };
@@ -97,12 +97,14 @@ fn observe(nodes: &[ClusterNode], clock: Instant) -> Observation {
                     ip: ip.parse().unwrap(),
                 };
                 let container = holder.lines().next().unwrap_or_default();
-                it.addresses.push((address, node.attachment(container)));
+                observation
+                    .addresses
+                    .push((address, node.attachment(container)));
             }
         }
     }
-    it.ended = clock.elapsed();
-    it
+    observation.ended = clock.elapsed();
+    observation
 }
 
 /// The node that owns the block of an address.

@@ -62,7 +62,7 @@ impl ClusterNode {
     ) -> Vec<Self> {
         let numbers = 0..count;
         numbers
-            .map(|it| Self::new(it, cluster, delegates))
+            .map(|number| Self::new(number, cluster, delegates))
             .collect()
     }
 
@@ -90,15 +90,17 @@ impl ClusterNode {
     pub(crate) fn containers_of<T: AsRef<str>>(&self, attachments: &[T]) -> Vec<String> {
         let below = format!("{}/{NETWORK}/", self.name);
         let attachments = attachments.iter().map(AsRef::as_ref);
-        let of_node = attachments.filter_map(|it: &str| it.strip_prefix(&below));
-        of_node.map(|it| it.replace(":eth0", "")).collect()
+        let of_node = attachments.filter_map(|attachment: &str| attachment.strip_prefix(&below));
+        of_node
+            .map(|container| container.replace(":eth0", ""))
+            .collect()
     }
 
     /// GC with these containers as the valid ones.
     pub(crate) fn collect(&self, valid: &[String], pools: &[&str]) -> Call {
         let mut config = self.config(pools);
         let valid = valid.iter();
-        let valid = valid.map(|it| json!({"containerID": it, "ifname": "eth0"}));
+        let valid = valid.map(|container| json!({"containerID": container, "ifname": "eth0"}));
         config["cni.dev/valid-attachments"] = valid.collect();
         self.sandbox.call("ipam-delegated", "GC", &config)
     }
@@ -207,10 +209,10 @@ impl Traffic {
     /// this, and have succeeded.
     pub(crate) fn adds_since(&self, from: Duration, on: &str) -> usize {
         let calls = self.calls.lock().unwrap();
-        let added = calls.iter().filter(|it| {
-            matches!(it.command, Command::Add(Outcome::Succeeded(_)))
-                && it.started >= from
-                && it.attachment.starts_with(on)
+        let added = calls.iter().filter(|call| {
+            matches!(call.command, Command::Add(Outcome::Succeeded(_)))
+                && call.started >= from
+                && call.attachment.starts_with(on)
         });
         added.count()
     }
@@ -240,7 +242,7 @@ impl Traffic {
                 0 if over.is_none() => self.killed_add(node, &container, pools, &mut random),
                 _ => self.add(node, &container, pools),
             };
-            let is_late = over.is_some_and(|it| it.elapsed() > PATIENCE);
+            let is_late = over.is_some_and(|over| over.elapsed() > PATIENCE);
             if over.is_some() && added || is_late || self.failed.load(Ordering::Relaxed) {
                 return;
             }
