@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use ipnet::IpNet;
-use memchr::memmem;
 
 use crate::config_map::Files;
 
@@ -17,7 +16,8 @@ const IPV6: &str = "${podCIDR6}";
 ///
 /// # Errors
 ///
-/// Those of `subnets`; the node has no subnet of a wanted IP version. They name the file.
+/// Those of `subnets`; a file is not UTF-8; the node has no subnet of a wanted IP version.
+/// They name the file.
 pub(crate) fn replace(files: Files, subnets: impl Fn() -> Result<Vec<IpNet>>) -> Result<Files> {
     let replaced = files.into_iter().map(|(name, content)| {
         let content = replace_in(content, &subnets).with_context(|| name.clone())?;
@@ -26,47 +26,24 @@ pub(crate) fn replace(files: Files, subnets: impl Fn() -> Result<Vec<IpNet>>) ->
     replaced.collect()
 }
 
-fn replace_in(mut content: Vec<u8>, subnets: &impl Fn() -> Result<Vec<IpNet>>) -> Result<Vec<u8>> {
-    for (placeholder, version, is_wanted) in [
-        (
-            IPV4,
-            "IPv4",
-            (|subnet| matches!(subnet, IpNet::V4(_))) as fn(&IpNet) -> bool,
-        ),
-        (IPV6, "IPv6", |subnet| matches!(subnet, IpNet::V6(_))),
-    ] {
-        if memmem::find(&content, placeholder.as_bytes()).is_none() {
+fn replace_in(content: Vec<u8>, subnets: &impl Fn() -> Result<Vec<IpNet>>) -> Result<Vec<u8>> {
+    let mut text = String::from_utf8(content).context("the file is not UTF-8")?;
+    for (placeholder, version, is_ipv4) in [(IPV4, "IPv4", true), (IPV6, "IPv6", false)] {
+        if !text.contains(placeholder) {
             continue;
         }
         let all = subnets().with_context(|| format!("{placeholder} isn't known"))?;
-        let subnet = all
+        let mut of_version = all
             .iter()
-            .find(|subnet| is_wanted(subnet))
-            .with_context(|| {
-                let all: Vec<String> = all.iter().map(IpNet::to_string).collect();
-                let all = all.join(", ");
-                format!("{placeholder} isn't known: the node has no {version} subnet, only {all}")
-            })?;
-        content = with(
-            &content,
-            placeholder.as_bytes(),
-            subnet.to_string().as_bytes(),
-        );
+            .filter(|subnet| subnet.addr().is_ipv4() == is_ipv4);
+        let subnet = of_version.next().with_context(|| {
+            let all: Vec<String> = all.iter().map(IpNet::to_string).collect();
+            let all = all.join(", ");
+            format!("{placeholder} isn't known: the node has no {version} subnet, only {all}")
+        })?;
+        text = text.replace(placeholder, &subnet.to_string());
     }
-    Ok(content)
-}
-
-/// The text with `new` in each place of `old`.
-fn with(text: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
-    let mut made = Vec::with_capacity(text.len());
-    let mut end = 0;
-    for start in memmem::find_iter(text, old) {
-        made.extend_from_slice(&text[end..start]);
-        made.extend_from_slice(new);
-        end = start + old.len();
-    }
-    made.extend_from_slice(&text[end..]);
-    made
+    Ok(text.into_bytes())
 }
 
 #[cfg(test)]
