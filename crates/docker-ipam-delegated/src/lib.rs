@@ -9,10 +9,13 @@ mod daemon;
 pub mod docker;
 #[cfg(feature = "daemon")]
 mod http;
-pub mod ipam;
+#[cfg(feature = "daemon")]
+mod ipam;
+pub mod linked_plugins;
 mod lock;
 #[cfg(feature = "daemon")]
 mod network;
+mod pool_filter;
 pub mod state;
 
 #[cfg(feature = "daemon")]

@@ -14,10 +14,10 @@ use anyhow::Result;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::daemon::settling::{KeptAddress, KeptPool};
 use crate::docker::engine::Engine;
 use crate::ipam::forgotten::Forgotten;
 use crate::ipam::ipam_driver::IpamDriver;
+use crate::ipam::live_pools::{GivenAddress, GivenReference};
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
 use crate::state::network::Network;
@@ -38,9 +38,9 @@ pub(crate) struct Comparison {
 
 /// All that there is at one moment.
 struct Snapshot {
-    addresses: Vec<KeptAddress>,
+    addresses: Vec<GivenAddress>,
     forgotten: Vec<Forgotten>,
-    pools: Vec<KeptPool>,
+    pools: Vec<GivenReference>,
     endpoints: Vec<LiveEndpoint>,
     networks: Vec<Network>,
 }
@@ -118,9 +118,9 @@ impl Comparison {
         self.ipam.take_in_unread();
         self.networks.take_in_unread();
         Snapshot {
-            addresses: self.ipam.kept_addresses(),
+            addresses: self.ipam.pools.addresses(),
             forgotten: self.ipam.forgotten(&self.records),
-            pools: self.ipam.kept_pools(),
+            pools: self.ipam.pools.references(),
             endpoints: self.networks.endpoints.all(),
             networks: self.networks.all(),
         }

@@ -1,66 +1,22 @@
 //! Settles one thing by Docker's answer: it is kept, or left to be released.
 
-use std::net::IpAddr;
-
-use ipam::IpNet;
-
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held, Verdict, judge};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::{Holder, Use};
+use crate::ipam::live_pools::{GivenAddress, GivenReference, Holder, Use};
 use crate::ipam::waiting_releases::Release;
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
 use crate::state::network::Network;
 
-/// An address, or a gateway, that Docker may have.
-pub(crate) struct KeptAddress {
-    /// The ID of its pool: a pool that has ended must not be held.
-    pool: String,
-    subnet: IpNet,
-    ip: IpAddr,
-    kept: Use,
-}
-
-/// A reference to a pool that Docker may have.
-pub(crate) struct KeptPool {
-    /// The ID.
-    pool: String,
-    subnet: IpNet,
-    file: String,
-}
-
 impl IpamDriver {
-    /// The addresses and gateways of all pools.
-    pub(crate) fn kept_addresses(&self) -> Vec<KeptAddress> {
-        let all = self.pools.addresses().into_iter();
-        let kept = all.map(|(pool, ip, kept)| KeptAddress {
-            pool: pool.id.clone(),
-            subnet: pool.pool.subnet,
-            ip,
-            kept,
-        });
-        kept.collect()
-    }
-
-    /// The references to all pools.
-    pub(crate) fn kept_pools(&self) -> Vec<KeptPool> {
-        let all = self.pools.references().into_iter();
-        let kept = all.map(|(pool, file)| KeptPool {
-            pool: pool.id.clone(),
-            subnet: pool.pool.subnet,
-            file,
-        });
-        kept.collect()
-    }
-
-    pub(crate) fn settle_address(&self, address: &KeptAddress, docker: &Engine) {
-        let KeptAddress {
+    pub(crate) fn settle_address(&self, address: &GivenAddress, docker: &Engine) {
+        let GivenAddress {
             pool: id,
             subnet,
             ip,
-            kept: Use { holder, is_sure },
+            used: Use { holder, is_sure },
         } = address;
         let held = match holder {
             Holder::Attachment(_) => Held::Address(*subnet, *ip),
@@ -102,8 +58,8 @@ impl IpamDriver {
         }
     }
 
-    pub(crate) fn settle_pool(&self, kept: &KeptPool, docker: &Engine) {
-        let KeptPool { pool, subnet, file } = kept;
+    pub(crate) fn settle_pool(&self, reference: &GivenReference, docker: &Engine) {
+        let GivenReference { pool, subnet, file } = reference;
         if judge(Held::Pool(*subnet), docker) != Verdict::Lost {
             return;
         }

@@ -8,7 +8,7 @@ use ipam::IpNet;
 use serde_json::json;
 
 use crate::http::refusal::{Refusal, impossible};
-use crate::ipam::pool_filter::{self, Wanted};
+use crate::pool_filter::{self, Wanted};
 use crate::state::address_space::AddressSpace;
 use crate::state::pool::{Pool, network_config, range_of};
 

@@ -10,8 +10,8 @@ use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig
 use tokio::runtime::Handle;
 
 use crate::ipam::delegate_log::DelegateLog;
-use crate::ipam::linked_plugins::LINKED;
 use crate::ipam::live_pools::LivePool;
+use crate::linked_plugins::LINKED;
 use crate::state::address_record::IFNAME;
 use crate::state::caller_line::CallerLine;
 

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use cni::ContainerId;
+use ipam::IpNet;
 use tokio::sync::Semaphore;
 
 use crate::lock::lock;
@@ -83,6 +84,24 @@ impl Holder {
             Self::Gateway(_) => None,
         }
     }
+}
+
+/// An address, or a gateway, that Docker may have.
+pub(crate) struct GivenAddress {
+    /// The ID of its pool: a pool that has ended must not be held.
+    pub(crate) pool: String,
+    pub(crate) subnet: IpNet,
+    pub(crate) ip: IpAddr,
+    pub(crate) used: Use,
+}
+
+/// A reference to a pool that Docker may have.
+pub(crate) struct GivenReference {
+    /// The ID of the pool.
+    pub(crate) pool: String,
+    pub(crate) subnet: IpNet,
+    /// The name of its file.
+    pub(crate) file: String,
 }
 
 /// A reference that was taken away.
@@ -169,25 +188,38 @@ impl LivePools {
         Some(Dropped { file, ended })
     }
 
-    /// The references to all pools, each with the name of its file.
-    pub(crate) fn references(&self) -> Vec<(Arc<LivePool>, String)> {
+    /// The references to all pools.
+    pub(crate) fn references(&self) -> Vec<GivenReference> {
         let pools = lock(&self.pools);
         let mut all = Vec::new();
-        for entry in pools.values() {
-            let files = entry.references.iter();
-            all.extend(files.map(|reference| (Arc::clone(&entry.pool), reference.file.clone())));
+        for Entry {
+            pool, references, ..
+        } in pools.values()
+        {
+            all.extend(references.iter().map(|reference| GivenReference {
+                pool: pool.id.clone(),
+                subnet: pool.pool.subnet,
+                file: reference.file.clone(),
+            }));
         }
         all
     }
 
     /// The addresses and gateways of all pools.
-    pub(crate) fn addresses(&self) -> Vec<(Arc<LivePool>, IpAddr, Use)> {
+    pub(crate) fn addresses(&self) -> Vec<GivenAddress> {
         let pools = lock(&self.pools);
         let mut all = Vec::new();
-        for entry in pools.values() {
-            for (ip, uses) in &entry.addresses {
-                let uses = uses.iter().cloned();
-                all.extend(uses.map(|one| (Arc::clone(&entry.pool), *ip, one)));
+        for Entry {
+            pool, addresses, ..
+        } in pools.values()
+        {
+            for (ip, uses) in addresses {
+                all.extend(uses.iter().map(|used| GivenAddress {
+                    pool: pool.id.clone(),
+                    subnet: pool.pool.subnet,
+                    ip: *ip,
+                    used: used.clone(),
+                }));
             }
         }
         all

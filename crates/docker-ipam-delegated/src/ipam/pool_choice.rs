@@ -16,9 +16,9 @@ use crate::ipam::conflists;
 use crate::ipam::default_pools::DefaultPool;
 use crate::ipam::facts;
 use crate::ipam::host_routes;
-use crate::ipam::pool_filter;
 use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
+use crate::pool_filter;
 use crate::state::pool::Facts;
 use crate::state::pool::{Pool, network_config, whole};
 

@@ -9,7 +9,7 @@ use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
 use cni::{Cancellation, Environment, NetworkConfig, Object};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
-use docker_ipam_delegated::ipam::linked_plugins::LINKED;
+use docker_ipam_delegated::linked_plugins::LINKED;
 use reservations::State;
 use reservations::view::ListedAddress;
 

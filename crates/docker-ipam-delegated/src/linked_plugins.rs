@@ -7,7 +7,7 @@ use ipam_ds_rules::IpamDsRules;
 use ipam_ds_static::IPAM_DS_STATIC;
 use plugin::Linked;
 
-use crate::ipam::pool_filter::PoolFilter;
+use crate::pool_filter::PoolFilter;
 
 /// These plugins.
 pub const LINKED: &[&(dyn LinkedPlugin + 'static)] = &[
