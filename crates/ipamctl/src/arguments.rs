@@ -4,10 +4,10 @@ mod cluster;
 pub(crate) mod target;
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::arguments::target::{Exact, Target};
 
@@ -15,6 +15,14 @@ pub(crate) use cluster::{
     BlocksArguments, EtcdCommand, ImportArguments, NodeForgetArguments, NodeRegisterArguments,
     ReconcileArguments,
 };
+
+/// Defaults of the folders and sockets.
+const CONF_DIR: &str = "/etc/cni/net.d";
+const DATA_DIR: &str = "/var/lib/cni/networks";
+const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
+const DOCKER_STATE_DIR: &str = "/var/lib/cni/docker-ipam-delegated";
+const DOCKER_SOCKET: &str = "/run/docker.sock";
+const DOCKER_PLUGIN: &str = "/run/docker/plugins/ipam-delegated.sock";
 
 /// Shows who holds which address on this node, finds leaks and releases them, and checks
 /// conflists.
@@ -41,31 +49,16 @@ pub struct Arguments {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Places {
     /// Folder with conflists; may be repeated.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/etc/cni/net.d"
-    )]
+    #[arg(long, global = true, value_name = "DIR", default_value = CONF_DIR)]
     pub(crate) conf_dir: Vec<PathBuf>,
     /// Folders with plugins, separated by colons; by default those of the runtimes.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) cni_path: Option<String>,
     /// Folder with reservations, besides those that the conflists name.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/var/lib/cni/networks"
-    )]
+    #[arg(long, global = true, value_name = "DIR", default_value = DATA_DIR)]
     pub(crate) data_dir: PathBuf,
     /// Folder with records, besides those that the conflists name.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/var/lib/cni/ipam-delegated"
-    )]
+    #[arg(long, global = true, value_name = "DIR", default_value = STATE_DIR)]
     pub(crate) state_dir: PathBuf,
     #[command(flatten)]
     pub(crate) docker: DockerPlaces,
@@ -75,30 +68,30 @@ impl Places {
     /// The options of the command line, where they aren't the defaults. Folders are absolute:
     /// a command that is printed may be run elsewhere.
     pub(crate) fn words(&self) -> Vec<String> {
-        let default = Defaults::parse_from([""]).places;
-        let paths = |places: &Self| {
-            let conf_dir = places.conf_dir.iter().cloned();
-            let mut paths: Vec<_> = conf_dir.map(|folder| ("--conf-dir", folder)).collect();
-            paths.extend([
-                ("--data-dir", places.data_dir.clone()),
-                ("--state-dir", places.state_dir.clone()),
-                ("--docker-state-dir", places.docker.docker_state_dir.clone()),
-                ("--docker-socket", places.docker.docker_socket.clone()),
-                ("--docker-plugin", places.docker.docker_plugin.clone()),
-            ]);
-            paths
-        };
-        let defaults = paths(&default);
-        let is_same_conf_dir = self.conf_dir == default.conf_dir;
         let mut words = Vec::new();
-        for (option, path) in paths(self) {
-            let is_default = match option {
-                "--conf-dir" => is_same_conf_dir,
-                _ => defaults.contains(&(option, path.clone())),
-            };
-            if !is_default {
-                let path = std::path::absolute(&path).unwrap_or(path);
-                words.extend([option.to_owned(), path.display().to_string()]);
+        let mut add = |option: &str, path: &Path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            words.extend([option.to_owned(), path.display().to_string()]);
+        };
+        if self.conf_dir != [Path::new(CONF_DIR)] {
+            self.conf_dir
+                .iter()
+                .for_each(|folder| add("--conf-dir", folder));
+        }
+        let docker = &self.docker;
+        for (option, path, default) in [
+            ("--data-dir", &self.data_dir, DATA_DIR),
+            ("--state-dir", &self.state_dir, STATE_DIR),
+            (
+                "--docker-state-dir",
+                &docker.docker_state_dir,
+                DOCKER_STATE_DIR,
+            ),
+            ("--docker-socket", &docker.docker_socket, DOCKER_SOCKET),
+            ("--docker-plugin", &docker.docker_plugin, DOCKER_PLUGIN),
+        ] {
+            if path != Path::new(default) {
+                add(option, path);
             }
         }
         if let Some(path) = &self.cni_path {
@@ -108,39 +101,17 @@ impl Places {
     }
 }
 
-/// The command line's defaults.
-#[derive(Debug, Parser)]
-struct Defaults {
-    #[command(flatten)]
-    places: Places,
-}
-
 /// Folder and sockets of Docker and of `docker-ipam-delegated`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct DockerPlaces {
     /// State folder of docker-ipam-delegated.
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        default_value = "/var/lib/cni/docker-ipam-delegated"
-    )]
+    #[arg(long, global = true, value_name = "DIR", default_value = DOCKER_STATE_DIR)]
     pub(crate) docker_state_dir: PathBuf,
     /// Socket of Docker's API.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        default_value = "/run/docker.sock"
-    )]
+    #[arg(long, global = true, value_name = "PATH", default_value = DOCKER_SOCKET)]
     pub(crate) docker_socket: PathBuf,
     /// Socket of docker-ipam-delegated.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        default_value = "/run/docker/plugins/ipam-delegated.sock"
-    )]
+    #[arg(long, global = true, value_name = "PATH", default_value = DOCKER_PLUGIN)]
     pub(crate) docker_plugin: PathBuf,
 }
 
@@ -234,34 +205,35 @@ pub(crate) struct MapArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct LeaksArguments {
-    /// File with the IDs of all containers, one a line; - is stdin.
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
+}
+
+/// The list of a runtime's containers.
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// File with the IDs of all containers, one a line, but Docker's; - is stdin.
     #[arg(long, value_name = "FILE")]
     pub(crate) valid: Option<PathBuf>,
     /// Accept an empty list: no container is valid.
     #[arg(long, requires = "valid")]
     pub(crate) none_valid: bool,
-    /// Age from which a record that is being added or deleted is a finding.
+    /// Age from which an attachment may be released, and a pending ADD or DEL is a leak.
     #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
     pub(crate) older_than: Duration,
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").args(["valid", "docker"]).required(true).multiple(true))]
 pub(crate) struct GcArguments {
-    /// File with the IDs of all containers, one a line, but Docker's; - is stdin.
-    #[arg(long, value_name = "FILE", required_unless_present = "docker")]
-    pub(crate) valid: Option<PathBuf>,
-    /// Accept an empty list: no container is valid.
-    #[arg(long, requires = "valid")]
-    pub(crate) none_valid: bool,
+    #[command(flatten)]
+    pub(crate) list: ListArguments,
     /// Release what docker-ipam-delegated has given and Docker doesn't have.
     #[arg(long)]
     pub(crate) docker: bool,
     /// Only this network; may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) network: Vec<String>,
-    /// Leave alone whatever is younger.
-    #[arg(long, value_name = "AGE", default_value = "10m", value_parser = humantime::parse_duration)]
-    pub(crate) older_than: Duration,
     /// Release also what has a network namespace, and steps of builds.
     #[arg(long)]
     pub(crate) even_in_use: bool,

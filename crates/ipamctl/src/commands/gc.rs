@@ -61,9 +61,7 @@ struct Row {
 }
 
 pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<Status> {
-    let valid = arguments.valid.as_ref();
-    let valid = valid.map(|file| ContainerList::read(file, arguments.none_valid));
-    let valid = valid.transpose()?;
+    let valid = ContainerList::given(&arguments.list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
     if let Some(valid) = &valid {
@@ -84,7 +82,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let collector = Collector {
         node,
         inventory: &inventory,
-        judge: Judge::new(valid.as_ref(), arguments.older_than, &node.environment),
+        judge: Judge::new(valid.as_ref(), arguments.list.older_than, &node.environment),
         arguments,
     };
     let started = Instant::now();

@@ -69,15 +69,13 @@ impl<'a> Leak<'a> {
 }
 
 pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Result<Status> {
-    let valid = arguments.valid.as_ref();
-    let valid = valid.map(|file| ContainerList::read(file, arguments.none_valid));
-    let valid = valid.transpose()?;
+    let valid = ContainerList::given(&arguments.list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
     if let Some(valid) = &valid {
         valid.refuse_wrong_ids(&all)?;
     }
-    let judge = Judge::new(valid.as_ref(), arguments.older_than, &node.environment);
+    let judge = Judge::new(valid.as_ref(), arguments.list.older_than, &node.environment);
     let mut leaks = Vec::new();
     for attachment in &all {
         let evidence = judge.evidence(attachment);

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, bail, ensure};
 use cni::ContainerId;
 
+use crate::arguments::ListArguments;
 use crate::node::attachment::NetworkAttachment;
 use crate::node::container_id::{after_namespace, is_generated};
 
@@ -26,13 +27,20 @@ pub(crate) struct ContainerList {
 }
 
 impl ContainerList {
-    /// Reads a file with an ID a line; `-` is stdin.
+    /// Reads the list of the command line, if there is one: a file with an ID a line; `-` is
+    /// stdin.
     ///
     /// # Errors
     ///
     /// A file that can't be read, a line that is not an ID, and, unless `none_valid`, an empty
     /// list: the command that makes it may have failed.
-    pub(crate) fn read(file: &Path, none_valid: bool) -> Result<Self> {
+    pub(crate) fn given(arguments: &ListArguments) -> Result<Option<Self>> {
+        let file = arguments.valid.as_deref();
+        let list = file.map(|file| Self::read(file, arguments.none_valid));
+        list.transpose()
+    }
+
+    fn read(file: &Path, none_valid: bool) -> Result<Self> {
         // The command at the other end of a pipe was started with this one.
         let now = SystemTime::now();
         let (text, made) = if file == Path::new("-") {
