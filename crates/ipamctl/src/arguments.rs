@@ -149,7 +149,7 @@ pub(crate) enum Command {
     /// Change the pools of a cluster in etcd.
     #[command(subcommand)]
     Etcd(EtcdCommand),
-    /// Release what a node of a cluster holds that doesn't come back.
+    /// Release what a lost node of a cluster holds.
     ///
     /// It shows what it will release, and asks.
     NodeForget(NodeForgetArguments),
@@ -253,13 +253,13 @@ pub(crate) struct ReleaseArguments {
     /// The holder of this address.
     #[arg(long, value_name = "ADDRESS", conflicts_with = "target")]
     pub(crate) address: Option<IpAddr>,
-    /// With --container or --address: on this network alone.
+    /// With --container or --address: only on this network.
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
     pub(crate) network: Option<String>,
-    /// With --container or --address: this interface alone.
+    /// With --container or --address: only this interface.
     #[arg(long, value_name = "NAME", conflicts_with = "target")]
     pub(crate) ifname: Option<String>,
-    /// Remove the reservation's file alone, under the directory's lock; no plugin runs.
+    /// Only remove the reservation's file, under the directory's lock; no plugin runs.
     #[arg(long)]
     pub(crate) file_only: bool,
     /// The longest that the release takes: locks and plugins together.

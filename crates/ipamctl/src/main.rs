@@ -1,4 +1,4 @@
-//! The executable.
+//! The executable `ipamctl`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The command line's part for pools of a cluster.
+//! Arguments of the commands for a cluster's pools.
 
 use std::path::PathBuf;
 

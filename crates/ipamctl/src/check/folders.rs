@@ -1,4 +1,4 @@
-//! Folders of a network's state: writable, and emptied at the same time.
+//! Checks the folders of a network's state: writable, and emptied at the same time.
 
 use std::path::Path;
 

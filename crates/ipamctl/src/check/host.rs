@@ -21,11 +21,11 @@ const VOLATILE: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plugin {
     Missing(String),
-    /// It is there, and was not asked.
+    /// It is installed, and was not asked for its versions.
     Present,
     /// The versions that it supports.
     Versions(Vec<String>),
-    /// It can't say its versions.
+    /// It doesn't answer VERSION.
     Failing(String),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Plugin {
 pub(crate) struct Folder {
     /// The reason why nothing can be written there.
     pub(crate) unwritable: Option<String>,
-    /// The reason why nothing of this is known.
+    /// The reason why it is unknown whether it can be written.
     pub(crate) unknown: Option<String>,
     /// True if this user may not write there, and root may.
     pub(crate) is_roots: bool,
@@ -180,7 +180,7 @@ fn folder(path: &Path) -> Folder {
     folder
 }
 
-/// True if this user may not, and root may.
+/// True if this user has no permission, and root has.
 fn is_refused_to_others(error: &io::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied && !geteuid().is_root()
 }

@@ -1,4 +1,4 @@
-//! Main plugins: what they accept of the addresses that the chain gives.
+//! Checks that the main plugin accepts the subnets of the chain's pools.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Addresses of a pool that containers hold in the directory of another one: they would be
+//! Finds addresses of a pool that containers hold in another pool's directory: they would be
 //! given again.
 
 use std::collections::BTreeSet;

@@ -10,7 +10,7 @@ use crate::check::host::Host;
 use crate::check::range_index::RangeIndex;
 use crate::node::pools::PlacedPool;
 
-/// Main plugins whose containers are on a link of the host's, with its subnet.
+/// Main plugins whose containers are on a link of the host, in its subnet.
 const ON_THE_HOSTS_LINK: [&str; 7] = [
     "macvlan",
     "ipvlan",

@@ -1,4 +1,5 @@
-//! `ipamctl node-register`: gives this machine its node's name, which another one has in etcd.
+//! `ipamctl node-register`: gives this machine its node's name, which another machine has in
+//! etcd.
 //!
 //! No plugin does this by itself: of two machines with one name, both may have containers.
 

@@ -1,4 +1,4 @@
-//! `ipamctl reconcile`: tells an etcd that was restored what lives on this node.
+//! `ipamctl reconcile`: tells a restored etcd which addresses and blocks this node uses.
 
 mod begin;
 mod living;

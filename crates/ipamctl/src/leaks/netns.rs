@@ -15,7 +15,7 @@ const NAMESPACES: [&str; 3] = ["/run/", "/var/run/", "/proc/"];
 /// Ticks of a second in `/proc/PID/stat`: `USER_HZ`, the same on each Linux that we build for.
 const TICKS: u64 = 100;
 
-/// What is known of the network namespace of an ADD.
+/// State of the network namespace of an ADD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Namespace {
     /// There is a network namespace at the recorded path.

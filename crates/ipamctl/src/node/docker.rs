@@ -234,7 +234,7 @@ impl Memory {
         }
     }
 
-    /// What was read of it.
+    /// The memory, if it was read.
     pub(crate) fn remembered(&self) -> Option<&Remembered> {
         match self {
             Self::Read(memory) => Some(memory),

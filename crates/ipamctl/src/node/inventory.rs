@@ -31,7 +31,7 @@ const POOLS_ARE_CONFIGURED: [&str; 7] = [
     "dhcp",
 ];
 
-/// What is read.
+/// How much is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Reservations, and records only where nothing else says what the pools are.
@@ -185,7 +185,7 @@ impl Inventory {
         self.directories.push(directory);
     }
 
-    /// What was read at this path; nothing if it can't be read, which is noted.
+    /// The values that were read at this path; none if it can't be read, which is noted.
     fn known_or_empty<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
         read.unwrap_or_else(|error| {
             self.add_problem(path, &error);

@@ -41,7 +41,7 @@ pub(crate) struct Network {
     pub(crate) main: PluginEntry,
     /// The configuration that the IPAM plugin gets, without the keys of a call.
     pub(crate) config: NetworkConfig,
-    /// The delegates; host-local alone counts as a chain of one.
+    /// The delegates; host-local without a chain counts as a chain of one.
     pub(crate) delegates: Vec<DelegateName>,
     /// True if the IPAM plugin is host-local itself.
     pub(crate) is_host_local: bool,
@@ -109,7 +109,7 @@ impl Network {
     }
 
     /// The directory of the reservations of a network or a named pool; the place in etcd
-    /// that stands for it.
+    /// instead of a directory.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         match &self.cluster {
             Some(cluster) if self.has_delegate(ETCD_ALLOCATOR) => shared_directory(cluster, name),

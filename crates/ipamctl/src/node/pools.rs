@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use cni::{Call, Environment, NetworkConfig, NetworkName, Object};
-use ipam::Pool;
+use ipam::{Pool, has_ranges};
 use serde_json::value::RawValue;
 
 use crate::node::network::{HOST_LOCAL, Network, RANGES, RULES};
@@ -42,14 +42,14 @@ impl PlacedPool {
         self.name() == Some(name) || networks.any(|network| network.as_str() == name)
     }
 
-    /// What it is known by: the same addresses of the same directory are one pool. What they
-    /// exclude may differ: a selector excludes what it keeps for others.
+    /// Its identity: the same ranges in the same directory are one pool. Excluded addresses may
+    /// differ: a selector excludes addresses that it keeps for others.
     fn key(&self) -> (PathBuf, String) {
         (self.directory.clone(), self.pool.ranges.to_string())
     }
 }
 
-/// Pools, each once, and what is wrong with their configuration.
+/// Pools, each once, and the errors of their configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
     pub(crate) all: Vec<PlacedPool>,
@@ -141,45 +141,39 @@ pub(crate) fn of_ranges(
     environment: &Environment,
 ) -> Result<Vec<Pool>, String> {
     let call = Call::new(config.without_call(), environment);
-    of_objects(ipam_ds_ranges::pools(&call).map_err(|e| e.msg)?)
+    let pools = ipam_ds_ranges::pools(&call).map_err(|error| error.msg)?;
+    with_ranges("pools", pools)
 }
 
 /// The pools of the catalogue, of the configuration and of `ipam.poolsDir`, or those of an
-/// array `ipam.pools`. A pool without a range is one that an allocator knows by its name.
+/// array `ipam.pools`.
 fn of_catalogue(network: &Network) -> Result<Vec<Pool>, String> {
     let pools = if network.has_delegate(RULES) {
-        ipam_ds_rules::explain::pools(&network.config)
+        ipam_ds_rules::explain::pools(&network.config).map_err(|error| error.msg)?
     } else {
         // Of another selector, the key may be anything.
-        let pools = network.ipam().read::<Vec<Object>>("ipam", "pools");
-        Ok(pools.ok().flatten().unwrap_or_default())
+        let pools = network.ipam().read("ipam", "pools");
+        pools.ok().flatten().unwrap_or_default()
     };
-    let pools = pools.map_err(|error| error.msg)?.into_iter().enumerate();
-    pools
-        .filter(|(_, pool)| has_ranges(pool))
-        .map(|(i, pool)| Pool::read(&format!("ipam.pools[{i}]"), pool).map_err(|e| e.msg))
-        .collect()
-}
-
-fn has_ranges(pool: &Object) -> bool {
-    pool.get("ranges").is_some() || pool.get("subnet").is_some()
+    with_ranges("ipam.pools", pools)
 }
 
 /// The pools of a result.
 pub(crate) fn of_answer(answer: &RawValue) -> Result<Vec<Pool>, String> {
-    let object: Object = cni::read("result", answer).map_err(|e| e.msg)?;
-    object.get("pools").map_or(Ok(Vec::new()), of_array)
+    let object: Result<Object, _> = cni::read("result", answer);
+    let pools = object.and_then(|object| object.read("result", "pools"));
+    with_ranges(
+        "pools",
+        pools.map_err(|error| error.msg)?.unwrap_or_default(),
+    )
 }
 
-fn of_array(raw: &RawValue) -> Result<Vec<Pool>, String> {
-    of_objects(cni::read("pools", raw).map_err(|e| e.msg)?)
-}
-
-fn of_objects(objects: Vec<Object>) -> Result<Vec<Pool>, String> {
+/// The pools that have ranges. An allocator knows any other by its name.
+fn with_ranges(path: &str, objects: Vec<Object>) -> Result<Vec<Pool>, String> {
     let objects = objects.into_iter().enumerate();
     objects
         .filter(|(_, pool)| has_ranges(pool))
-        .map(|(i, pool)| Pool::read(&format!("pools[{i}]"), pool).map_err(|e| e.msg))
+        .map(|(i, pool)| Pool::read(&format!("{path}[{i}]"), pool).map_err(|error| error.msg))
         .collect()
 }
 

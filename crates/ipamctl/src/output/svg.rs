@@ -57,7 +57,7 @@ pub(crate) struct Square {
 /// A picture that grows downwards.
 pub(crate) struct Canvas {
     document: Document,
-    /// Lower end of what is drawn.
+    /// Lower end of the drawing.
     y: usize,
 }
 

@@ -180,7 +180,7 @@ fn of_cluster(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<Option<
     Ok(Some(config))
 }
 
-/// The configuration with changed keys, of its own and of `ipam`.
+/// The configuration with changed keys, at its top level and in `ipam`.
 fn with_keys(
     config: &NetworkConfig,
     change: impl FnOnce(&mut Object, &mut Object),

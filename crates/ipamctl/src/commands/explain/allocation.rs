@@ -14,7 +14,7 @@ use crate::node::network::Network;
 use crate::node::pool_usage::{Usage, slice};
 
 /// The pool, and the address that it would give, by the allocator's rules.
-/// With `is_sized`, its size alone.
+/// With `is_sized`, only its size.
 pub(super) fn chosen(
     network: &Network,
     index: usize,
@@ -92,7 +92,7 @@ fn first_free(interval: Interval, taken: &[IpAddr]) -> Option<IpAddr> {
     candidates.next()
 }
 
-/// What was read there; `None` if it doesn't exist.
+/// The value that was read; `None` if the file or folder doesn't exist.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! The addresses of a cluster's pools that live on this node, by the chain's records.
+//! Finds the addresses of a cluster's pools that attachments of this node use, by the chain's
+//! records.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -58,7 +59,7 @@ pub(super) fn by_records(
     living
 }
 
-/// What was read at this path; nothing if it can't be read, which is a problem.
+/// The values that were read at this path; none if it can't be read, which is a problem.
 fn known_or_empty<T>(path: &Path, read: io::Result<Vec<T>>, problems: &mut Vec<String>) -> Vec<T> {
     read.unwrap_or_else(|error| {
         problems.push(format!("{}: {error}", path.display()));
