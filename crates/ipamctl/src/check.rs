@@ -62,10 +62,10 @@ pub(crate) fn findings(
             );
         }
         delegates::check(one, host, environment, &mut findings);
-        main_plugin::check(one, &mut findings);
-        capabilities::check(one, &mut findings);
         collection::check(one, &mut findings);
         if let Some(network) = &one.network {
+            main_plugin::check(network, &one.pools, &mut findings);
+            capabilities::check(conflist, network, &mut findings);
             folders::check(network, host, &mut findings);
         }
         overlaps::check(i, &checked, &ranges, host, &mut findings);

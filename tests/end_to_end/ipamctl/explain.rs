@@ -1,4 +1,4 @@
-//! `explain`: what an ADD would get is what the next ADD gets.
+//! `explain`: the explained address is the one that the next ADD gets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,6 +1,5 @@
-//! Large configurations: what a command needs grows as the configuration does, not as its
-//! square. A limit of memory or of processor time stands in for a clock; each is many times
-//! what is needed.
+//! Large configurations: time and memory grow with the configuration, not with its square.
+//! Limits of memory and of processor time replace a clock; each is many times what is needed.
 
 use std::fs;
 

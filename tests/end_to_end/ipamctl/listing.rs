@@ -1,4 +1,4 @@
-//! `pools`, `ls`, `show`, `map` and `metrics`: they change nothing and show what is there.
+//! `pools`, `ls`, `show`, `map` and `metrics`: complete outputs, and nothing is changed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

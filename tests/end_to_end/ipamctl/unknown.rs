@@ -1,4 +1,4 @@
-//! What `ipamctl` can't know is kept, and said.
+//! Attachments that `ipamctl` can't judge are kept, and the reason is printed.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,10 +1,9 @@
 //! Checks capabilities: a runtime sends some keys only to a plugin that declares them.
 
 use cni::Object;
-use conflist::PluginEntry;
+use conflist::{Conflist, PluginEntry};
 use ipam_ds_rules::explain::ANNOTATIONS;
 
-use crate::check::checked::Checked;
 use crate::check::findings::{Findings, key_of};
 use crate::node::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
 
@@ -14,11 +13,8 @@ const IP_RANGES: &str = "ipRanges";
 /// Start of the names of facts that are annotations.
 const ANNOTATION: &str = "annotation:";
 
-pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
-    let Some(network) = &checked.network else {
-        return;
-    };
-    let list = &checked.conflist.object;
+pub(crate) fn check(conflist: &Conflist, network: &Network, findings: &mut Findings<'_>) {
+    let list = &conflist.object;
     if list.get("plugins").is_some() && list.get("capabilities").is_some() {
         findings.error(
             "capabilities",
@@ -27,8 +23,8 @@ pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
         );
         return;
     }
-    runtime_ranges(checked, network, findings);
-    annotations(checked, network, findings);
+    runtime_ranges(conflist, network, findings);
+    annotations(conflist, network, findings);
 }
 
 /// True if this object of the plugin has this key, and it isn't `false`.
@@ -53,7 +49,7 @@ fn declaration(capability: &str) -> String {
 
 /// Finds a capability that only a plugin declares which gives no addresses.
 fn misplaced(
-    checked: &Checked<'_>,
+    conflist: &Conflist,
     network: &Network,
     capability: &str,
     findings: &mut Findings<'_>,
@@ -61,7 +57,7 @@ fn misplaced(
     if is_sent(network, capability) {
         return false;
     }
-    let mut plugins = checked.conflist.plugins.iter().enumerate();
+    let mut plugins = conflist.plugins.iter().enumerate();
     let other = plugins.find(|(_, plugin)| {
         (plugin.kind == GC || plugin.ipam().is_none()) && declares(plugin, capability)
     });
@@ -80,7 +76,7 @@ fn misplaced(
 }
 
 /// A runtime sends `ipRanges` only to a plugin that declares the capability.
-fn runtime_ranges(checked: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
+fn runtime_ranges(conflist: &Conflist, network: &Network, findings: &mut Findings<'_>) {
     let main = &network.main;
     let is_declared = declares(main, IP_RANGES);
     let ipam = network.ipam();
@@ -100,7 +96,7 @@ fn runtime_ranges(checked: &Checked<'_>, network: &Network, findings: &mut Findi
         );
     }
     let needs_ranges = network.has_delegate(RANGES) || network.has_delegate(HOST_LOCAL);
-    if !needs_ranges || misplaced(checked, network, IP_RANGES, findings) {
+    if !needs_ranges || misplaced(conflist, network, IP_RANGES, findings) {
         return;
     }
     let has_ranges = ["ranges", "subnet"].iter().any(|key| {
@@ -120,7 +116,7 @@ fn runtime_ranges(checked: &Checked<'_>, network: &Network, findings: &mut Findi
 }
 
 /// Rules ask for annotations, and the runtime is not asked for them.
-fn annotations(checked: &Checked<'_>, network: &Network, findings: &mut Findings<'_>) {
+fn annotations(conflist: &Conflist, network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) || is_sent(network, ANNOTATIONS) {
         return;
     }
@@ -133,7 +129,7 @@ fn annotations(checked: &Checked<'_>, network: &Network, findings: &mut Findings
         Some((rule, fact))
     });
     let Some((rule, fact)) = asking else { return };
-    if misplaced(checked, network, ANNOTATIONS, findings) {
+    if misplaced(conflist, network, ANNOTATIONS, findings) {
         return;
     }
     let problem =

@@ -2,34 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use ipam::IpNet;
+use ipam::{IpNet, Range};
 
-use crate::check::checked::Checked;
 use crate::check::findings::Findings;
+use crate::node::network::Network;
+use crate::node::pools::PlacedPool;
 
 /// Number of subnets that a finding names.
 const MOST_NAMED: usize = 8;
 
 /// `bridge` with `isGateway` serves one IPv4 subnet.
-pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
-    let Some(network) = &checked.network else {
-        return;
-    };
+pub(crate) fn check(network: &Network, pools: &[PlacedPool], findings: &mut Findings<'_>) {
     let main = &network.main;
-    let key = ["isGateway", "isDefaultGateway"]
-        .into_iter()
-        .find(|key| main.is_set(key));
+    let mut keys = ["isGateway", "isDefaultGateway"].into_iter();
+    let key = keys.find(|key| main.is_set(key));
     let Some(key) = key.filter(|_| main.kind == "bridge") else {
         return;
     };
-    let ranges = checked
-        .pools
-        .iter()
-        .flat_map(|placed| placed.pool.ranges.ranges());
-    let subnets: BTreeSet<IpNet> = ranges
-        .map(|range| range.subnet())
-        .filter(|subnet| subnet.addr().is_ipv4())
-        .collect();
+    let ranges = pools.iter().flat_map(|placed| placed.pool.ranges.ranges());
+    let mut subnets: BTreeSet<IpNet> = ranges.map(Range::subnet).collect();
+    subnets.retain(|subnet| subnet.addr().is_ipv4());
     if subnets.len() < 2 {
         return;
     }
