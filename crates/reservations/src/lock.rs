@@ -146,6 +146,20 @@ mod tests {
         Lock::acquire(&directory, None).unwrap().unwrap();
     }
 
+    /// Waits until this process has opened the file twice.
+    fn wait_until_open_twice(path: &Path) {
+        let started = Instant::now();
+        let is_open_twice = || {
+            let files = fs::read_dir("/proc/self/fd").unwrap().flatten();
+            let paths = files.filter_map(|file| fs::read_link(file.path()).ok());
+            paths.filter(|opened| opened == path).count() > 1
+        };
+        while !is_open_twice() {
+            assert!(started.elapsed() < Duration::from_secs(30), "{path:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn a_lock_file_that_was_removed_or_replaced_during_the_wait_is_no_lock() {
         for replaced in [false, true] {
@@ -154,7 +168,7 @@ mod tests {
             let first = Lock::acquire(&directory, None).unwrap().unwrap();
             thread::scope(|scope| {
                 let second = scope.spawn(|| Lock::acquire(&directory, None));
-                thread::sleep(Duration::from_millis(20));
+                wait_until_open_twice(&folder.path().join(LOCK_FILE));
                 fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
                 if replaced {
                     fs::write(folder.path().join(LOCK_FILE), "").unwrap();

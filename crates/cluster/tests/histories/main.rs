@@ -28,7 +28,7 @@ fn nodes(folder: &std::path::Path) -> Vec<Node> {
             cache_dir: folder.join(format!("{number}/cache")),
             prefix: "/ipam".to_owned(),
             endpoints: vec!["memory".to_owned()],
-            timeout: Duration::from_millis(500),
+            timeout: Duration::from_secs(10),
         })
         .collect()
 }
