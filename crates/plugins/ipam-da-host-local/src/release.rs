@@ -1,11 +1,10 @@
 //! DEL and GC: release reservations of one attachment, or of all that aren't valid.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use cni::{Attachment, Call, Error, NetworkName, code};
-use reservations::{DataDir, Reservation, Sought, State, Store};
+use reservations::{DataDir, Sought, State, Store};
 
 use crate::config;
 use crate::storage;
@@ -31,28 +30,31 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
         }
     };
     let undone = storage::undone_call(call);
-    let unknown = RefCell::new(Vec::new());
-    let held = |store: &mut Store<'_>| {
+    let held = |store: &mut Store<'_>, unknown: &mut Vec<Error>| {
         let mut held = store.held_by(attachment, &hints)?;
         if let Some(undone) = &undone {
-            let is_of_call = |ip| store.is_of_call(ip, undone, hints.contains(&ip));
-            return Ok(of_call(held, is_of_call, &mut unknown.borrow_mut()));
-        }
-        // As host-local does: a container's address only if the attachment has none.
-        if held
+            // What isn't known to be of the undone call stays, and the call isn't undone.
+            held.retain(|(ip, _)| {
+                let is_of_call = store.is_of_call(*ip, undone, hints.contains(ip));
+                is_of_call.unwrap_or_else(|error| {
+                    unknown.push(error);
+                    false
+                })
+            });
+        } else if held
             .iter()
-            .any(|(_, reservation)| reservation.is_attachment(attachment))
+            .any(|(_, holder)| holder.is_attachment(attachment))
         {
-            held.retain(|(_, reservation)| reservation.is_attachment(attachment));
+            // As host-local does: a container's address only if the attachment has none.
+            held.retain(|(_, holder)| holder.is_attachment(attachment));
         }
-        let states = held
-            .into_iter()
-            .map(|(ip, reservation)| (ip, State::Reserved(reservation)));
-        Ok(states.collect())
+        let states = held.into_iter();
+        Ok(states
+            .map(|(ip, holder)| (ip, State::Reserved(holder)))
+            .collect())
     };
     let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
     release.everywhere(&config::directories(config), held);
-    release.errors.extend(unknown.take());
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
     if !hints.iter().all(is_released) {
         // It may be where nobody could look.
@@ -63,35 +65,31 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.finish()
 }
 
-/// The reservations of these that the ADD of this call has made. Adds the errors of those of
-/// which it isn't known: they stay, and the call isn't undone.
-fn of_call(
-    held: Vec<(IpAddr, Reservation)>,
-    is_of_call: impl Fn(IpAddr) -> Result<bool, Error>,
-    unknown: &mut Vec<Error>,
-) -> Reservations {
-    let mut of_call = Vec::new();
-    for (ip, reservation) in held {
-        match is_of_call(ip) {
-            Ok(true) => of_call.push((ip, State::Reserved(reservation))),
-            Ok(false) => {}
-            Err(error) => unknown.push(error),
-        }
-    }
-    of_call
-}
-
 /// Releases the network's reservations for attachments that aren't valid any more, and
 /// removes files that killed processes and removed directories have left.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
-    let valid = Valid::new(config.valid_attachments()?);
+    // A reservation without an interface is its container's, and valid with any interface.
+    let valid: HashSet<(String, Option<String>)> = config
+        .valid_attachments()?
+        .iter()
+        .flat_map(|attachment| {
+            [Some(attachment.ifname.to_string()), None]
+                .map(|ifname| (attachment.container_id.to_string(), ifname))
+        })
+        .collect();
+    let is_valid = |state: &State| match state {
+        State::Reserved(holder) => {
+            valid.contains(&(holder.container_id.clone(), holder.ifname.clone()))
+        }
+        _ => false,
+    };
     let mut release = Release::new(&data_dir, Sought::Network);
-    release.everywhere(&config::directories(config), |store| {
+    release.everywhere(&config::directories(config), |store, _| {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
-        stale.retain(|(_, state)| !matches!(state, State::Reserved(reservation) if valid.covers(reservation)));
+        stale.retain(|(_, state)| !is_valid(state));
         Ok(stale)
     });
     data_dir.remove_leftover_indexes();
@@ -100,43 +98,6 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
 
 /// Addresses, and the state of each.
 type Reservations = Vec<(IpAddr, State)>;
-
-/// The attachments that GC keeps.
-struct Valid {
-    attachments: HashSet<(String, String)>,
-    containers: HashSet<String>,
-}
-
-impl Valid {
-    fn new(attachments: Vec<Attachment>) -> Self {
-        Self {
-            containers: attachments
-                .iter()
-                .map(|attachment| attachment.container_id.to_string())
-                .collect(),
-            attachments: attachments
-                .into_iter()
-                .map(|attachment| {
-                    (
-                        attachment.container_id.to_string(),
-                        attachment.ifname.to_string(),
-                    )
-                })
-                .collect(),
-        }
-    }
-
-    /// True if this reservation stays.
-    fn covers(&self, reservation: &Reservation) -> bool {
-        let container_id = &reservation.container_id;
-        match &reservation.ifname {
-            Some(ifname) => self
-                .attachments
-                .contains(&(container_id.clone(), ifname.clone())),
-            None => self.containers.contains(container_id),
-        }
-    }
-}
 
 /// Releases in several directories, going on past failures.
 struct Release<'a> {
@@ -164,12 +125,10 @@ impl<'a> Release<'a> {
     fn everywhere(
         &mut self,
         named: &BTreeSet<NetworkName>,
-        choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
+        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Reservations, Error>,
     ) {
         for name in named {
-            if let Err(error) = self.in_one(name, &choose) {
-                self.errors.push(error);
-            }
+            self.in_one(name, &choose);
         }
         let names = match self.data_dir.names() {
             Ok(names) => names,
@@ -178,11 +137,7 @@ impl<'a> Release<'a> {
         for name in names.iter().filter(|name| !named.contains(*name)) {
             match self.data_dir.may_hold(name, self.sought) {
                 Ok(false) => {}
-                Ok(true) => {
-                    if let Err(error) = self.in_one(name, &choose) {
-                        self.errors.push(error);
-                    }
-                }
+                Ok(true) => self.in_one(name, &choose),
                 Err(error) => {
                     tracing::warn!(directory = %name, %error, "can't tell what it holds");
                     self.unknown.push(error);
@@ -194,18 +149,20 @@ impl<'a> Release<'a> {
     fn in_one(
         &mut self,
         name: &NetworkName,
-        choose: impl Fn(&mut Store<'_>) -> Result<Reservations, Error>,
-    ) -> Result<(), Error> {
+        choose: impl Fn(&mut Store<'_>, &mut Vec<Error>) -> Result<Reservations, Error>,
+    ) {
         let mut store = match self.data_dir.open(name) {
             Ok(Some(store)) => store,
-            Ok(None) => return Ok(()),
+            Ok(None) => return,
             // Nobody need write where nothing is to be released.
-            Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => {
-                return Ok(());
-            }
-            Err(error) => return Err(error),
+            Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => return,
+            Err(error) => return self.errors.push(error),
         };
-        for (ip, state) in choose(&mut store)? {
+        let chosen = match choose(&mut store, &mut self.errors) {
+            Ok(chosen) => chosen,
+            Err(error) => return self.errors.push(error),
+        };
+        for (ip, state) in chosen {
             match store.release(ip, &state) {
                 Ok(()) => {
                     self.released.insert(ip.to_canonical());
@@ -214,7 +171,6 @@ impl<'a> Release<'a> {
                 Err(error) => self.errors.push(error),
             }
         }
-        Ok(())
     }
 
     fn finish(self) -> Result<(), Error> {
