@@ -9,7 +9,7 @@ use serde_json::Value;
 /// The default folder of the records.
 const STATE_DIR: &str = "/var/lib/cni/ipam-delegated";
 
-/// Names another default folder of the records.
+/// Variable that names another default folder of the records.
 const STATE_DIR_VARIABLE: &str = "IPAM_DELEGATED_STATE_DIR";
 
 /// The largest `delegateTimeout`. Nobody waits longer, and a clock can't be set beyond
@@ -42,7 +42,7 @@ pub(crate) enum AnswerMode {
 }
 
 impl Settings {
-    /// Reads them.
+    /// Reads the settings.
     ///
     /// # Errors
     ///
@@ -70,7 +70,7 @@ impl Settings {
         }
     }
 
-    /// Reads them. A wrong one is logged, and counts as missing.
+    /// Reads the settings. A wrong one is logged, and counts as missing.
     pub(crate) fn read_leniently(config: &NetworkConfig, environment: &Environment) -> Self {
         let ipam = or_default(config.ipam().map(Some)).unwrap_or_default();
         let timeout = or_default(timeout(&ipam));

@@ -1,8 +1,8 @@
 //! Terminates the processes that delegates have left behind in a process that is their
 //! subreaper (`PR_SET_CHILD_SUBREAPER`, prctl(2)): the kernel makes them its children.
 //!
-//! A number in `/proc` is only a candidate. Whether it is a child is the kernel's answer to
-//! waitid(2), and a child's number is nobody else's before it is waited for.
+//! A PID in `/proc` is only a candidate: waitid(2) tells whether it is a child of this process,
+//! and the kernel doesn't use a child's PID again before the child is waited for.
 
 use std::collections::HashSet;
 use std::fs;
@@ -38,7 +38,7 @@ pub enum Left {
 }
 
 impl Left {
-    /// True if a process that is no daemon may still be at work.
+    /// True if a process other than a daemon may still be at work.
     pub fn is_at_work(&self) -> bool {
         matches!(self, Self::Running(_))
     }
@@ -59,8 +59,9 @@ impl Left {
     }
 }
 
-/// Terminates all children of this process that are no daemons, and their children when they
-/// have become this process's: SIGTERM, and SIGKILL for what is left after most of the time.
+/// Terminates all children of this process except daemons, and their children when the kernel
+/// has made them this process's: SIGTERM, and SIGKILL for those that are left after most of the
+/// time.
 pub(crate) fn terminate(at_most: Duration) -> Left {
     let started = Instant::now();
     let grace = GRACE.min(at_most * 2 / 3);
@@ -120,7 +121,7 @@ fn reap() -> bool {
 /// Children of this process.
 #[derive(Default)]
 struct Children {
-    /// Those that are no daemons.
+    /// All except daemons.
     running: Vec<Pid>,
     /// The number of those that have ended.
     ended: usize,

@@ -77,7 +77,7 @@ pub enum Failure {
         /// Processes that could not be terminated.
         left: Left,
     },
-    /// It has succeeded, and the caller doesn't take the chain's answer.
+    /// It has succeeded, and the chain's result could not be delivered to the caller.
     NotDelivered(io::Error),
 }
 

@@ -38,7 +38,7 @@ impl Run<'_> {
     /// Runs the process to its end, or terminates it. `on_stderr` receives its stderr while
     /// it runs. The error is that the process could not be started.
     ///
-    /// A process that it leaves behind isn't waited for, even if that one holds its pipes.
+    /// A process that it leaves behind isn't waited for, even if it still holds the pipes.
     pub(crate) fn to_its_end(&self, on_stderr: &mut dyn FnMut(&[u8])) -> io::Result<Output> {
         let deadline = self.timeout.map(|timeout| Instant::now() + timeout);
         let mut child = spawn(

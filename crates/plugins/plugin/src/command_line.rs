@@ -29,13 +29,13 @@ pub(crate) fn answer(about: About) -> Option<String> {
 
 /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
 fn version(about: About) -> String {
-    // A plugin of another project has another version; the mark is of what it links.
+    // A plugin of another project has another version; the mark has the version of this crate.
     version_mark::version();
     let commit = COMMIT.unwrap_or("unknown commit");
     format!("{} ({commit}, {FLAVOUR})", about.version)
 }
 
-/// Version and commit of this build, for `--version` of an executable that is no plugin:
+/// Version and commit of this build, for `--version` of an executable that is not a plugin:
 /// `0.1.0 (4bf92f3577b3)`.
 pub fn version_with_commit() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();

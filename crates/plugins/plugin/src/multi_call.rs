@@ -14,7 +14,7 @@ use crate::{Linked, write_to_stderr};
 /// Most symbolic links that are followed: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
-/// The plugins of one executable, each of another name.
+/// The plugins of one executable, each with a different name.
 #[derive(Clone, Copy)]
 pub struct MultiCall<'a>(pub &'a [Linked<'a>]);
 

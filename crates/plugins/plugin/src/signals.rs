@@ -13,7 +13,7 @@ use signal_hook::low_level::{pipe, unregister};
 
 const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
 
-/// Handlers of the two signals. From its making on, they don't end the process any more.
+/// Handlers of the two signals. As soon as they are installed, the signals don't end the process.
 pub(crate) struct Signals {
     /// Set by a signal.
     came: Arc<AtomicBool>,

@@ -1,5 +1,5 @@
 //! The version of an executable as text within it, so that a program can read it out of a
-//! file without running that.
+//! file without running it.
 
 use std::hint::black_box;
 
