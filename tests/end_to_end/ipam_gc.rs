@@ -238,7 +238,7 @@ fn an_ipam_section_that_names_no_ipam_plugin_is_refused_on_gc_and_status() {
         (
             json!({"type": "ipam-gc"}),
             7,
-            "\"ipam-gc\" is no IPAM plugin",
+            "\"ipam-gc\" is not an IPAM plugin",
         ),
         (
             json!({"type": "ipam-collect"}),

@@ -1,15 +1,13 @@
 //! A call of a delegate: the plugin is found, then called in this process or executed; its
 //! output becomes an outcome.
 
-pub(crate) mod call_id;
 pub(crate) mod delegate_call;
-pub(crate) mod descendants;
+mod descendants;
 pub(crate) mod event;
 pub(crate) mod execution;
 pub(crate) mod installed_delegates;
 pub(crate) mod outcome;
 pub(crate) mod output;
-pub(crate) mod overtime;
 pub(crate) mod plugin_versions;
 pub(crate) mod plugins;
 mod process;

@@ -6,10 +6,10 @@ use cni::{Attachment, Cancellation, DelegateName, Environment, Error, NetworkCon
 use serde_json::value::RawValue;
 use state_files::Boot;
 
-use crate::call::call_id::CallId;
 use crate::call::event::{Event, Observer};
-use crate::call::overtime::Overtime;
 use crate::call::plugins::Plugins;
+use crate::call_id::CallId;
+use crate::overtime::Overtime;
 use crate::record::folder::{Found, Records};
 use crate::record::lock::{self, IfMissing, LockedRecord};
 use crate::settings::Settings;

@@ -1,14 +1,16 @@
 #![doc = include_str!("../README.md")]
 
 mod call;
+mod call_id;
 mod chain;
+mod leftover_processes;
+mod overtime;
 pub mod record;
 mod run;
 mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use call::descendants::Left;
 pub use call::event::{Event, Observer};
 pub use call::execution::Execution;
 pub use call::outcome::{Failure, Outcome};
@@ -16,6 +18,7 @@ pub use call::plugin_versions::versions;
 pub use call::plugins::{Executable, Plugins};
 pub use call::search_path::SearchPath;
 pub use chain::Chain;
+pub use leftover_processes::Left;
 pub use record::lock_holders::{LockHolder, lock_holders};
 pub use record::own_record::OwnRecord;
 pub use run::forward::forward;

@@ -6,9 +6,9 @@ use cni::{
 };
 
 use crate::call::delegate_call::{DelegateCall, Delegates};
-use crate::call::descendants::Left;
 use crate::call::outcome::Failure;
 use crate::call::outcome::Outcome;
+use crate::leftover_processes::Left;
 
 /// `eth0` of `c1`.
 pub(crate) fn attachment() -> Attachment {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use cni::{Command, DelegateName, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::descendants::Left;
 use crate::call::outcome::Outcome;
+use crate::leftover_processes::Left;
 
 /// A call of a delegate.
 #[derive(Clone)]

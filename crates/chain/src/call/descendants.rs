@@ -17,47 +17,13 @@ use rustix::process::{
 };
 
 use crate::call::process_group::GRACE;
+use crate::leftover_processes::Left;
 
 /// Longest wait for the end of one process before all are looked at again.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Wait for a process that has become a child while `/proc` was being listed.
 const RETRY: Duration = Duration::from_millis(1);
-
-/// Processes of a call that have not ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Left {
-    /// None.
-    #[default]
-    Nothing,
-    /// Daemons only: processes in sessions that they have made. They are not terminated.
-    Daemons,
-    /// At least one process that could not be terminated. The list of their PIDs is empty
-    /// if the kernel doesn't tell them.
-    Running(Vec<u32>),
-}
-
-impl Left {
-    /// True if a process other than a daemon may still be at work.
-    pub fn is_at_work(&self) -> bool {
-        matches!(self, Self::Running(_))
-    }
-
-    /// The processes of both.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (Self::Running(mut one), Self::Running(other)) => {
-                one.extend(other);
-                one.sort_unstable();
-                one.dedup();
-                Self::Running(one)
-            }
-            (left @ Self::Running(_), _) | (_, left @ Self::Running(_)) => left,
-            (Self::Daemons, _) | (_, Self::Daemons) => Self::Daemons,
-            (Self::Nothing, Self::Nothing) => Self::Nothing,
-        }
-    }
-}
 
 /// Terminates all children of this process except daemons, and their children when the kernel
 /// has made them this process's: SIGTERM, and SIGKILL for those that are left after most of the

@@ -12,10 +12,10 @@ use crate::call::event::Observer;
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::outcome::{Failure, Outcome};
 use crate::call::output::Output;
-use crate::call::overtime::Overtime;
 use crate::call::plugins::Plugins;
 use crate::call::process::Run;
 use crate::chain::Chain;
+use crate::overtime::Overtime;
 use crate::settings::Settings;
 
 /// Environment, time and lock of executed programs. A program leads a separate process group, which is

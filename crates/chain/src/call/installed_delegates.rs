@@ -8,7 +8,7 @@ use cni::{Cancellation, DelegateName, Environment, LinkedPlugin};
 use state_files::Deadline;
 
 use crate::call::delegate_call::{DelegateCall, Delegates};
-use crate::call::descendants::{self, Left};
+use crate::call::descendants;
 use crate::call::event::Event;
 use crate::call::outcome::{Failure, Outcome, Reason};
 use crate::call::output::StderrTail;
@@ -16,6 +16,7 @@ use crate::call::plugins::Found;
 use crate::call::process::Run;
 use crate::call::spawn::Lifeline;
 use crate::chain::Chain;
+use crate::leftover_processes::Left;
 use crate::record::file::RecordFile;
 
 /// The time in which a process that was killed ends.

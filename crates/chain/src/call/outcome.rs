@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use cni::{Error, JsonOutput, code};
 
-use crate::call::descendants::Left;
+use crate::leftover_processes::Left;
 
 /// Outcome of a delegate's run.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use std::process::ExitStatus;
 use cni::{Error, Excerpt, JsonOutput, code};
 use serde::Deserialize;
 
-use crate::call::descendants::Left;
 use crate::call::outcome::{Failure, Outcome, Reason};
+use crate::leftover_processes::Left;
 
 /// The part of a delegate's stderr that is kept: its end, in bytes.
 const MOST_STDERR: usize = 4 << 10;

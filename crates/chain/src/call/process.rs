@@ -10,12 +10,12 @@ use cni::{Cancellation, Environment};
 use rustix::io::ioctl_fionread;
 use state_files::wait_for;
 
-use crate::call::descendants::Left;
 use crate::call::outcome::{MOST_OUTPUT, Reason};
 use crate::call::output::{Output, StderrTail, Terminated};
-use crate::call::overtime::Overtime;
 use crate::call::process_group::ProcessGroup;
 use crate::call::spawn::spawn;
+use crate::leftover_processes::Left;
+use crate::overtime::Overtime;
 
 /// A run of a delegate's process.
 pub(crate) struct Run<'a> {

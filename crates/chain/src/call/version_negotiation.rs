@@ -121,7 +121,7 @@ fn may_be_too_old(failure: &Failure, command: Command) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::descendants::Left;
+    use crate::leftover_processes::Left;
     use cni::{Error, NetworkConfig};
     use serde_json::json;
 

@@ -11,7 +11,7 @@ use cni::{Attachment, DelegateName, IpamResult, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
 use state_files::whole_lines;
 
-use crate::call::call_id::CallId;
+use crate::call_id::CallId;
 use crate::record::line::{FORMAT, Intent, Line};
 
 /// The record of an attachment.
@@ -247,7 +247,7 @@ fn added_none(prev_result: Option<&RawValue>, result: &RawValue) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::call_id::CallId;
+    use crate::call_id::CallId;
     use crate::record::line::MOST;
     use crate::tests::attachment;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use state_files::{FileId, Journal, StateFolder};
 
-use crate::call::descendants::Left;
+use crate::leftover_processes::Left;
 use crate::record::line::Line;
 use crate::record::lock_wait;
 

@@ -188,7 +188,7 @@ fn attachment_of(file: &str) -> Option<Attachment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::descendants::Left;
+    use crate::leftover_processes::Left;
     use crate::record::line::Line;
     use crate::tests::attachment;
     use rustix::io::Errno;

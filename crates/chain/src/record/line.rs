@@ -4,7 +4,7 @@ use cni::{Attachment, ContainerId, DelegateName, IfName, NetworkConfig, NetworkN
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::call::call_id::CallId;
+use crate::call_id::CallId;
 
 /// The version of the format.
 pub(crate) const FORMAT: u32 = 2;

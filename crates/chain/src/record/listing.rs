@@ -150,7 +150,7 @@ pub fn is_locked(record: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::call_id::CallId;
+    use crate::call_id::CallId;
     use crate::record::attachment_record::RecordState;
     use crate::record::line::{Intent, Line, RecordedCall};
     use crate::tests::{attachment, config};

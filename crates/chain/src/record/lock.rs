@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cni::{Attachment, Error, code};
 
-use crate::call::overtime::Overtime;
+use crate::overtime::Overtime;
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::file::RecordFile;
 use crate::record::folder::{Found, Records};

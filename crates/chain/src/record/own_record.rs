@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use cni::{Attachment, DelegateName, Environment, Error, NetworkConfig, NetworkName, code};
 use serde_json::value::RawValue;
 
-use crate::call::call_id::CallId;
-use crate::call::descendants::Left;
-use crate::call::overtime::Overtime;
+use crate::call_id::CallId;
+use crate::leftover_processes::Left;
+use crate::overtime::Overtime;
 use crate::record::file::RecordFile;
 use crate::record::folder::{Found, Records};
 use crate::record::line::{Intent, Line, MOST, RecordedCall};

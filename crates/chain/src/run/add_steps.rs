@@ -6,8 +6,8 @@ use cni::{Command, DelegateName, JsonOutput, NetworkConfig, code};
 use serde_json::value::RawValue;
 
 use crate::call::delegate_call::Delegates;
-use crate::call::descendants::Left;
 use crate::call::outcome::{Failure, Outcome};
+use crate::leftover_processes::Left;
 use crate::run::failed_delegate::FailedAdd;
 use crate::run::merge::merge;
 use crate::run::step::Step;
