@@ -20,11 +20,15 @@ fn uses(file: &Path, other: &Path) -> bool {
     let without_case = |text: &str| text.replace('_', "").to_lowercase();
     let other = product(other);
     let mut functions = other.split("fn ").skip(1).filter_map(|function| {
-        let (name, _) = function.split_once('(')?;
+        let (name, _) = function.split_once(['(', '<'])?;
         Some(name).filter(|name| *name != "new")
     });
     without_case(&text).contains(&without_case(stem))
-        || functions.any(|name| text.contains(&format!(".{name}(")))
+        || functions.any(|name| {
+            [".NAME(", ".NAME::<"]
+                .iter()
+                .any(|call| text.contains(&call.replace("NAME", name)))
+        })
 }
 
 #[test]
