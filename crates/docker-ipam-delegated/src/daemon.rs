@@ -1,4 +1,4 @@
-//! The daemon: from the command line to its end.
+//! Runs the daemon: start, connections, end.
 
 pub(crate) mod comparison;
 pub(crate) mod docker_calls;

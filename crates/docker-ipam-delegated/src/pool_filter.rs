@@ -1,4 +1,4 @@
-//! The selector that the daemon puts behind a configuration's own: of all their pools,
+//! A selector that the daemon adds after the selectors of a configuration: of all their pools,
 //! it leaves the one that Docker asks for.
 //!
 //! Docker asks for the address of one pool at a time, and a chain gives one of each. An

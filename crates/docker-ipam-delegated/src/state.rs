@@ -1,4 +1,4 @@
-//! What the daemon remembers, and its files.
+//! The daemon's state: its values, and the files and records that keep them.
 
 pub(crate) mod address_record;
 pub(crate) mod address_space;

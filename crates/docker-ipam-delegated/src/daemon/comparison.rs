@@ -1,4 +1,4 @@
-//! Compares what was made for Docker with what Docker has.
+//! Compares the addresses, pools, endpoints and networks of the daemon with Docker's.
 //!
 //! Docker doesn't say everything: a call that finds no daemon is given up, and so is one
 //! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`); a dockerd

@@ -1,4 +1,4 @@
-//! Docker's calls, by their paths.
+//! Dispatches Docker's calls to the drivers, by their paths.
 
 use std::sync::Arc;
 

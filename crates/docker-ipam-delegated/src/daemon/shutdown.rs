@@ -1,4 +1,4 @@
-//! Signals that end the daemon: after the calls that are running.
+//! SIGTERM and SIGINT: the daemon ends after the calls that are running.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An I/O error of `sigaction` or of the signals' pipe.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

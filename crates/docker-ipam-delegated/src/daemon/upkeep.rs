@@ -1,4 +1,4 @@
-//! Work that no call asks for: what an earlier daemon left, and what has failed.
+//! Repeats failed releases, and reads again the files that could not be read.
 
 use std::sync::Arc;
 use std::time::Duration;

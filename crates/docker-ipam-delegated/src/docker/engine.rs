@@ -1,4 +1,4 @@
-//! What Docker has: its networks, and what uses which address.
+//! Docker's networks, and the containers that use their addresses.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

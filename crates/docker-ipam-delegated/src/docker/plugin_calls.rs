@@ -1,4 +1,4 @@
-//! Calls of the daemon on its socket, as Docker makes them.
+//! Calls to a running daemon, on the socket on which Docker calls it.
 
 use std::path::Path;
 

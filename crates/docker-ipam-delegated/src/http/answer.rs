@@ -1,4 +1,4 @@
-//! Answer to a call, and what is to be done when Docker has it, or can't get it any more.
+//! Answer to a call, with an action for the time when Docker has received it or never will.
 
 use std::fmt;
 

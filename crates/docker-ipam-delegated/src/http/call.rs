@@ -1,4 +1,4 @@
-//! A call of Docker's, and who answers it.
+//! A call of Docker's, and the interface of the code that answers it.
 
 use crate::http::answer::Answer;
 use crate::http::refusal::Refusal;

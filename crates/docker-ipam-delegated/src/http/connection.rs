@@ -1,4 +1,4 @@
-//! One connection: one call, and its answer.
+//! Serves one connection: one call, and its answer.
 
 use std::convert::Infallible;
 use std::sync::Arc;

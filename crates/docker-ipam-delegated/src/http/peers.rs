@@ -1,4 +1,4 @@
-//! Who may call: root, and the daemon's own user.
+//! Refuses peers of other users: only root and the daemon's own user may call.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Reasons why a call of Docker's gets no answer, and their HTTP statuses.
+//! Reasons why a call of Docker's is refused, and their HTTP statuses.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The socket: systemd's, or one of our own.
+//! The socket: one that systemd hands over, or one that the daemon makes.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -82,7 +82,7 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
         )));
     }
     let selectors = selectors(&delegates);
-    // An allocator without pools knows the network's name alone, and must have the same.
+    // An allocator without pools knows only the network's name, so the name must be the same.
     let own_name = if selectors > 0 {
         format!("docker-{name}")
     } else {
@@ -119,7 +119,7 @@ fn selectors(delegates: &[String]) -> usize {
     names.take_while(|name| cni::is_selector(name)).count()
 }
 
-/// The configuration with its selectors alone, for the pools that they choose; `None` if
+/// The configuration with only its selectors, for the pools that they choose; `None` if
 /// it has none. Their records are kept apart.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Network configurations that networks name.
+//! Finds the network configuration that a network names.
 
 use std::path::Path;
 

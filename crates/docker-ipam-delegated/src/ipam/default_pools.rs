@@ -1,4 +1,4 @@
-//! Pools for networks that ask for none: subnets of one size, out of larger ones.
+//! Default pools, for networks that ask for no subnet: parts of one size of larger subnets.
 
 use std::str::FromStr;
 

@@ -29,7 +29,7 @@ pub(crate) fn in_use() -> Result<Vec<InUse>, Refusal> {
     Ok(all)
 }
 
-/// The text of a file. One that is missing says that the host has none of its subnets.
+/// The text of a file. A missing file is empty.
 fn read(path: &str) -> Result<String, Refusal> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),

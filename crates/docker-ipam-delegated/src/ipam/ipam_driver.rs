@@ -1,4 +1,4 @@
-//! Docker's IPAM driver: its parts, and what it says of itself.
+//! Docker's IPAM driver: its parts and its capabilities.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

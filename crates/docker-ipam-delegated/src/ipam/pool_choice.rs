@@ -1,4 +1,4 @@
-//! Which pool a request gets: the one that it names, one that a chain's selectors
+//! Chooses the pool for a request: the pool that it names, one that a chain's selectors
 //! choose, or a default pool.
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Releases addresses, and tries again what could not be released.
+//! Releases addresses, and repeats releases that have failed.
 
 use cni::ContainerId;
 

@@ -1,4 +1,4 @@
-//! Addresses that are to be released, and pools that have ended before them.
+//! Releases that have failed and are repeated, and the pools that they need.
 //!
 //! Docker releases an address once, and only logs that this has failed. A delegate that is
 //! away for a minute must not cost an address.

@@ -1,4 +1,4 @@
-//! The result of a network configuration's plugins, as far as Docker wants to know it.
+//! The parts of the result of a network configuration's plugins that Docker needs.
 //! Specification, section 5, "ADD Success".
 
 use std::net::IpAddr;

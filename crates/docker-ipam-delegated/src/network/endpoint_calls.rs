@@ -1,4 +1,4 @@
-//! Docker's calls for endpoints. An endpoint has a namespace of its own, in which the network
+//! Docker's calls for endpoints. Each endpoint has a separate namespace, in which the network
 //! configuration's plugins make the interface that Docker takes into the container.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The record of an endpoint, opened. It is also the endpoint's lock: every program that is
+//! The open record of an endpoint. It is also the endpoint's lock: every program that is
 //! executed for the endpoint inherits it, so it is held as long as one of them is at work, even
 //! if the daemon was killed.
 

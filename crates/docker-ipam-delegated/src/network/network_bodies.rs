@@ -31,7 +31,7 @@ pub(crate) struct Subnet {
     pub(crate) gateway: String,
 }
 
-/// Body of the calls that name a network alone.
+/// Body of the calls that name only a network.
 #[derive(Debug, Deserialize)]
 pub(crate) struct OfNetwork {
     #[serde(rename = "NetworkID")]
@@ -72,7 +72,7 @@ pub(crate) struct Interface {
     pub(crate) mac_address: String,
 }
 
-/// Body of the calls that name an endpoint alone.
+/// Body of the calls that name only an endpoint.
 #[derive(Debug, Deserialize)]
 pub(crate) struct OfEndpoint {
     #[serde(rename = "NetworkID")]
@@ -99,7 +99,7 @@ pub(crate) struct Joined {
     #[serde(rename = "GatewayIPv6", skip_serializing_if = "String::is_empty")]
     pub(crate) gateway_v6: String,
     pub(crate) static_routes: Vec<StaticRoute>,
-    /// True if Docker must add no interface of its own for a way out.
+    /// True if Docker must not add an interface for a default route.
     pub(crate) disable_gateway_service: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Docker's network driver: its parts, and what it says of itself.
+//! Docker's network driver: its parts and its capabilities.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! End of an endpoint: what its making and `Join` have done is undone, as far as they came.
+//! Undoes an endpoint: the effects of `CreateEndpoint` and `Join`, whatever part of them there is.
 
 use std::sync::Arc;
 

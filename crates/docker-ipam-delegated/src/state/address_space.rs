@@ -1,4 +1,4 @@
-//! Address spaces: pools of one don't overlap. Each has the reservations of its own.
+//! Address spaces: the pools of one don't overlap, and each has its own reservations.
 
 use std::fmt;
 use std::str::FromStr;

@@ -80,7 +80,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Opens the files in a daemon's state folder, for this process alone.
+    /// Opens the files in a daemon's state folder. No other process may have them.
     ///
     /// # Errors
     ///
