@@ -25,6 +25,7 @@ mod docker_conflists;
 mod docker_endpoints;
 mod docker_endpoints_killed;
 mod docker_killed;
+mod docker_pools;
 mod docker_releases;
 mod docker_socket;
 mod docker_start_faults;

@@ -9,6 +9,7 @@ pub(crate) mod delegate_log;
 pub(crate) mod facts;
 pub(crate) mod forgotten;
 pub(crate) mod gateway;
+pub(crate) mod given;
 pub(crate) mod host_routes;
 pub(crate) mod ipam_bodies;
 pub(crate) mod ipam_driver;

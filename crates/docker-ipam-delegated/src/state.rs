@@ -8,4 +8,5 @@ pub(crate) mod endpoint;
 pub(crate) mod files;
 pub(crate) mod network;
 pub(crate) mod pool;
+pub(crate) mod version;
 pub mod view;

@@ -16,8 +16,8 @@ use tokio::time::sleep;
 
 use crate::docker::engine::Engine;
 use crate::ipam::forgotten::Forgotten;
+use crate::ipam::given::{GivenAddress, GivenReference};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::{GivenAddress, GivenReference};
 use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
 use crate::state::network::Network;

@@ -2,8 +2,8 @@
 
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held, Verdict, judge};
+use crate::ipam::given::{GivenAddress, GivenReference, Holder, Use};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::{GivenAddress, GivenReference, Holder, Use};
 use crate::ipam::waiting_releases::Release;
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use cni::ContainerId;
-use ipam::IpNet;
 use tokio::sync::Semaphore;
 
+use crate::ipam::given::{GivenAddress, GivenReference, Holder, Use};
 use crate::lock::lock;
 use crate::state::pool::Pool;
 
@@ -58,50 +58,6 @@ struct Reference {
     file: String,
     /// False if Docker may not have had the answer, since an earlier daemon was killed.
     is_sure: bool,
-}
-
-/// What Docker has an address for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
-    pub(crate) holder: Holder,
-    /// False if Docker may not have had the answer, since an earlier daemon was killed.
-    pub(crate) is_sure: bool,
-}
-
-/// The holder of an address.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
-    /// The attachment of this container ID.
-    Attachment(ContainerId),
-    /// The pool itself: the address is its gateway. This is the name of its file.
-    Gateway(String),
-}
-
-impl Holder {
-    fn container_id(&self) -> Option<&ContainerId> {
-        match self {
-            Self::Attachment(container_id) => Some(container_id),
-            Self::Gateway(_) => None,
-        }
-    }
-}
-
-/// An address, or a gateway, that Docker may have.
-pub(crate) struct GivenAddress {
-    /// The ID of its pool: a pool that has ended must not be held.
-    pub(crate) pool: String,
-    pub(crate) subnet: IpNet,
-    pub(crate) ip: IpAddr,
-    pub(crate) used: Use,
-}
-
-/// A reference to a pool that Docker may have.
-pub(crate) struct GivenReference {
-    /// The ID of the pool.
-    pub(crate) pool: String,
-    pub(crate) subnet: IpNet,
-    /// The name of its file.
-    pub(crate) file: String,
 }
 
 /// A reference that was taken away.

@@ -21,9 +21,7 @@ use crate::lock::lock;
 use crate::state::attachment_id::Names;
 use crate::state::network::Network;
 use crate::state::pool::{Gateway, Pool};
-
-/// The version of the format, which is also the name of a folder.
-const VERSION: &str = "v2";
+use crate::state::version::{VERSION, refuse_others};
 
 /// The folder of references to pools.
 pub(crate) const POOLS: &str = "pools";
@@ -88,7 +86,7 @@ impl Files {
     pub(crate) fn open(state_dir: &Path) -> Result<Self> {
         StateFolder::create(state_dir).with_context(|| format!("{}", state_dir.display()))?;
         let path = path(state_dir);
-        refuse_other_versions(&state_dir.join("memory"))?;
+        refuse_others(&state_dir.join("memory"))?;
         let folder = StateFolder::create(&path).with_context(|| format!("{}", path.display()))?;
         let lock = folder.create_file("lock", OFlags::RDWR)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -103,39 +101,6 @@ impl Files {
             _lock: lock,
         })
     }
-}
-
-/// Refuses the files of another version of the daemon, unless they have no object.
-fn refuse_other_versions(folder: &Path) -> Result<()> {
-    let failed = || format!("{}", folder.display());
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other.with_context(failed)?,
-    };
-    for entry in entries {
-        let other = entry.with_context(failed)?.path();
-        if other.ends_with(VERSION) || is_without_objects(&other).with_context(failed)? {
-            continue;
-        }
-        bail!(
-            "{}: another version of the daemon has written it, and this one reads {VERSION} only. \
-             Start that version, remove Docker's networks that use it (docker network rm), and \
-             start this one again",
-            other.display()
-        );
-    }
-    Ok(())
-}
-
-/// True if no folder in this one has a file.
-fn is_without_objects(version: &Path) -> io::Result<bool> {
-    for kind in fs::read_dir(version)? {
-        let kind = kind?;
-        if kind.file_type()?.is_dir() && fs::read_dir(kind.path())?.next().is_some() {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// The files of one kind of object.
@@ -402,18 +367,5 @@ mod tests {
         assert!(error.to_string().ends_with("another daemon has it"));
         drop(files);
         Files::open(state.path()).unwrap();
-    }
-
-    #[test]
-    fn files_of_another_version_are_refused_unless_they_are_empty() {
-        let state = tempfile::tempdir().unwrap();
-        let addresses = state.path().join("memory/v1/addresses");
-        fs::create_dir_all(&addresses).unwrap();
-        fs::write(state.path().join("memory/v1/lock"), "").unwrap();
-        drop(Files::open(state.path()).unwrap());
-        fs::write(addresses.join("1-0"), "").unwrap();
-        let error = Files::open(state.path()).err().unwrap().to_string();
-        assert!(error.contains("memory/v1: another version"), "{error}");
-        assert!(error.contains("docker network rm"), "{error}");
     }
 }
