@@ -1,6 +1,6 @@
 //! Opens the directories below host-local's `dataDir` on behalf of one network.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -25,6 +25,8 @@ pub struct DataDir<'a> {
     settings: Settings<'a>,
     /// The folder of indexes; `None` if it can't be used.
     cache: OnceCell<Option<StateFolder>>,
+    /// True if the indexes of directories that are gone were looked for.
+    has_removed_leftovers: Cell<bool>,
 }
 
 impl<'a> DataDir<'a> {
@@ -33,6 +35,7 @@ impl<'a> DataDir<'a> {
         Self {
             settings,
             cache: OnceCell::new(),
+            has_removed_leftovers: Cell::new(false),
         }
     }
 
@@ -186,8 +189,11 @@ impl<'a> DataDir<'a> {
             // None if a lock was replaced while another process held it.
             let locked: Option<Vec<_>> = locked.collect::<Result<_, Error>>()?;
             if let Some(locked) = locked {
+                let cache = self
+                    .cache()
+                    .map(|folder| (folder, &self.has_removed_leftovers));
                 let stores = locked.into_iter().map(|(names, directory, lock)| {
-                    Store::open(&self.settings, self.cache(), names, directory, lock)
+                    Store::open(&self.settings, cache, names, directory, lock)
                 });
                 return stores.collect();
             }
