@@ -57,7 +57,7 @@ fn a_delegate_that_calls_it_back_is_refused() {
     assert_eq!(error["code"], 7);
     let msg = error["msg"].as_str().unwrap();
     assert!(
-        msg.starts_with("calls-back: ") && msg.contains("called ipam-delegated back"),
+        msg.starts_with("calls-back: ") && msg.contains("called ipam-delegated again"),
         "{error}"
     );
     assert!(!sandbox.root().join("ran").exists());
