@@ -71,7 +71,7 @@ impl Request {
         }
     }
 
-    /// The command alone.
+    /// Only the command.
     pub fn command(&self) -> Command {
         match self {
             Self::Attachment(AttachmentCommand::Add, _) => Command::Add,

@@ -98,7 +98,7 @@ impl Object {
         self.members.retain(|(k, _)| k != key);
     }
 
-    /// The members in the order in which they were written; a key may be there twice.
+    /// The members in the order in which they were written; a key may occur twice.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
         self.members
             .iter()

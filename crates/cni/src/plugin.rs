@@ -62,7 +62,7 @@ pub trait Plugin: Sync {
         Ok(Reply::Nothing)
     }
 
-    /// True if the plugin executes others. A process of its own is then the subreaper of its
+    /// True if the plugin executes others. A separate process is then the subreaper of its
     /// descendants ([`Call::owns_process`]).
     fn executes_others(&self) -> bool {
         false

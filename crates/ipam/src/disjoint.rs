@@ -59,7 +59,7 @@ impl Disjoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::range_set::tests::set;
+    use crate::tests::set;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
 

@@ -38,3 +38,6 @@ pub use subnet::parse_subnet;
 
 /// A subnet: an address and the length of its prefix.
 pub use ipnet::IpNet;
+
+#[cfg(test)]
+mod tests;

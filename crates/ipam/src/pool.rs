@@ -14,7 +14,7 @@ pub const LONGEST_STICKY_KEY: usize = 1024;
 
 /// An entry of a result's `pools`, valid.
 ///
-/// Its ranges stand in `ranges`, as in host-local's configuration; a pool of one
+/// Its ranges are in `ranges`, as in host-local's configuration; a pool of one
 /// range may carry the range's keys itself.
 #[derive(Clone, Debug)]
 pub struct Pool {
@@ -72,7 +72,7 @@ impl Pool {
 
     /// The index in the name of the file with the address that was given last,
     /// `last_reserved_ip.<index>`, of the pool at this place among those of an ADD. A pool
-    /// with a directory of its own has one rotation, wherever it stands.
+    /// with a separate directory has one rotation, wherever it is in the list.
     pub fn rotation_index(&self, network: &NetworkName, place: usize) -> usize {
         if self.directory(network) == network {
             place
@@ -115,7 +115,7 @@ impl Pool {
 }
 
 fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {
-    // `exclude` may stand beside either.
+    // `exclude` may come with either.
     let mut own = RANGE_KEYS.iter().filter(|key| **key != exclude::KEY);
     let own = own.any(|key| object.get(key).is_some_and(|raw| raw.get() != "null"));
     match object.read::<Vec<Object>>(path, "ranges")? {
@@ -134,7 +134,7 @@ fn ranges(path: &str, object: &Object) -> Result<RangeSet, Error> {
 }
 
 /// The ranges of a pool, as they are written: its list, or one of its own keys; none if it
-/// is known by its name alone. What the pool excludes is not theirs.
+/// is known only by its name. What the pool excludes is not theirs.
 ///
 /// # Errors
 ///

@@ -64,7 +64,7 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Pool>, Error> {
     read_pools(pool_objects(config)?)
 }
 
-/// The pools that these entries of `prevResult.pools` stand for: [`pools`], for an allocator
+/// The pools of these entries of `prevResult.pools`: as [`pools`], for an allocator
 /// that completes entries first.
 ///
 /// # Errors
@@ -119,7 +119,7 @@ pub fn pool_names(config: &NetworkConfig) -> BTreeSet<PoolName> {
         .collect()
 }
 
-/// True if an entry of `pools` has ranges of its own.
+/// True if an entry of `pools` has ranges.
 pub fn has_ranges(pool: &Object) -> bool {
     let is_set = |key: &str| pool.get(key).is_some_and(|value| value.get() != "null");
     is_set("ranges") || is_set("subnet")

@@ -40,7 +40,7 @@ impl Range {
         Self::read_keys(path, object, &[])
     }
 
-    /// Reads [`RANGE_KEYS`] alone. The pool's `exclude` applies, too.
+    /// Reads only [`RANGE_KEYS`]. The pool's `exclude` applies, too.
     pub(crate) fn read_keys(
         path: &str,
         object: &Object,
@@ -203,23 +203,9 @@ fn last_to_give(subnet: IpNet) -> IpAddr {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A range's object: `subnet start end gateway exclude…`, of which the last ones
-    /// may be missing, and `-` stands for none.
-    pub(crate) fn object(text: &str) -> Object {
-        let mut object = Object::new();
-        let words: Vec<&str> = text.split(' ').collect();
-        for (key, word) in RANGE_KEYS.into_iter().zip(&words) {
-            match key {
-                exclude::KEY => object.set(key, &words[4..]),
-                _ if *word == "-" => {}
-                _ => object.set(key, word),
-            }
-        }
-        object
-    }
+    use crate::tests::object;
 
     fn range(text: &str) -> Result<Range, String> {
         Range::read("it", &object(text)).map_err(|error| error.msg)

@@ -123,15 +123,9 @@ impl fmt::Display for RangeSet {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-    use crate::range::tests::object;
-
-    /// Ranges as `range::tests::object` reads them, separated by `, `.
-    pub(crate) fn set(text: &str) -> Result<RangeSet, String> {
-        let objects: Vec<Object> = text.split_terminator(", ").map(object).collect();
-        RangeSet::read("set", &objects, &[]).map_err(|error| error.msg)
-    }
+    use crate::tests::{object, set};
 
     #[test]
     fn a_set_may_use_one_subnet_in_parts() {

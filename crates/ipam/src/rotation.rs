@@ -62,7 +62,7 @@ fn up_to(part: Interval, ip: IpAddr) -> Option<Interval> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::range_set::tests::set;
+    use crate::tests::set;
     use proptest::prelude::*;
 
     fn order(set: &RangeSet, last: Option<&str>) -> Vec<String> {

@@ -18,7 +18,7 @@ pub trait Selector: Sync {
     ///
     /// # Errors
     ///
-    /// The reason why no pool can be chosen. It fails ADD alone.
+    /// The reason why no pool can be chosen. Only ADD fails by it.
     fn pools(&self, call: &Call<'_>) -> Result<Vec<Object>, Error>;
 
     /// Whether ADD would be refused whatever the container is, for STATUS.

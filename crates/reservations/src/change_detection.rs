@@ -8,7 +8,7 @@
 //! no other program has changed it.
 //!
 //! `tar -x` and `cp -a` set modification times, too, and may restore an old one. They
-//! can't set the change time (`ctime`), which the kernel alone writes. So both are
+//! can't set the change time (`ctime`), which only the kernel writes. So both are
 //! compared.
 
 use std::fs::Metadata;

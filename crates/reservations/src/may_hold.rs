@@ -1,5 +1,5 @@
-//! Whether a directory may hold something that is to be released: without its lock, and
-//! without making a file.
+//! Finds out if a directory may hold something to release, without its lock, and without
+//! making a file.
 
 use std::io;
 use std::net::IpAddr;

@@ -7,9 +7,9 @@
 //!   `last_boot.<network>` in the directory. That names the boot in which the network
 //!   looked through the directory last, and lists the reservations that it found then,
 //!   each with inode and change time;
-//! - its file was changed last before this boot has started. So the IDs alone, of which
-//!   a container manager makes several on one kernel, release nothing; and the clock alone,
-//!   which may be wrong, doesn't either.
+//! - its file was changed last before this boot has started. So neither the IDs, of which
+//!   a container manager makes several on one kernel, nor the clock,
+//!   which may be wrong, are enough to release anything.
 //!
 //! A reservation of which one isn't known stays. If it may be of this boot, made by
 //! host-local for example, it is listed, and is released after the next boot.
@@ -29,7 +29,7 @@ use crate::origin::{self, Fact, Noted};
 use crate::state::State;
 
 /// Start of the name of the file. host-local takes no file for a reservation whose
-/// content isn't a container ID, alone or with an interface.
+/// content isn't a container ID, with or without an interface.
 const PREFIX: &str = "last_boot.";
 
 /// First line of the file, before the boot's ID.

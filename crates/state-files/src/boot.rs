@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cni::Environment;
@@ -11,10 +12,12 @@ use cni::Environment;
 const PROC: &str = "IPAM_DELEGATED_PROC";
 
 /// The machine's last boot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Boot {
     id: String,
     proc: PathBuf,
+    /// Its start, once it was read: many reservations are compared with it.
+    start: OnceLock<i64>,
 }
 
 impl Boot {
@@ -35,6 +38,7 @@ impl Boot {
             id => Ok(Self {
                 id: id.to_owned(),
                 proc: proc.to_owned(),
+                start: OnceLock::new(),
             }),
         }
     }
@@ -52,12 +56,16 @@ impl Boot {
     ///
     /// An I/O error of the file, and `InvalidData` if it has no such line.
     pub fn start(&self) -> io::Result<i64> {
+        if let Some(start) = self.start.get() {
+            return Ok(*start);
+        }
         let stat = fs::read(self.proc.join("stat"))?;
         let lines = stat.split(|byte| *byte == b'\n');
         let seconds = lines
             .filter_map(|line| line.strip_prefix(b"btime "))
             .find_map(|seconds| str::from_utf8(seconds).ok()?.trim().parse().ok());
-        seconds.ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let start = seconds.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(*self.start.get_or_init(|| start))
     }
 
     /// True if an event, of which boot ID and time were noted, is of an earlier boot: it has

@@ -1,4 +1,4 @@
-//! A time from which on a call gives up.
+//! Deadline of a call: the time at which it gives up.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use crate::FileId;
 use crate::ownership::{must_be_ours, refused};
 
-/// Modes of a folder and its files: their owner alone.
+/// Modes of a folder and its files: only their owner has access.
 const PRIVATE: Modes = Modes {
     folder: 0o700,
     file: Mode::from_raw_mode(0o600),
@@ -222,7 +222,7 @@ impl StateFolder {
         })
     }
 
-    /// Runs `f` while this process alone holds the folder's lock, `flock(2)`.
+    /// Runs `f` while only this process holds the folder's lock, `flock(2)`.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! What ADD and STATUS read before they look at an address: folders, the answer's other
-//! parts, pools.
+//! Reads what ADD and STATUS need before they look at an address: folders, the other parts of
+//! the answer, pools.
 
 use cni::{Call, Error, NetworkConfig};
 use ipam::Completion;

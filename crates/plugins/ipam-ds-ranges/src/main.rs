@@ -1,4 +1,4 @@
-//! The executable.
+//! The executable `ipam-ds-ranges`.
 
 fn main() -> std::process::ExitCode {
     plugin::main(&ipam_ds_ranges::IpamDsRanges)

@@ -37,7 +37,7 @@ pub(crate) struct Encoded {
 /// Code 7, naming file and key, for an invalid catalogue; code 5 for a folder or a file that
 /// can't be read.
 pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error> {
-    // Before the files are listed: a file that is older by then has its time for good.
+    // Before the files are listed: a file that is older by then keeps its time.
     let now = SystemTime::now();
     let files = Files::of(ipam)?;
     let reservations = Reservations::of(ipam, call.config.name())?;

@@ -1,4 +1,4 @@
-//! Pools of selectors that stand before this one in a chain.
+//! Compares the catalogue with the pools of selectors that run before this one in a chain.
 
 use cni::{Error, NetworkConfig};
 use ipam::{Disjoint, Pool};

@@ -1,4 +1,4 @@
-//! Facts: what a call says of its container.
+//! Facts of a container: `CNI_ARGS`, labels, annotations, and the parameters of the call.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The executable.
+//! The executable `ipam-ds-rules`.
 
 fn main() -> std::process::ExitCode {
     plugin::main(&ipam_ds_rules::IpamDsRules)

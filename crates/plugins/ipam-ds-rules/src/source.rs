@@ -1,5 +1,4 @@
-//! Where pools and rules are written: the network configuration, and the files of
-//! `ipam.poolsDir`.
+//! Sources of pools and rules: the network configuration, and the files of `ipam.poolsDir`.
 
 use cni::{Error, Object};
 

@@ -1,4 +1,4 @@
-//! A text in which `${FACT}` stands for a fact.
+//! A text of a rule, in which each `${FACT}` is replaced by the fact.
 
 use std::borrow::Cow;
 
@@ -32,12 +32,12 @@ impl Template<'_> {
         Ok(Self(text.into()))
     }
 
-    /// The text, if no fact stands in it.
+    /// The text, if no fact is in it.
     pub(crate) fn literal(&self) -> Option<&str> {
         (!self.0.contains(OPEN)).then_some(&*self.0)
     }
 
-    /// The names of the facts that stand in it.
+    /// The names of the facts in it.
     pub(crate) fn facts(&self) -> impl Iterator<Item = &str> {
         let opened = self.0.split(OPEN).skip(1);
         opened.filter_map(|opened| Some(opened.split_once(CLOSE)?.0))
