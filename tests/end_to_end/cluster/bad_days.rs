@@ -114,17 +114,18 @@ fn a_del_without_etcd_fails_and_is_made_up_for_later() {
     let mut cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
     let mut config = cluster.config("n1", &ADDRESSES, &pools);
+    // DEL has the configuration of the record.
+    config["ipam"]["etcd"]["timeout"] = json!("2s");
     cluster.add("c1", &config).result();
     cluster.etcd.kill();
-    config["ipam"]["etcd"]["timeout"] = json!("500ms");
     let error = cluster.del("c1", &config).error();
     assert_eq!(error["code"], 11, "{error}");
     let msg = error["msg"].as_str().unwrap();
     assert!(
-        msg.contains("etcd can't be reached within 500ms: http://127.0.0.1:"),
+        msg.contains("etcd can't be reached within 2s: http://127.0.0.1:"),
         "{msg}"
     );
-    refused(&cluster, &config, 11, "etcd can't be reached within 500ms");
+    refused(&cluster, &config, 11, "etcd can't be reached within 2s");
     cluster.etcd.restart();
     assert_eq!(cluster.reserved("blue").len(), 1);
     config["ipam"]["etcd"]["timeout"] = json!("10s");

@@ -164,3 +164,51 @@ pub(crate) fn random() -> Result<String, Error> {
     }
     Ok(text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(content: &str) -> Content {
+        serde_json::from_str(content).unwrap()
+    }
+
+    fn node(folder: &std::path::Path) -> Node {
+        Node {
+            name: "n1".to_owned(),
+            state_dir: folder.to_owned(),
+            cache_dir: folder.to_owned(),
+            prefix: "/ipam".to_owned(),
+            endpoints: Vec::new(),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn values_that_an_earlier_release_has_sent_are_this_disks() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = TokenFile::open(&node(folder.path())).unwrap();
+        let text = r#"{"version":2,"node":"n1","token":"t","confirmed":["a"],"pending":["b"]}"#;
+        disk.file.replace(text.as_bytes()).unwrap();
+        let sent = disk.locked(Duration::ZERO, |known| {
+            known.sends("c", Some(b"a"))?;
+            Ok(["a", "b", "c", "d"].map(|value| known.has_sent(value.as_bytes())))
+        });
+        assert_eq!(sent.unwrap(), Some([true, true, true, false]));
+        let written = String::from_utf8(disk.file.read().unwrap().unwrap()).unwrap();
+        assert_eq!(known(&written).sent, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn the_engines_value_is_kept_however_many_are_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = TokenFile::open(&node(folder.path())).unwrap();
+        for i in 0..3 * MOST_KEPT {
+            let sends = |known: &mut Known<'_>| known.sends(&i.to_string(), Some(b"0"));
+            disk.locked(Duration::ZERO, sends).unwrap().unwrap();
+        }
+        let content = disk.read().unwrap().unwrap();
+        assert_eq!(content.sent.len(), MOST_KEPT);
+        assert_eq!(content.sent[0], "0");
+    }
+}

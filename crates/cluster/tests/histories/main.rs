@@ -1,6 +1,7 @@
 //! Histories of concurrent calls on an engine in memory, judged by the checker of the end-to-end
 //! tests: no address is given twice, and none is lost.
 
+mod blocks;
 mod memory_engine;
 mod traffic;
 
