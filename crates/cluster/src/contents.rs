@@ -19,6 +19,9 @@ pub struct DefinedPool {
     pub value: Vec<u8>,
 }
 
+/// A definition; for one that can't be used, its path and the reason.
+pub type ReadPool = Result<DefinedPool, (String, String)>;
+
 /// An address of any node.
 #[derive(Clone, Debug)]
 pub struct HeldAddress {
@@ -75,9 +78,7 @@ impl DefinedPool {
 /// # Errors
 ///
 /// Those of the engine.
-pub fn definitions(
-    engine: &mut dyn Engine,
-) -> Result<Vec<Result<DefinedPool, (String, String)>>, EngineError> {
+pub fn definitions(engine: &mut dyn Engine) -> Result<Vec<ReadPool>, EngineError> {
     let mut found = Vec::new();
     for Stored { key, value, .. } in engine.list(&Group::Pools, true)? {
         let path = engine.path(&key);

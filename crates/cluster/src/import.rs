@@ -31,6 +31,9 @@ pub enum Imported {
     Unchanged,
 }
 
+/// The outcome of each pool.
+pub type Outcomes = Vec<(NetworkName, Imported)>;
+
 /// Writes these definitions; returns the outcome of each pool. Other definitions of these pools
 /// are replaced only with `replaces`.
 ///
@@ -43,7 +46,7 @@ pub fn import(
     engine: &mut dyn Engine,
     pools: &[DefinedPool],
     replaces: bool,
-) -> Result<Vec<(NetworkName, Imported)>, Error> {
+) -> Result<Outcomes, Error> {
     // What a change that was sent twice may have done the first time.
     let mut sent = None;
     for _ in 0..MOST_TRIES {
@@ -122,7 +125,7 @@ impl Look {
         engine: &dyn Engine,
         imported: &'a [DefinedPool],
         replaces: bool,
-    ) -> Result<(Vec<(NetworkName, Imported)>, Vec<Redefined<'a>>), Error> {
+    ) -> Result<(Outcomes, Vec<Redefined<'a>>), Error> {
         refuse_overlaps(imported, &self.existing)?;
         let (mut outcomes, mut redefined) = (Vec::new(), Vec::new());
         for pool in imported {

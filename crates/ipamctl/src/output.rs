@@ -50,7 +50,7 @@ impl Output {
     /// not empty; `COLUMNS` overrides the width.
     pub(crate) fn of_process(json: bool, environment: &Environment) -> Self {
         let is_terminal = io::stdout().is_terminal();
-        let no_colour = environment.text("NO_COLOR") != "";
+        let no_colour = !environment.text("NO_COLOR").is_empty();
         let columns = environment.text("COLUMNS").parse().ok();
         let of_terminal = || {
             let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;

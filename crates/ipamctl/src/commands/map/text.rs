@@ -25,12 +25,12 @@ pub(super) fn lines(pictures: &[Picture<'_>], output: Output) -> Vec<String> {
                 Grid::Addresses(cells) => {
                     has_cells = true;
                     let mark = |(ip, cell): &(IpAddr, Cell)| (*ip, of_cell(*cell, output));
-                    lines.extend(rows(cells.iter().map(mark).collect()));
+                    lines.extend(rows(&cells.iter().map(mark).collect::<Vec<_>>()));
                 }
                 Grid::Blocks(blocks) => {
                     has_blocks = true;
                     let mark = |block: &Block| (block.first, of_block(block, output));
-                    lines.extend(rows(blocks.iter().map(mark).collect()));
+                    lines.extend(rows(&blocks.iter().map(mark).collect::<Vec<_>>()));
                 }
                 Grid::Runs(runs, _) if runs.is_empty() => {
                     lines.push(format!("{subnet}: no address is reserved"));
@@ -66,7 +66,7 @@ pub(super) fn lines(pictures: &[Picture<'_>], output: Output) -> Vec<String> {
 }
 
 /// Rows of marks, each with the address of its first one.
-fn rows(marks: Vec<(IpAddr, String)>) -> Vec<String> {
+fn rows(marks: &[(IpAddr, String)]) -> Vec<String> {
     let row = |row: &[(IpAddr, String)]| {
         let marks = joined(row.iter().map(|(_, mark)| format!(" {mark}")), "");
         let line = format!("{:<15} {marks}", row[0].0.to_string());
