@@ -387,7 +387,7 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
     fs::write(file("wait"), "").unwrap();
     thread::scope(|scope| {
         let first = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
-        wait_until_equal(|| deletions(), 1);
+        wait_until_equal(deletions, 1);
         let second = scope.spawn(|| call(&daemon, "DeleteEndpoint"));
         thread::sleep(std::time::Duration::from_millis(100));
         assert!(!second.is_finished());

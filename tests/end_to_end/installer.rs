@@ -26,7 +26,7 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
         installation
             .call(release, &["--once", &word])
             .run()
-            .nothing()
+            .nothing();
     };
     install(&old);
     assert!(installation.is_installed("1.0.0"));

@@ -128,12 +128,12 @@ fn a_lock_file_that_is_replaced_during_the_wait_is_not_the_lock() {
     let first = held_lock(&pool.sandbox, "testnet");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.call("ADD", "c1").run());
-        wait_until_equal(|| waits(), 1);
+        wait_until_equal(waits, 1);
         // Somebody removes the lock file, and another makes and locks a new one.
         fs::remove_file(pool.file("lock")).unwrap();
         let second = held_lock(&pool.sandbox, "testnet");
         drop(first);
-        wait_until_equal(|| waits(), 2);
+        wait_until_equal(waits, 2);
         assert!(pool.sandbox.reserved("testnet").is_empty());
         drop(second);
         assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2"]);

@@ -43,7 +43,7 @@ pub(crate) fn wait_for_value<T: Debug>(
 /// last value.
 #[track_caller]
 pub(crate) fn wait_until_equal<T: Debug + PartialEq<U>, U>(current: impl Fn() -> T, wanted: U) {
-    wait_for_value(current, |value| *value == wanted);
+    wait_for_value(current, move |value| *value == wanted);
 }
 
 /// The lock on the network's directory of reservations, as somebody else holds it until

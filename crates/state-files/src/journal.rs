@@ -114,12 +114,9 @@ impl Journal {
     /// been.
     pub fn append(&self, lines: &[u8]) -> io::Result<()> {
         debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
-        let ends = match self.ends.get() {
-            Some(ends) => ends,
-            None => {
-                self.read()?;
-                return self.append(lines);
-            }
+        let Some(ends) = self.ends.get() else {
+            self.read()?;
+            return self.append(lines);
         };
         if ends.file != ends.lines {
             self.cut(ends.lines)?;
@@ -272,7 +269,7 @@ mod tests {
         let limit = getrlimit(Resource::Fsize);
         let small = Rlimit {
             current: Some(10),
-            ..limit.clone()
+            ..limit
         };
         setrlimit(Resource::Fsize, small).unwrap();
         journal.append(b"cut off\n").unwrap_err();

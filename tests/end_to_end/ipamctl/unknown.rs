@@ -90,7 +90,7 @@ fn another_boot_id_is_proof_only_of_an_add_before_this_boot() {
     add(&sandbox, &config, &id("a1"), GONE);
     // As in a container that the kernel shows a boot ID of its own.
     change_record(&sandbox, &id("a1"), |intent| {
-        intent["boot"] = json!("another")
+        intent["boot"] = json!("another");
     });
     let leaks = json_of(&sandbox, &["leaks"]);
     assert_eq!(leaks[0]["evidence"], json!(["unknown"]), "{leaks}");

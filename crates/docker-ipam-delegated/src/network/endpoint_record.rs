@@ -42,7 +42,7 @@ impl NetworkDriver {
         );
         record
             .map(|record| LockedEndpoint(Some(record)))
-            .map_err(unwritten)
+            .map_err(|error| unwritten(&error))
     }
 
     /// Locks an endpoint, which no other call of this process has locked. What a killed daemon
@@ -110,7 +110,7 @@ impl LockedEndpoint {
 
     fn write(&self, write: impl FnOnce(&OwnRecord) -> Result<(), Error>) -> Result<(), Refusal> {
         match &self.0 {
-            Some(record) => write(record).map_err(unwritten),
+            Some(record) => write(record).map_err(|error| unwritten(&error)),
             None => Err(impossible("the endpoint has no record")),
         }
     }
@@ -146,6 +146,6 @@ fn attachment(endpoint: &Endpoint) -> Result<Attachment, Refusal> {
     })
 }
 
-fn unwritten(error: Error) -> Refusal {
+fn unwritten(error: &Error) -> Refusal {
     impossible(format!("the daemon's state can't be written: {error}"))
 }
