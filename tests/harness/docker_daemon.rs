@@ -80,8 +80,10 @@ impl Sandbox {
         let mut files = match kind {
             "addresses" => {
                 let records = [self.docker_state().join("records"), self.state_dir()];
-                let mut files: Vec<PathBuf> =
-                    records.iter().flat_map(|it| in_folders(it)).collect();
+                let mut files: Vec<PathBuf> = records
+                    .iter()
+                    .flat_map(|folder| in_folders(folder))
+                    .collect();
                 files.retain(|file| is_of_address(file));
                 files.extend(entries(&memory.join("gateways")));
                 files

@@ -56,7 +56,7 @@ impl EtcdMember {
     }
 
     fn start_with(scheme: &'static str, arguments: &[&str], client_arguments: &[&str]) -> Self {
-        let texts = |all: &[&str]| all.iter().map(|it| (*it).to_owned()).collect();
+        let texts = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
         let mut it = Self {
             folder: folder(),
             process: None,
@@ -79,7 +79,10 @@ impl EtcdMember {
         self.launch();
         let started = Instant::now();
         while !self.is_ready() {
-            let ended = self.process.as_mut().and_then(|it| it.try_wait().unwrap());
+            let ended = self
+                .process
+                .as_mut()
+                .and_then(|child| child.try_wait().unwrap());
             let log = fs::read_to_string(self.log()).unwrap_or_default();
             assert!(ended.is_none(), "etcd has ended: {log}");
             assert!(started.elapsed() < READY, "etcd isn't ready: {log}");

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The peak of the process's resident memory in an ADD, in KiB.
 ///
-/// The system's figure for ended processes includes the memory of their parent at the
+/// The kernel's figure for ended processes includes the memory of their parent at the
 /// fork. So the process gets a full pipe as stdout, and its figure is read while it waits
 /// there with its result, after all its work.
 pub(crate) fn peak(plugin: &Plugin, container: &str) -> Result<u64> {

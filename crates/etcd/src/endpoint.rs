@@ -47,7 +47,7 @@ impl Endpoint {
         }
         if uri
             .path_and_query()
-            .is_some_and(|it| !matches!(it.as_str(), "/" | ""))
+            .is_some_and(|path| !matches!(path.as_str(), "/" | ""))
         {
             return Err(format!("{shown:?} has a path; {example}"));
         }

@@ -94,7 +94,7 @@ impl Settings {
         let cert = file(&object, "cert")?;
         let key = file(&object, "key")?;
         let identity = both(("cert", cert), ("key", key))?;
-        if let Some(plain) = endpoints.iter().find(|it| !it.is_tls()) {
+        if let Some(plain) = endpoints.iter().find(|endpoint| !endpoint.is_tls()) {
             let tls_key = [("ca", ca.is_some()), ("cert", identity.is_some())];
             if let Some((key, _)) = tls_key.iter().find(|(_, is_set)| *is_set) {
                 return Err(wrong(
@@ -108,7 +108,7 @@ impl Settings {
             )));
         }
         let username: Option<String> = object.read(PATH, "username")?;
-        let username = username.filter(|it| !it.is_empty());
+        let username = username.filter(|name| !name.is_empty());
         let password_file = file(&object, "passwordFile")?;
         let login = both(("username", username), ("passwordFile", password_file))?;
         Ok(Self {
@@ -211,7 +211,7 @@ fn timeout(object: &Object) -> Result<Duration, Error> {
         Value::String(text) => humantime::parse_duration(text).ok(),
         Value::Number(seconds) => seconds
             .as_f64()
-            .and_then(|it| Duration::try_from_secs_f64(it).ok()),
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
         _ => None,
     };
     match parsed {
@@ -237,25 +237,31 @@ mod tests {
 
     #[test]
     fn endpoints_are_enough() {
-        let it = settings(r#"{"endpoints":["http://a","http://[fd00::1]:7/","http://a:2379"]}"#);
-        let it = it.unwrap();
-        let urls: Vec<&str> = it.endpoints.iter().map(Endpoint::url).collect();
+        let read = settings(r#"{"endpoints":["http://a","http://[fd00::1]:7/","http://a:2379"]}"#);
+        let read = read.unwrap();
+        let urls: Vec<&str> = read.endpoints.iter().map(Endpoint::url).collect();
         assert_eq!(urls, ["http://a:2379", "http://[fd00::1]:7"]);
-        assert_eq!(it.endpoints[1].host(), "fd00::1");
-        assert_eq!((it.prefix.as_str(), it.timeout), ("/ipam", DEFAULT_TIMEOUT));
-        assert_eq!((it.ca, it.identity, it.login), (None, None, None));
+        assert_eq!(read.endpoints[1].host(), "fd00::1");
+        assert_eq!(
+            (read.prefix.as_str(), read.timeout),
+            ("/ipam", DEFAULT_TIMEOUT)
+        );
+        assert_eq!((read.ca, read.identity, read.login), (None, None, None));
     }
 
     #[test]
     fn every_key_is_read() {
-        let it = settings(
+        let read = settings(
             r#"{"endpoints":["https://a:1"],"ca":"/ca","cert":"/c","key":"/k","username":"u",
                 "passwordFile":"/p","prefix":"/a/b","timeout":"1500ms","cacheDir":"/run/x"}"#,
         );
-        let it = it.unwrap();
-        assert_eq!(it.identity, Some(("/c".into(), "/k".into())));
-        assert_eq!(it.login.unwrap().password_file, PathBuf::from("/p"));
-        assert_eq!((it.prefix.as_str(), it.timeout.as_millis()), ("/a/b", 1500));
+        let read = read.unwrap();
+        assert_eq!(read.identity, Some(("/c".into(), "/k".into())));
+        assert_eq!(read.login.unwrap().password_file, PathBuf::from("/p"));
+        assert_eq!(
+            (read.prefix.as_str(), read.timeout.as_millis()),
+            ("/a/b", 1500)
+        );
     }
 
     #[test]

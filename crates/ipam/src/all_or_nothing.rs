@@ -20,7 +20,7 @@ use cni::Error;
 ///         Ok(ip)
 ///     },
 ///     |reserved, ip| {
-///         reserved.retain(|it| it != ip);
+///         reserved.retain(|reserved_ip| reserved_ip != ip);
 ///         Ok(())
 ///     },
 /// );

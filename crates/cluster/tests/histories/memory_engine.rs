@@ -80,7 +80,8 @@ impl Store {
 }
 
 fn is_in(group: &Group, key: &Key) -> bool {
-    let of = |wanted: &Option<String>, pool: &String| wanted.as_ref().is_none_or(|it| it == pool);
+    let of =
+        |wanted: &Option<String>, pool: &String| wanted.as_ref().is_none_or(|name| name == pool);
     match (group, key) {
         (Group::Pools, Key::Pool(_))
         | (Group::Marks, Key::Mark(_))
@@ -137,15 +138,17 @@ impl State {
     fn holds(&self, condition: &Condition) -> bool {
         let since = |group: &Group, since: i64, created: bool| {
             let keys = self.objects.iter().filter(|(key, _)| is_in(group, key));
-            let mut revisions = keys.map(|(_, it)| if created { it.1 } else { it.2 });
+            let mut revisions = keys.map(|(_, object)| if created { object.1 } else { object.2 });
             revisions.all(|revision| revision <= since)
         };
         match condition {
             Condition::Missing(key) => self.get(key).is_none(),
-            Condition::Value(key, value) => self.get(key).is_some_and(|it| it.value == *value),
-            Condition::Revision(key, revision) => {
-                self.get(key).is_some_and(|it| it.revision == *revision)
+            Condition::Value(key, value) => {
+                self.get(key).is_some_and(|object| object.value == *value)
             }
+            Condition::Revision(key, revision) => self
+                .get(key)
+                .is_some_and(|object| object.revision == *revision),
             Condition::Empty(group) => self.group(group).next().is_none(),
             Condition::NoneChangedSince(group, revision) => since(group, *revision, false),
             Condition::NoneCreatedSince(group, revision) => since(group, *revision, true),
@@ -153,11 +156,18 @@ impl State {
     }
 
     fn apply(&mut self, change: &Change) -> Outcome {
-        let done = change.conditions.iter().all(|it| self.holds(it)) && !change.dry_run;
+        let done = change
+            .conditions
+            .iter()
+            .all(|condition| self.holds(condition))
+            && !change.dry_run;
         if done {
             self.revision += 1;
             for (key, value) in &change.write {
-                let created = self.objects.get(key).map_or(self.revision, |it| it.1);
+                let created = self
+                    .objects
+                    .get(key)
+                    .map_or(self.revision, |object| object.1);
                 let object = (value.clone(), created, self.revision);
                 self.objects.insert(key.clone(), object);
             }

@@ -231,7 +231,7 @@ impl IpamDriver {
             || self
                 .all_pools()
                 .iter()
-                .any(|other| other.pool.records().is_ok_and(|its| its == folder));
+                .any(|other| other.pool.records().is_ok_and(|records| records == folder));
         if is_shared {
             return Vec::new();
         }

@@ -55,7 +55,9 @@ impl CniResult {
                 net.map_err(|error| wrong("ips", &config.ip().to_string(), &error.to_string()))?;
             Ok((net, config.gateway()))
         };
-        let interfaces = result.other("interfaces").filter(|it| it.get() != "null");
+        let interfaces = result
+            .other("interfaces")
+            .filter(|value| value.get() != "null");
         let interfaces = interfaces.map(|raw| read(&format!("{RESULT}.interfaces"), raw));
         Ok(Self {
             addresses: result.ips.iter().map(net).collect::<Result<_, _>>()?,
