@@ -123,6 +123,7 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
     };
     let repairs = || staying.log().matches("repaired in").count();
     let before = ticks();
+    let began = Instant::now();
     let plugins = installation.sandbox.plugins();
     for i in 0..500 {
         fs::write(plugins.join(format!("other-{}", i % 7)), "x").unwrap();
@@ -134,9 +135,13 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
         sleep(Duration::from_millis(1));
     }
     wait_until(&staying, || installation.is_installed("2.0.0"));
-    assert!(repairs() < 10, "{}", staying.log());
+    // It looks once a second, however slow the machine is.
+    let seconds = began.elapsed().as_secs();
+    let repairs = u64::try_from(repairs()).unwrap();
+    assert!(repairs <= seconds + 2, "{}", staying.log());
     // Of a hundred a second. No program that repairs all the time gets by with it.
-    assert!(ticks() - before < 50, "{} ticks", ticks() - before);
+    let ticks = ticks() - before;
+    assert!(ticks < 50 + 10 * seconds, "{ticks} ticks");
 }
 
 #[test]
