@@ -126,7 +126,7 @@ fn tests(left_out: &Path) -> Result<()> {
         step(&mut tests)
     };
     // Whatever is built for the tests is built once, before several runs need it.
-    step(run_of_tests(Packages::All).arg("--no-run"))?;
+    step(&mut cargo(&["test", "--quiet", "--workspace", "--no-run"]))?;
     let original = match dist {
         Some(_) => original(left_out)?,
         None => None,
