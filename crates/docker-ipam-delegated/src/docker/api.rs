@@ -34,11 +34,11 @@ pub(crate) fn call(socket: &Path, method: &str, path: &str, body: &str) -> Resul
 fn answer(socket: &Path, method: &str, path: &str, body: &str) -> Result<Value> {
     let mut stream = connected(socket)?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    write!(
-        stream,
-        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )?;
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes())?;
     let bytes = read(stream)?;
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut response = httparse::Response::new(&mut headers);
