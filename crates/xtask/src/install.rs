@@ -1,7 +1,7 @@
 //! `cargo xtask install`: puts a release build of every plugin into a folder, and
 //! `ipamctl` into another.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -41,9 +41,12 @@ pub fn run(dir: &Path, sbin: Option<&Path>, verbose_flavour: bool) -> Result<()>
 fn put(dir: &Path, names: &[&str], executable: &Path) -> Result<()> {
     let failed = || format!("installing {} in {}", executable.display(), dir.display());
     fs::create_dir_all(dir).with_context(failed)?;
+    // Closed: a file that is open for writing can't be executed.
     let new = NamedTempFile::new_in(dir).with_context(failed)?;
+    let new = new.into_temp_path();
     fs::copy(executable, &new).with_context(failed)?;
-    new.as_file().sync_all().with_context(failed)?;
+    let written = File::open(&new).with_context(failed)?;
+    written.sync_all().with_context(failed)?;
     let link = TempDir::new_in(dir).with_context(failed)?;
     for name in names {
         let link = link.path().join(name);
