@@ -28,6 +28,20 @@ fn subnets(docker: &Dockerd, network: &str) -> Value {
     serde_json::from_str(&json).unwrap()
 }
 
+/// The addresses of these containers, which run, in the network `net`.
+#[track_caller]
+pub(crate) fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
+    let given: BTreeSet<String> = names
+        .iter()
+        .map(|name| docker.address("net", name))
+        .collect();
+    assert!(
+        given.len() == names.len() && !given.contains(""),
+        "{given:?}"
+    );
+    given
+}
+
 /// Everything that is reserved, in all networks and pools.
 pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
     let networks = fs::read_dir(docker.sandbox.data_dir())

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use harness::{BUSYBOX, DOCKERD, Dockerd, needs};
 use serde_json::{Value, json};
 
-use crate::with_docker::reserved;
+use crate::with_docker::{addresses, reserved};
 use crate::with_docker_networks::{assert_nothing_left, create, start};
 
 /// Kills these processes.
@@ -34,14 +34,10 @@ fn start_again(docker: &mut Dockerd, killed: &[&str]) {
     }
 }
 
-/// Addresses of these containers, which are all that are reserved.
+/// The IPv4 addresses of these containers, which are all that are reserved.
 #[track_caller]
-fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
-    let given: BTreeSet<String> = names
-        .iter()
-        .map(|name| docker.address("net", name))
-        .collect();
-    assert_eq!(given.len(), names.len(), "{given:?}");
+fn all_addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
+    let given = addresses(docker, names);
     let v4 = |ip: &String| ip.contains('.');
     let held: BTreeSet<String> = reserved(docker).into_iter().filter(v4).collect();
     assert_eq!(held, given);
@@ -51,7 +47,7 @@ fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
 /// The containers reach each other, and nothing is left once they are removed.
 #[track_caller]
 fn assert_whole(docker: &Dockerd, names: &[&str]) {
-    for ip in &addresses(docker, names) {
+    for ip in &all_addresses(docker, names) {
         docker.ok(&["exec", names[0], "/bin/ping", "-c1", "-W5", ip]);
     }
     docker.ok(&[&["rm", "--force"][..], names].concat());
@@ -67,13 +63,13 @@ fn killed(options: &[&str], victims: &[&str]) {
     create(&docker, "net", &["--ipam-driver=null"]);
     docker.run("net", "c1", &["--restart=always"]);
     docker.run("net", "c2", &[]);
-    let before = addresses(&docker, &["c1", "c2"]);
+    let before = all_addresses(&docker, &["c1", "c2"]);
     kill(&mut docker, victims);
     start_again(&mut docker, victims);
     docker.wait(|docker| !docker.address("net", "c1").is_empty());
     // Without live-restore, the containers ended with dockerd.
     if victims == ["daemon"] || !options.is_empty() {
-        assert_eq!(addresses(&docker, &["c1", "c2"]), before);
+        assert_eq!(all_addresses(&docker, &["c1", "c2"]), before);
     }
     docker.ok(&["start", "c2"]);
     docker.run("net", "c3", &[]);
@@ -137,7 +133,7 @@ fn dockerd_is_killed_while_a_container_stops_and_starts() {
         assert_eq!(docker.address("net", "c1"), before);
         docker.ok(&["start", "c2"]);
         docker.wait(|docker| reserved(docker).len() == 4);
-        assert!(addresses(&docker, &["c1", "c2"]).contains(&before));
+        assert!(all_addresses(&docker, &["c1", "c2"]).contains(&before));
     }
     assert_whole(&docker, &["c1", "c2"]);
 }
@@ -159,7 +155,7 @@ fn both_are_killed_while_a_container_starts() {
     killed_in_flight(&mut docker, &run, "ADD", &["dockerd", "daemon"]);
     // Nothing is left of the container that was starting.
     docker.wait(|docker| reserved(docker).len() == 2);
-    assert_eq!(addresses(&docker, &["c1"]), [before].into());
+    assert_eq!(all_addresses(&docker, &["c1"]), [before].into());
     docker.run("net", "c3", &[]);
     docker.ok(&["rm", "--force", "c2"]);
     assert_whole(&docker, &["c1", "c3"]);

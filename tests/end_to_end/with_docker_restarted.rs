@@ -7,7 +7,7 @@ use std::fs;
 use harness::{BUSYBOX, DOCKERD, Dockerd, is_answered, needs};
 use serde_json::json;
 
-use crate::with_docker::reserved;
+use crate::with_docker::{addresses, reserved};
 
 /// A dockerd with a network and two containers.
 fn start(options: &[&str]) -> Option<Dockerd> {
@@ -22,20 +22,6 @@ fn start(options: &[&str]) -> Option<Dockerd> {
     docker.run("net", "c-a", &["--restart=always"]);
     docker.run("net", "c-b", &[]);
     Some(docker)
-}
-
-/// The addresses of these containers, which run.
-#[track_caller]
-fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
-    let given: BTreeSet<String> = names
-        .iter()
-        .map(|name| docker.address("net", name))
-        .collect();
-    assert!(
-        given.len() == names.len() && !given.contains(""),
-        "{given:?}"
-    );
-    given
 }
 
 /// These containers have addresses, nothing else has, and all of it goes with them.

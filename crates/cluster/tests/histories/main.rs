@@ -135,12 +135,18 @@ fn an_address_that_the_engine_loses_is_found() {
     assert!(!found.is_empty());
 }
 
+/// A store with the pool `blue`, which has five addresses.
+fn store_of_blue() -> Store {
+    let store = Store::default();
+    store.put(Key::Pool("blue".to_owned()), br#"{"subnet":"10.0.0.0/29"}"#);
+    store
+}
+
 #[test]
 fn an_engine_of_an_older_state_gives_nothing_before_its_nodes_are_reconciled() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(folder.path());
-    let store = Store::default();
-    store.put(Key::Pool("blue".to_owned()), br#"{"subnet":"10.0.0.0/29"}"#);
+    let store = store_of_blue();
     let environment = Environment::default();
     let traffic = Traffic::new(&store, Faults::default());
     let caller = |node| Caller::new(&traffic, node, &environment, 0);
@@ -163,8 +169,7 @@ fn an_engine_of_an_older_state_gives_nothing_before_its_nodes_are_reconciled() {
 fn of_two_machines_with_one_name_only_one_gives_addresses() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(folder.path());
-    let store = Store::default();
-    store.put(Key::Pool("blue".to_owned()), br#"{"subnet":"10.0.0.0/29"}"#);
+    let store = store_of_blue();
     let environment = Environment::default();
     let traffic = Traffic::new(&store, Faults::default());
     assert!(

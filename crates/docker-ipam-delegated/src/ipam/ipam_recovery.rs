@@ -79,14 +79,22 @@ impl IpamDriver {
     pub(crate) fn take_in_unread(&self) {
         let pools = self.files.pools.load_unread();
         let has_pools = !pools.is_empty();
+        let gateways = if has_pools {
+            // Those of the pools that can be read again, too.
+            match self.files.gateways.load() {
+                Ok(gateways) => gateways,
+                Err(error) => {
+                    // A pool without its gateways would give them.
+                    let reason = format!("its gateways can't be read: {error}");
+                    return self.files.pools.put_back_unread(pools, &reason);
+                }
+            }
+        } else {
+            self.files.gateways.load_unread()
+        };
         for pool in pools {
             self.take_in_pool(pool);
         }
-        let gateways = match has_pools {
-            // Those of the pools that can be read again, too.
-            true => self.files.gateways.load().unwrap_or_default(),
-            false => self.files.gateways.load_unread(),
-        };
         for gateway in gateways {
             self.take_in_gateway(gateway);
         }
@@ -227,11 +235,12 @@ impl IpamDriver {
         let Ok(folder) = pool.pool.records() else {
             return Vec::new();
         };
-        let is_shared = pool.pool.conflist.is_some()
-            || self
-                .all_pools()
-                .iter()
-                .any(|other| other.pool.records().is_ok_and(|records| records == folder));
+        // A pool whose folder isn't known may share it.
+        let may_share = |other: &Arc<LivePool>| match other.pool.records() {
+            Ok(records) => records == folder,
+            Err(_) => true,
+        };
+        let is_shared = pool.pool.conflist.is_some() || self.all_pools().iter().any(may_share);
         if is_shared {
             return Vec::new();
         }
@@ -240,7 +249,11 @@ impl IpamDriver {
 
     fn unread_in(&self, (folder, network): &(PathBuf, NetworkName)) -> Vec<ContainerId> {
         let known = self.known();
-        let records = address_record::read_all(folder, network).unwrap_or_default();
+        let records = address_record::read_all(folder, network).unwrap_or_else(|error| {
+            let folder = folder.join(network.as_str());
+            tracing::warn!(%error, folder = %folder.display(), "can't be read: it is kept");
+            Vec::new()
+        });
         let unread = records
             .into_iter()
             .filter(|record| record.content.is_err() && !self.knows(&known, &record.container_id));

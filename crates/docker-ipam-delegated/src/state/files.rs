@@ -219,6 +219,12 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
         objects
     }
 
+    /// Keeps objects that [`Self::load_unread`] has returned unread for this reason.
+    pub(crate) fn put_back_unread(&self, objects: Vec<Stored<T>>, reason: &str) {
+        let names = objects.into_iter().map(|stored| stored.file);
+        lock(&self.unread).extend(names.map(|name| (name, reason.to_owned())));
+    }
+
     /// The first file that can't be read, with the reason.
     pub(crate) fn first_unread(&self) -> Option<(PathBuf, String)> {
         let unread = lock(&self.unread);
@@ -355,8 +361,15 @@ mod tests {
             assert_eq!(objects.first_unread().unwrap().0, path);
         }
         fs::write(&path, "{\"made\":7}\n").unwrap();
-        assert_eq!(objects.load_unread()[0].object, 7);
+        let read = objects.load_unread();
+        assert_eq!(read[0].object, 7);
         assert!(objects.first_unread().is_none());
+        objects.put_back_unread(read, "not yet");
+        assert_eq!(
+            objects.first_unread().unwrap(),
+            (path, "not yet".to_owned())
+        );
+        assert_eq!(objects.load_unread()[0].object, 7);
     }
 
     #[test]
