@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod block;
+mod configured;
 pub mod contents;
 mod engine;
 mod engine_error;
@@ -14,6 +15,7 @@ pub mod restore;
 mod time_limit;
 mod value;
 
+pub use configured::ConfiguredCluster;
 pub use engine::{Change, Condition, Engine, Found, Moment, Outcome, Read, Stored};
 pub use engine_error::{EngineError, Kind};
 pub use key::{Group, HeldKey, Holding, Key};

@@ -1,9 +1,9 @@
 //! A cluster as the configuration describes it: `ipam.etcd` and `ipam.node`.
 
-use cluster::Node;
-use cni::{Error, Object};
+use cluster::{ConfiguredCluster, Group, Node};
+use cni::{Cancellation, Error, Object};
 
-use crate::{Endpoint, Keys, Settings};
+use crate::{Endpoint, Engine, Keys, Settings};
 
 /// A cluster's etcd, and this node in it.
 #[derive(Clone, Debug)]
@@ -37,5 +37,27 @@ impl Cluster {
             keys: Keys::new(&settings.prefix),
             settings,
         })
+    }
+}
+
+impl ConfiguredCluster for Cluster {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+
+    fn engine<'a>(
+        &'a self,
+        cancellation: Option<&'a dyn Cancellation>,
+    ) -> Box<dyn cluster::Engine + 'a> {
+        Box::new(Engine::new(self, cancellation))
+    }
+
+    fn path(&self) -> String {
+        format!("etcd:{}", self.settings.prefix)
+    }
+
+    fn path_of_addresses(&self, pool: &str) -> String {
+        let prefix = self.keys.prefix(&Group::Addresses(Some(pool.to_owned())));
+        format!("etcd:{}", prefix.trim_end_matches('/'))
     }
 }

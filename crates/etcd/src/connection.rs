@@ -190,6 +190,12 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
         Code::ResourceExhausted => {
             Attempt::Final(EngineError::new(Kind::Unable, format!("etcd refuses to write: {said}")))
         }
+        Code::InvalidArgument if is("too many operations") || is("request is too large") => {
+            Attempt::Final(EngineError::new(
+                Kind::Unable,
+                format!("etcd takes less in one transaction (--max-txn-ops, 128 unless set; --max-request-bytes): {said}"),
+            ))
+        }
         Code::Unavailable if is("no leader") => Attempt::NotSent(said.to_owned()),
         // It isn't etcd that answers there.
         Code::Unimplemented => Attempt::NotSent(said.to_owned()),

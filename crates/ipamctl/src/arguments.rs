@@ -12,7 +12,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use crate::arguments::target::{Exact, Target};
 
 pub(crate) use cluster::{
-    BlocksArguments, EtcdCommand, ImportArguments, NodeForgetArguments, NodeRegisterArguments,
+    BlocksArguments, ImportArguments, NodeForgetArguments, NodeRegisterArguments,
     ReconcileArguments,
 };
 
@@ -146,21 +146,23 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Show the blocks of a cluster's pools, by node.
     Blocks(BlocksArguments),
-    /// Change the pools of a cluster in etcd.
-    #[command(subcommand)]
-    Etcd(EtcdCommand),
+    /// Define pools of a cluster, by a catalogue.
+    ///
+    /// Either all pools of the file are valid, overlap with no other, and take nothing away
+    /// from addresses and blocks that are held, or nothing is written.
+    Import(ImportArguments),
     /// Release what a lost node of a cluster holds.
     ///
     /// It shows what it will release, and asks.
     NodeForget(NodeForgetArguments),
-    /// Give this machine its node's name, which another machine has in etcd.
+    /// Give this machine its node's name, which another machine has in the cluster.
     ///
     /// It shows that machine, and asks. Run it on the machine that keeps the name, when the
     /// other one is off or has another name.
     NodeRegister(NodeRegisterArguments),
-    /// Tell an etcd that was restored from a snapshot what lives on this node.
+    /// Tell a cluster that was restored from a snapshot what lives on this node.
     ///
-    /// It claims again what etcd has lost. The exit status is 1 if another container or node
+    /// It claims again what the cluster has lost. The exit status is 1 if another container or node
     /// has some of it by now.
     Reconcile(ReconcileArguments),
     /// Print metrics in Prometheus' text format, for node_exporter's textfile collector.

@@ -2,9 +2,9 @@
 
 pub(crate) mod blocks;
 pub(crate) mod check;
-pub(crate) mod etcd_import;
 pub(crate) mod explain;
 pub(crate) mod gc;
+pub(crate) mod import;
 pub(crate) mod leaks;
 pub(crate) mod ls;
 pub(crate) mod map;
@@ -19,7 +19,7 @@ pub(crate) mod show;
 use anyhow::Result;
 use cni::Environment;
 
-use crate::arguments::{Arguments, Command, EtcdCommand};
+use crate::arguments::{Arguments, Command};
 use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
@@ -43,9 +43,7 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<St
         Command::Check(check) => check::run(check, &arguments.places, environment, output),
         Command::Explain(explain) => explain::run(explain, &arguments.places, environment, output),
         Command::Blocks(arguments) => blocks::run(arguments, &node(), output),
-        Command::Etcd(EtcdCommand::Import(arguments)) => {
-            etcd_import::run(arguments, &node(), output)
-        }
+        Command::Import(arguments) => import::run(arguments, &node(), output),
         Command::NodeForget(arguments) => node_forget::run(arguments, &node(), output),
         Command::NodeRegister(arguments) => {
             node_register::run(arguments, &node(), environment, output)

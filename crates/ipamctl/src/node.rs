@@ -27,7 +27,7 @@ use crate::arguments::Places;
 use crate::node::docker::{Docker, Memory};
 use crate::node::network::Network;
 use crate::output::warn;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// Where the runtimes look for plugins: podman's folders and containerd's.
 const CNI_PATH: &str =
@@ -44,7 +44,7 @@ pub(crate) struct Node {
     /// [`Self::networks`].
     docker: Memory,
     /// The clusters whose pools the networks use.
-    pub(crate) clusters: Vec<EtcdCluster>,
+    pub(crate) clusters: Vec<SharedCluster>,
     /// Files and folders that can't be used.
     pub(crate) problems: Vec<Problem>,
     /// The environment of calls: that of this process, with `CNI_PATH`.
@@ -99,7 +99,7 @@ impl Node {
             }
         }
         node.docker = docker;
-        node.clusters = EtcdCluster::of(&node.networks);
+        node.clusters = SharedCluster::of(&node.networks);
         node
     }
 

@@ -1,30 +1,33 @@
-//! Pools that nodes share in etcd: the clusters that conflists lead to, and their contents.
+//! Pools that nodes share: the clusters that conflists name, and their contents.
 
 pub(crate) mod blocks;
+pub(crate) mod engines;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::SystemTime;
 
 use anyhow::{Result, bail};
 use cluster::contents::{definitions, held_addresses};
-use cluster::{Engine as _, EngineError, Group, Holder, Holding, Key};
+use cluster::{ConfiguredCluster, Engine, EngineError, Group, Holder, Holding, Key};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::{Cluster, Engine};
 use ipam::Pool;
 use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
 use crate::node::directory::Directory;
-use crate::node::network::{ETCD_ALLOCATOR, ETCD_SELECTOR, Network, shared_directory};
+use crate::node::network::Network;
+use crate::shared_pools::engines::EngineKind;
 
-/// A cluster of etcd, and the networks of this node whose pools it has.
+/// A cluster, and the networks of this node whose pools it has.
 #[derive(Clone, Debug)]
-pub(crate) struct EtcdCluster {
-    pub(crate) cluster: Cluster,
-    /// The networks whose addresses are in etcd: those with `ipam-da-etcd`.
+pub(crate) struct SharedCluster {
+    pub(crate) kind: &'static EngineKind,
+    pub(crate) configured: Rc<dyn ConfiguredCluster>,
+    /// The networks whose addresses the cluster keeps one by one.
     pub(crate) networks: Vec<NetworkName>,
 }
 
@@ -39,7 +42,7 @@ pub(crate) struct View {
     pub(crate) problems: Vec<Problem>,
 }
 
-impl EtcdCluster {
+impl SharedCluster {
     /// The clusters of a node's networks, each once.
     pub(crate) fn of(networks: &[Network]) -> Vec<Self> {
         Self::of_each(networks.iter())
@@ -48,14 +51,15 @@ impl EtcdCluster {
     fn of_each<'a>(networks: impl Iterator<Item = &'a Network>) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for network in networks {
-            let Some(cluster) = &network.cluster else {
+            let Some((kind, configured)) = &network.cluster else {
                 continue;
             };
-            let name = Some(&network.name).filter(|_| network.has_delegate(ETCD_ALLOCATOR));
-            match found.iter_mut().find(|known| known.is(cluster)) {
+            let name = Some(&network.name).filter(|_| network.has_delegate(kind.allocator));
+            match found.iter_mut().find(|known| known.is(kind, &**configured)) {
                 Some(known) => known.networks.extend(name.cloned()),
                 None => found.push(Self {
-                    cluster: cluster.clone(),
+                    kind,
+                    configured: Rc::clone(configured),
                     networks: name.cloned().into_iter().collect(),
                 }),
             }
@@ -74,10 +78,12 @@ impl EtcdCluster {
         match (clusters.len(), name) {
             (1, _) => Ok(clusters.remove(0)),
             (0, None) => bail!(
-                "no conflist has {ETCD_ALLOCATOR} or {ETCD_SELECTOR} among its delegates: etcd's endpoints are in these"
+                "no conflist leads to a cluster: none has {} among its delegates",
+                EngineKind::plugins()
             ),
             (0, Some(name)) => bail!(
-                "no conflist of a network {name} has {ETCD_ALLOCATOR} or {ETCD_SELECTOR} among its delegates"
+                "no conflist of a network {name} has {} among its delegates",
+                EngineKind::plugins()
             ),
             _ => bail!(
                 "the conflists lead to several clusters: name a network of one with --network"
@@ -85,35 +91,36 @@ impl EtcdCluster {
         }
     }
 
-    /// True for the same endpoints, keys and node.
-    fn is(&self, other: &Cluster) -> bool {
-        let urls = |cluster: &Cluster| -> Vec<String> {
-            let endpoints = cluster.settings.endpoints.iter();
-            endpoints
-                .map(|endpoint| endpoint.url().to_owned())
-                .collect()
-        };
-        urls(&self.cluster) == urls(other)
-            && self.cluster.keys == other.keys
-            && self.cluster.node.name == other.node.name
+    /// True for the same engine, endpoints, prefix and node.
+    fn is(&self, kind: &EngineKind, other: &dyn ConfiguredCluster) -> bool {
+        let (one, other) = (self.node(), other.node());
+        self.kind.allocator == kind.allocator
+            && one.endpoints == other.endpoints
+            && one.prefix == other.prefix
+            && one.name == other.name
+    }
+
+    /// This node in the cluster.
+    pub(crate) fn node(&self) -> &cluster::Node {
+        self.configured.node()
     }
 
     /// The engine for the requests of one command, each of which may take `timeout`: pools of a
     /// cluster are large.
-    pub(crate) fn engine(&self) -> Engine<'_> {
-        let mut engine = Engine::new(&self.cluster, None);
+    pub(crate) fn engine(&self) -> Box<dyn Engine + '_> {
+        let mut engine = self.configured.engine(None);
         engine.time().bound_each_request();
         engine
     }
 
     /// The cluster as a path, for messages: `etcd:/ipam`.
     pub(crate) fn path(&self) -> PathBuf {
-        format!("etcd:{}", self.cluster.settings.prefix).into()
+        self.configured.path().into()
     }
 
     /// The path of a pool's addresses, which stands for the directory of its reservations.
     pub(crate) fn directory(&self, pool: &str) -> PathBuf {
-        shared_directory(&self.cluster, pool)
+        self.configured.path_of_addresses(pool).into()
     }
 
     /// Reads the pools. `used` are those that conflists define by themselves; `lists` is true
@@ -121,7 +128,7 @@ impl EtcdCluster {
     ///
     /// # Errors
     ///
-    /// Those of etcd.
+    /// Those of the engine.
     pub(crate) fn view(
         &self,
         used: BTreeSet<NetworkName>,
@@ -132,22 +139,22 @@ impl EtcdCluster {
         // Pools without an address are there, too.
         let mut taken: BTreeMap<NetworkName, Vec<IpAddr>> = BTreeMap::new();
         taken.extend(used.into_iter().map(|name| (name, Vec::new())));
-        for pool in definitions(&mut engine)? {
+        for pool in definitions(&mut *engine)? {
             match pool {
                 Ok(pool) if pool.definition.block.is_some() => {}
                 Ok(pool) => {
                     taken.insert(pool.name, Vec::new());
                     view.defined.push(pool.definition.pool);
                 }
-                Err(unusable) => view.problems.push(problem(unusable)),
+                Err(unusable) => view.problems.push(problem(&*engine, unusable)),
             }
         }
-        for address in held_addresses(&mut engine, false)? {
+        for address in held_addresses(&mut *engine, false)? {
             taken.entry(address.pool).or_default().push(address.ip);
         }
         let mut listed = BTreeMap::new();
         if lists {
-            listed = of_node(&mut engine, &self.cluster.node.name)?;
+            listed = of_node(&mut *engine, &self.node().name)?;
         }
         for (name, of_node) in &listed {
             // Of a pool whose first address was reserved after the pools were read.
@@ -169,16 +176,16 @@ impl EtcdCluster {
 }
 
 /// A definition that can't be used, with its path and the reason.
-pub(crate) fn problem((path, reason): (String, String)) -> Problem {
+pub(crate) fn problem(engine: &dyn Engine, (path, reason): (String, String)) -> Problem {
     Problem {
-        path: format!("etcd:{path}").into(),
+        path: format!("{}:{path}", engine.name()).into(),
         reason,
     }
 }
 
 /// The addresses of a node by pool, lowest first.
 fn of_node(
-    engine: &mut Engine<'_>,
+    engine: &mut dyn Engine,
     node: &str,
 ) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, EngineError> {
     let mut found: BTreeMap<NetworkName, Vec<ListedAddress>> = BTreeMap::new();
@@ -232,13 +239,13 @@ mod tests {
         let one = r#"{"endpoints":["http://10.0.0.1"]}"#;
         let other = r#"{"endpoints":["http://10.0.0.1"],"prefix":"/other"}"#;
         let networks = [
-            network("a", ETCD_ALLOCATOR, one).unwrap(),
-            network("b", ETCD_ALLOCATOR, one).unwrap(),
-            network("c", ETCD_SELECTOR, one).unwrap(),
-            network("d", ETCD_ALLOCATOR, other).unwrap(),
+            network("a", "ipam-da-etcd", one).unwrap(),
+            network("b", "ipam-da-etcd", one).unwrap(),
+            network("c", "ipam-ds-etcd", one).unwrap(),
+            network("d", "ipam-da-etcd", other).unwrap(),
             network("e", "ipam-da-host-local", "7").unwrap(),
         ];
-        let clusters = EtcdCluster::of(&networks);
+        let clusters = SharedCluster::of(&networks);
         let names: Vec<Vec<&str>> = clusters
             .iter()
             .map(|cluster| cluster.networks.iter().map(NetworkName::as_str).collect())
@@ -248,7 +255,7 @@ mod tests {
         let web = networks[0].directory("web");
         assert_eq!(web, Path::new("etcd:/ipam/v1/addresses/web"));
         assert_eq!(clusters[0].directory("web"), web);
-        let error = network("f", ETCD_ALLOCATOR, r#"{"endpoints":[]}"#).unwrap_err();
+        let error = network("f", "ipam-da-etcd", r#"{"endpoints":[]}"#).unwrap_err();
         assert!(error.contains("etcd.endpoints"), "{error}");
     }
 }

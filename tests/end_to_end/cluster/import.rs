@@ -1,4 +1,4 @@
-//! `ipamctl etcd import`: definitions are written whole or not at all, and take nothing away
+//! `ipamctl import`: definitions are written whole or not at all, and take nothing away
 //! from what is held.
 
 use std::fs;
@@ -25,7 +25,7 @@ fn importing(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> ha
     let file = file.to_str().unwrap();
     cluster
         .sandbox
-        .ipamctl(&[&["etcd", "import", file], words].concat())
+        .ipamctl(&[&["import", file], words].concat())
 }
 
 fn import(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> Output {

@@ -50,7 +50,7 @@ fn file(cluster: &Cluster, content: &str) -> PathBuf {
 
 fn import(cluster: &Cluster, content: &str, words: &[&str]) -> Output {
     let file = file(cluster, content);
-    let words = [&["etcd", "import", file.to_str().unwrap()], words].concat();
+    let words = [&["import", file.to_str().unwrap()], words].concat();
     cluster.sandbox.ipamctl(&words).run()
 }
 

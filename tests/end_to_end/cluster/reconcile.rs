@@ -213,7 +213,7 @@ fn a_definition_is_not_changed_before_it_is_known_what_is_held() {
     one.ipamctl(&cluster, &["reconcile", "--begin"]);
     let file = cluster.sandbox.root().join("pools.json");
     std::fs::write(&file, r#"{"dmz":{"subnet":"10.56.0.0/24"}}"#).unwrap();
-    let words = ["etcd", "import", file.to_str().unwrap()];
+    let words = ["import", file.to_str().unwrap()];
     let output = one.ipamctl(&cluster, &words);
     assert!(
         output.stderr.contains("ipamctl reconcile: n1"),

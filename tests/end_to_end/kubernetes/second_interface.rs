@@ -72,7 +72,7 @@ fn define_the_cluster_pool(cluster: &KubernetesCluster) {
     }
     cluster
         .node(0)
-        .sh("/opt/cni/sbin/ipamctl etcd import /etc/cni/lan.d/pools --conf-dir /etc/cni/lan.d");
+        .sh("/opt/cni/sbin/ipamctl import /etc/cni/lan.d/pools --conf-dir /etc/cni/lan.d");
 }
 
 /// Starts a pod with a second interface of this network.

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::Args;
 
-/// A cluster of etcd.
+/// A cluster.
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArguments {
     /// The network whose conflist leads to the cluster, if there are several clusters.
@@ -21,16 +21,6 @@ pub(crate) struct BlocksArguments {
     /// Write a picture to this file as SVG; - is stdout.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-}
-
-/// Changes of a cluster's pools.
-#[derive(Debug, Subcommand)]
-pub(crate) enum EtcdCommand {
-    /// Define pools in etcd, out of a catalogue.
-    ///
-    /// Either all pools of the file are valid, overlap with no other, and take nothing away
-    /// from addresses and blocks that are held, or nothing is written.
-    Import(ImportArguments),
 }
 
 #[derive(Debug, Args)]
@@ -71,11 +61,11 @@ pub(crate) struct NodeRegisterArguments {
 pub(crate) struct ReconcileArguments {
     #[command(flatten)]
     pub(crate) cluster: ClusterArguments,
-    /// Before any node uses the restored etcd: nothing new is given until each node has run
+    /// Before any node uses the restored cluster: nothing new is given until each node has run
     /// this command.
     #[arg(long)]
     pub(crate) begin: bool,
-    /// Nodes that the restored etcd may not know.
+    /// Nodes that the restored cluster may not know.
     #[arg(value_name = "NODE", requires = "begin")]
     pub(crate) nodes: Vec<String>,
 }

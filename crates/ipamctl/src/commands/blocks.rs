@@ -11,7 +11,7 @@ use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::table::Table;
 use crate::output::{Output, joined, warn};
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 use crate::shared_pools::blocks::{BlockPool, block_pools};
 
 /// A pool. The keys are documented, and don't change their meaning.
@@ -35,9 +35,9 @@ struct Claimed<'a> {
 }
 
 pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<Status> {
-    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let mut problems: Vec<Problem> = Vec::new();
-    let mut pools = block_pools(&mut cluster.engine(), &mut problems)?;
+    let mut pools = block_pools(&mut *cluster.engine(), &mut problems)?;
     for Problem { path, reason } in &problems {
         warn(&format!("{}: {reason}", path.display()));
     }

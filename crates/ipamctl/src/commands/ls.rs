@@ -17,6 +17,7 @@ use crate::node::record::HeldState;
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{Output, Style, joined, warn};
+use crate::shared_pools::engines::EngineKind;
 use crate::shared_pools::since;
 
 pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<Status> {
@@ -58,13 +59,14 @@ fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) 
 fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
     ensure!(
         !node.clusters.is_empty(),
-        "no conflist leads to a cluster: none has ipam-da-etcd or ipam-ds-etcd among its delegates"
+        "no conflist leads to a cluster: none has {} among its delegates",
+        EngineKind::plugins()
     );
     let mut members = Vec::new();
     for cluster in &node.clusters {
         let mut engine = cluster.engine();
-        members.extend(contents::held_addresses(&mut engine, true)?);
-        let blocks = contents::claimed_blocks(&mut engine)?;
+        members.extend(contents::held_addresses(&mut *engine, true)?);
+        let blocks = contents::claimed_blocks(&mut *engine)?;
         let in_blocks: BTreeSet<_> = blocks.into_iter().map(|block| block.pool).collect();
         if !in_blocks.is_empty() {
             warn(&format!(

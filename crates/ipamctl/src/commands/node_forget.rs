@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use cluster::address::{Entry, entries};
 use cluster::contents::{ClaimedBlock, claimed_blocks};
 use cluster::forget::{Claim, forget_addresses, forget_block, forget_registration};
-use cluster::{Engine as _, Holding, Key, restore};
+use cluster::{Holding, Key, restore};
 use cni::NetworkName;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::confirmation::is_confirmed;
 use crate::output::{Output, warn};
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// Addresses that are shown one by one.
 const SHOWN: usize = 20;
@@ -49,17 +49,17 @@ struct Block {
 }
 
 pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) -> Result<Status> {
-    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let name = arguments.node.as_str();
     ensure!(
         name.parse::<NetworkName>().is_ok(),
         "{name:?} can't name a node"
     );
     ensure!(
-        name != cluster.cluster.node.name,
+        name != cluster.node().name,
         "{name} is this node: its containers use their addresses. Run it on another node"
     );
-    let engine = &mut cluster.engine();
+    let engine = &mut *cluster.engine();
     let held = entries(engine, Holding::of_node(name)).map_err(failed)?;
     let mut blocks = claimed_blocks(engine)?;
     for foreign in blocks.iter().filter(|block| block.owner.is_none()) {

@@ -1,10 +1,9 @@
-//! `ipamctl node-register`: gives this machine its node's name, which another machine has in
-//! etcd.
+//! `ipamctl node-register`: gives this machine its node's name, which another machine has.
 //!
 //! No plugin does this by itself: of two machines with one name, both may have containers.
 
 use anyhow::{Result, bail};
-use cluster::{Engine as _, Key, Registration};
+use cluster::{Key, Registration};
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
@@ -12,7 +11,7 @@ use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 use crate::output::confirmation::is_confirmed;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 pub(crate) fn run(
     arguments: &NodeRegisterArguments,
@@ -20,8 +19,8 @@ pub(crate) fn run(
     environment: &Environment,
     output: Output,
 ) -> Result<Status> {
-    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
-    let this_node = &cluster.cluster.node;
+    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+    let this_node = cluster.node();
     let name = this_node.name.as_str();
     let mut engine = cluster.engine();
     let found = engine.get(Key::Node(name.to_owned()))?;
@@ -29,7 +28,7 @@ pub(crate) fn run(
         Registration::describe(&registration.value)
     });
     if !output.json {
-        output.lines([format!("etcd has {machine} as node {name}")])?;
+        output.lines([format!("{} has {machine} as node {name}", engine.name())])?;
     }
     if !arguments.yes
         && !is_confirmed(
@@ -39,7 +38,7 @@ pub(crate) fn run(
     {
         bail!("nothing is changed");
     }
-    cluster::take_name(this_node, environment, &mut engine)?;
+    cluster::take_name(this_node, environment, &mut *engine)?;
     if output.json {
         Output::json(&[serde_json::json!({"node": name, "before": machine})])?;
     } else {

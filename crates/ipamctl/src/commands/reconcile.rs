@@ -1,4 +1,4 @@
-//! `ipamctl reconcile`: tells a restored etcd which addresses and blocks this node uses.
+//! `ipamctl reconcile`: tells a restored engine which addresses and blocks this node uses.
 
 mod begin;
 mod living;
@@ -8,15 +8,14 @@ use anyhow::{Context, Result, ensure};
 use cluster::restore::{
     LatestState, Reconciled, clear_mark, mark, marked, reconcile_address, reconcile_blocks,
 };
-use cluster::{Engine as _, HeldKey, Identity};
-use etcd::Engine;
+use cluster::{Engine, HeldKey, Identity};
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
 use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// An address or a block that lives on this node. The keys are documented, and don't change
 /// their meaning.
@@ -28,39 +27,39 @@ struct Row {
     pool: String,
     /// The container, the interface and the network; `null` for a block.
     holder: Option<String>,
-    /// `held`: etcd has it so; `claimed`: etcd has it again; `conflict`.
+    /// `held`: the engine has it so; `claimed`: the engine has it again; `conflict`.
     outcome: &'static str,
-    /// Of a conflict: what etcd has.
+    /// Of a conflict: what the engine has.
     other: Option<String>,
 }
 
 pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<Status> {
-    let cluster = EtcdCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
-    let mut engine = cluster.engine();
+    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+    let engine = &mut *cluster.engine();
     if arguments.begin {
-        return begin::run(&cluster, &mut engine, &arguments.nodes, output);
+        return begin::run(&cluster, engine, &arguments.nodes, output);
     }
-    let this_node = &cluster.cluster.node;
+    let this_node = cluster.node();
     let name = this_node.name.as_str();
     let mut seen = LatestState::open(this_node).map_err(failed)?;
-    let mut own_mark = mark(&mut engine, name)?;
-    if let Err(error) = seen.refuse_older(this_node, &mut engine) {
+    let mut own_mark = mark(engine, name)?;
+    if let Err(error) = seen.refuse_older(this_node, engine) {
         warn(&error.msg);
-        own_mark = mark(&mut engine, name)?;
+        own_mark = mark(engine, name)?;
     }
     let mut problems = Vec::new();
-    let moment = engine.moment().context("etcd answers no cluster ID")?;
+    let moment = engine.moment().context("no cluster ID is answered")?;
     let mut same = same_cluster::SameCluster::new(&cluster, moment.cluster);
     let living = living::by_records(node, name, &mut same, &mut problems);
-    let identity = Identity::of(this_node, &node.environment, &mut engine);
+    let identity = Identity::of(this_node, &node.environment, engine);
     let mut identity = identity.map_err(failed)?;
-    let blocks = reconcile_blocks(&mut engine, &mut identity, this_node).map_err(failed)?;
+    let blocks = reconcile_blocks(engine, &mut identity, this_node).map_err(failed)?;
     let rows = blocks.into_iter();
     let mut rows: Vec<Row> = rows
         .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
         .collect();
-    rows.extend(claim_addresses(&mut engine, &mut identity, name, &living)?);
-    output.print(&rows, || lines(&rows))?;
+    rows.extend(claim_addresses(engine, &mut identity, name, &living)?);
+    output.print(&rows, || lines(&rows, engine.name()))?;
     for problem in &problems {
         warn(problem);
     }
@@ -79,12 +78,12 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
     }
     if let Some(own_mark) = own_mark {
         ensure!(
-            clear_mark(&mut engine, &own_mark)?,
+            clear_mark(engine, &own_mark)?,
             "ipamctl reconcile --begin has run meanwhile: run this again"
         );
     }
-    let rest = marked(&mut engine)?;
-    seen.remember(&engine);
+    let rest = marked(engine)?;
+    seen.remember(engine);
     if !rest.is_empty() {
         warn(&format!(
             "these nodes have not run ipamctl reconcile yet, and nothing new is given before they have: {}",
@@ -98,11 +97,12 @@ fn failed(error: cni::Error) -> anyhow::Error {
     anyhow::Error::msg(error.msg)
 }
 
-fn lines(rows: &[Row]) -> Vec<String> {
+/// The lines for people; `engine` is the engine's name.
+fn lines(rows: &[Row], engine: &str) -> Vec<String> {
     let mut lines: Vec<String> = rows.iter().map(Row::text).collect();
     let claimed = rows.iter().filter(|row| row.outcome == "claimed").count();
     lines.push(format!(
-        "{} addresses and blocks live here; etcd had lost {claimed} of them",
+        "{} addresses and blocks live here; {engine} had lost {claimed} of them",
         rows.len()
     ));
     lines
@@ -110,7 +110,7 @@ fn lines(rows: &[Row]) -> Vec<String> {
 
 /// Claims again the addresses that live on this node; what another has is a conflict.
 fn claim_addresses(
-    engine: &mut Engine<'_>,
+    engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
     node: &str,
     living: &[living::Living],

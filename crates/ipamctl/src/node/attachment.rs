@@ -87,7 +87,7 @@ impl NetworkAttachment<'_> {
         self.ips().any(|held| held == ip)
     }
 
-    /// True if its addresses are kept in etcd.
+    /// True if a cluster keeps its addresses.
     pub(crate) fn is_shared(&self) -> bool {
         let mut directories = self
             .addresses

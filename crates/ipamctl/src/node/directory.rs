@@ -1,4 +1,4 @@
-//! A directory of reservations, or the pool in etcd that stands for one.
+//! A directory of reservations, or the pool of a cluster that stands for one.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use reservations::view::ListedAddress;
 #[derive(Debug)]
 pub(crate) struct Directory {
     pub(crate) path: PathBuf,
-    /// The networks of a pool in etcd: other nodes' addresses are taken and not listed. `None`
+    /// The networks of a cluster's pool: other nodes' addresses are taken and not listed. `None`
     /// for a directory of this node.
     pub(crate) shared_by: Option<Vec<NetworkName>>,
     /// The network or the named pool.

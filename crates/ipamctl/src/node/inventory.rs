@@ -18,7 +18,7 @@ use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network, RANGES, RULES};
 use crate::node::pools::{PlacedPool, Pools};
 use crate::node::record::NetworkRecord;
 use crate::output::warn;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// Delegates that choose no pools that their configuration doesn't say.
 const POOLS_ARE_CONFIGURED: [&str; 7] = [
@@ -124,7 +124,7 @@ impl Inventory {
     /// Reads the pools of a cluster; each stands for a directory of reservations.
     fn read_cluster(
         &mut self,
-        cluster: &EtcdCluster,
+        cluster: &SharedCluster,
         extent: Extent,
     ) -> Result<(), cluster::EngineError> {
         let is_used = |placed: &&PlacedPool| cluster.networks.contains(&placed.networks[0]);

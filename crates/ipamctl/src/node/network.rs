@@ -1,13 +1,15 @@
 //! A network whose addresses ipam-delegated or host-local gives, and its folders.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use chain::record::state_dir;
-use cluster::Group;
+use cluster::ConfiguredCluster;
 use cni::{DelegateName, Environment, NetworkConfig, NetworkName, Object};
 use conflist::{Conflist, PluginEntry};
-use etcd::Cluster;
 use ipam_da_host_local::Folders;
+
+use crate::shared_pools::engines::EngineKind;
 
 /// The IPAM plugin that runs a chain.
 pub(crate) const CHAIN: &str = "ipam-delegated";
@@ -23,10 +25,6 @@ pub(crate) const RULES: &str = "ipam-ds-rules";
 
 /// The allocator of host-local's directories.
 pub(crate) const ALLOCATOR: &str = "ipam-da-host-local";
-
-/// The allocator of a cluster's pools, and the selector of its blocks.
-pub(crate) const ETCD_ALLOCATOR: &str = "ipam-da-etcd";
-pub(crate) const ETCD_SELECTOR: &str = "ipam-ds-etcd";
 
 /// The plugin that brings GC past a main plugin.
 pub(crate) const GC: &str = "ipam-gc";
@@ -46,8 +44,8 @@ pub(crate) struct Network {
     /// True if the IPAM plugin is host-local itself.
     pub(crate) is_host_local: bool,
     pub(crate) folders: Folders,
-    /// The cluster that it shares pools with.
-    pub(crate) cluster: Option<Cluster>,
+    /// The cluster whose pools it uses, and the cluster's engine.
+    pub(crate) cluster: Option<(&'static EngineKind, Rc<dyn ConfiguredCluster>)>,
     pub(crate) state_dir: PathBuf,
 }
 
@@ -77,11 +75,9 @@ impl Network {
         let delegates: Option<Vec<DelegateName>> =
             ipam.read("ipam", "delegates").map_err(|e| e.msg)?;
         let delegates = delegates.unwrap_or_default();
-        let is_shared =
-            |name: &DelegateName| [ETCD_ALLOCATOR, ETCD_SELECTOR].contains(&name.as_str());
-        let cluster = match delegates.iter().any(is_shared) {
-            true => Some(Cluster::read(&ipam).map_err(|e| e.msg)?),
-            false => None,
+        let cluster = match EngineKind::of(&delegates) {
+            Some(kind) => Some((kind, (kind.read)(&ipam).map_err(|e| e.msg)?)),
+            None => None,
         };
         Ok(Some(Self {
             name: conflist.name.clone(),
@@ -108,11 +104,13 @@ impl Network {
             .any(|delegate| delegate.as_str() == name)
     }
 
-    /// The directory of the reservations of a network or a named pool; the place in etcd
-    /// instead of a directory.
+    /// The directory of the reservations of a network or a named pool; for addresses that a
+    /// cluster keeps, their path in its engine.
     pub(crate) fn directory(&self, name: &str) -> PathBuf {
         match &self.cluster {
-            Some(cluster) if self.has_delegate(ETCD_ALLOCATOR) => shared_directory(cluster, name),
+            Some((kind, cluster)) if self.has_delegate(kind.allocator) => {
+                cluster.path_of_addresses(name).into()
+            }
             _ => self.folders.data_dir.join(name),
         }
     }
@@ -121,14 +119,6 @@ impl Network {
     pub(crate) fn keeps_files(&self) -> bool {
         self.has_delegate(ALLOCATOR) || self.has_delegate(HOST_LOCAL)
     }
-}
-
-/// The place of a shared pool's addresses: `etcd:/ipam/v1/addresses/web`.
-pub(crate) fn shared_directory(cluster: &Cluster, pool: &str) -> PathBuf {
-    let key = cluster
-        .keys
-        .prefix(&Group::Addresses(Some(pool.to_owned())));
-    format!("etcd:{}", key.trim_end_matches('/')).into()
 }
 
 /// host-local's configuration as that of a chain with one delegate, so that the chain can

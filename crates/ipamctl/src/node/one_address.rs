@@ -15,7 +15,7 @@ use crate::node::record::NetworkRecord;
 /// Everything that the holders of this address hold. `None` if a holder has no record, so that
 /// only the files of all addresses say what else it holds, or if something can't be read.
 pub(crate) fn inventory_of(node: &Node, ip: IpAddr) -> Option<Inventory> {
-    // In etcd, all addresses of the node are one request.
+    // In a cluster, all addresses of the node are one request.
     if !node.clusters.is_empty() {
         return None;
     }

@@ -10,7 +10,7 @@ use ipam::{Pool, has_ranges};
 use serde_json::value::RawValue;
 
 use crate::node::network::{HOST_LOCAL, Network, RANGES, RULES};
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// A pool, and the directory in which its reservations are kept.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Pools {
     }
 
     /// Adds a pool that is defined in a cluster.
-    pub(crate) fn add_shared(&mut self, cluster: &EtcdCluster, pool: Pool) {
+    pub(crate) fn add_shared(&mut self, cluster: &SharedCluster, pool: Pool) {
         let Some(name) = &pool.name else { return };
         self.add(PlacedPool {
             directory: cluster.directory(name.as_str()),

@@ -16,11 +16,10 @@ use reservations::view::ListedAddress;
 use crate::node::Node;
 use crate::node::attachment::NetworkAttachment;
 use crate::node::directory::Directory;
-use crate::node::network::ETCD_ALLOCATOR;
 use crate::release::by_file;
 use crate::release::deadline::Deadline;
 use crate::release::printed_command::release_command;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// Variables of a runtime's call, which are not passed on.
 const OF_CALLS: [&str; 5] = [
@@ -121,9 +120,9 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An address of this node, as etcd has it.
+/// An address of this node, as its cluster has it.
 fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<ListedAddress>> {
-    let path = |cluster: &EtcdCluster| cluster.directory(directory.name.as_str());
+    let path = |cluster: &SharedCluster| cluster.directory(directory.name.as_str());
     let mut clusters = node.clusters.iter();
     let cluster = clusters
         .find(|cluster| path(cluster) == directory.path)
@@ -137,7 +136,7 @@ fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Opti
 }
 
 /// The configuration of the network today; without one, that of the ADD; without a record, of
-/// an address in etcd, that of another network of the same cluster. Its `stateDir` is the
+/// an address that a cluster keeps, that of another network of the same cluster. Its `stateDir` is the
 /// folder in which the record was found.
 fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConfig> {
     let network = node.network(attachment.network);
@@ -162,8 +161,8 @@ fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConf
     }
 }
 
-/// The configuration that leads to the cluster of an address in etcd, for the network that holds
-/// it; `None` if the address is elsewhere.
+/// The configuration that leads to the cluster that keeps an address, for the network that holds
+/// it; `None` for an address that no cluster keeps.
 fn of_cluster(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<Option<NetworkConfig>> {
     let directories = attachment
         .addresses
@@ -173,9 +172,12 @@ fn of_cluster(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<Option<
     let Some(network) = networks.find_map(|name| node.network(name.as_str())) else {
         return Ok(None);
     };
+    let Some((kind, _)) = &network.cluster else {
+        return Ok(None);
+    };
     let config = with_keys(&network.config, |object, ipam| {
         object.set("name", attachment.network);
-        ipam.set("delegates", &[ETCD_ALLOCATOR]);
+        ipam.set("delegates", &[kind.allocator]);
     })?;
     Ok(Some(config))
 }

@@ -23,7 +23,7 @@ pub(crate) fn remove(node: &Node, held: &HeldAddress<'_>, deadline: &Deadline) -
     let path = path.display();
     ensure!(
         directory.shared_by.is_none(),
-        "{path} is in etcd, not in a file: release it without --file-only"
+        "{path} is not a file, but in a cluster: release it without --file-only"
     );
     let data_dir = directory.path.parent();
     let data_dir = data_dir.context("the directory has no parent")?;

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use cluster::EngineError;
 use cluster::contents::{ClaimedBlock, claimed_blocks, definitions};
+use cluster::{Engine, EngineError};
 use cni::NetworkName;
 use conflist::Problem;
-use etcd::Engine;
 use ipam::{Interval, IpNet, Range, RangeSet};
 
 use super::problem;
@@ -80,9 +79,9 @@ impl BlockPool {
 ///
 /// # Errors
 ///
-/// Those of etcd.
+/// Those of the engine.
 pub(crate) fn block_pools(
-    engine: &mut Engine<'_>,
+    engine: &mut dyn Engine,
     problems: &mut Vec<Problem>,
 ) -> Result<Vec<BlockPool>, EngineError> {
     let definitions = definitions(engine)?;
@@ -93,7 +92,7 @@ pub(crate) fn block_pools(
     let mut pools = Vec::new();
     for pool in definitions {
         match pool {
-            Err(unusable) => problems.push(problem(unusable)),
+            Err(unusable) => problems.push(problem(engine, unusable)),
             Ok(pool) => pools.extend(pool.definition.block.map(|length| BlockPool {
                 length,
                 claimed: claimed.remove(&pool.name).unwrap_or_default(),

@@ -2,17 +2,17 @@
 //! said what lives there.
 
 use anyhow::{Result, ensure};
+use cluster::Engine;
 use cluster::restore::mark_nodes;
 use cni::NetworkName;
-use etcd::Engine;
 
 use crate::exit_status::Status;
 use crate::output::Output;
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 pub(super) fn run(
-    cluster: &EtcdCluster,
-    engine: &mut Engine<'_>,
+    cluster: &SharedCluster,
+    engine: &mut dyn Engine,
     named: &[String],
     output: Output,
 ) -> Result<Status> {

@@ -10,11 +10,9 @@ use chain::record::{
     AttachmentRecord, DelegateAnswer, ListedRecord, RecordState, is_locked, networks, records,
 };
 use cni::{Attachment, IpamResult, NetworkName};
-use etcd::Cluster;
 
 use super::same_cluster::SameCluster;
 use crate::node::Node;
-use crate::node::network::ETCD_ALLOCATOR;
 
 /// An address that an attachment of this node has.
 #[derive(Clone, Debug)]
@@ -87,7 +85,8 @@ fn of_record(
     is_running: bool,
 ) -> Result<Vec<Living>, String> {
     let content = record.content.as_ref().map_err(String::clone)?;
-    let is_allocator = |delegate: &DelegateAnswer| delegate.name.as_str() == ETCD_ALLOCATOR;
+    let allocator = cluster.allocator();
+    let is_allocator = |delegate: &DelegateAnswer| delegate.name.as_str() == allocator;
     let has_allocator = content.delegates.iter().any(is_allocator);
     if !has_allocator || !is_of(this_node, cluster, network, content)? {
         return Ok(Vec::new());
@@ -111,7 +110,7 @@ fn of_record(
                         });
                     }
                 }
-                // etcd may have given it an address before it was restored.
+                // The engine may have given it an address before it was restored.
                 (None, RecordState::Adding) if is_running => {
                     return Err("its ADD is running: run this again when it has ended".to_owned());
                 }
@@ -134,13 +133,11 @@ fn is_of(
 ) -> Result<bool, String> {
     let config = content.config().ok_or("it has no configuration")?;
     let ipam = config.ipam().map_err(|error| error.msg)?;
-    let recorded = Cluster::read(&ipam).map_err(|error| error.msg)?;
-    let is_same = cluster.is(network, &recorded)?;
-    if is_same && recorded.node.name != this_node {
-        return Err(format!(
-            "it is of node {}, another name",
-            recorded.node.name
-        ));
+    let recorded = cluster.read(&ipam)?;
+    let is_same = cluster.is(network, &*recorded)?;
+    let name = &recorded.node().name;
+    if is_same && name != this_node {
+        return Err(format!("it is of node {name}, another name"));
     }
     Ok(is_same)
 }

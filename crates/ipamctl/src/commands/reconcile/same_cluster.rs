@@ -1,24 +1,24 @@
 //! Tells whether a record belongs to the cluster that is reconciled: conflists may name one
-//! etcd by different endpoints.
+//! cluster by different endpoints.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
-use cluster::{Engine as _, Key, Read};
-use cni::NetworkName;
-use etcd::{Cluster, Engine};
+use cluster::{ConfiguredCluster, Key, Read};
+use cni::{NetworkName, Object};
 
-use crate::shared_pools::EtcdCluster;
+use crate::shared_pools::SharedCluster;
 
 /// The cluster that is reconciled, and what other endpoints have answered.
 pub(super) struct SameCluster<'a> {
-    cluster: &'a EtcdCluster,
-    /// The ID that its etcd answers with.
+    cluster: &'a SharedCluster,
+    /// The ID that its engine answers with.
     id: u64,
     asked: Vec<(BTreeSet<String>, Result<bool, String>)>,
 }
 
 impl<'a> SameCluster<'a> {
-    pub(super) fn new(cluster: &'a EtcdCluster, id: u64) -> Self {
+    pub(super) fn new(cluster: &'a SharedCluster, id: u64) -> Self {
         Self {
             cluster,
             id,
@@ -26,17 +26,36 @@ impl<'a> SameCluster<'a> {
         }
     }
 
-    /// True if the etcd that an ADD of this network has asked is this one.
+    /// The allocator of its addresses.
+    pub(super) fn allocator(&self) -> &'static str {
+        self.cluster.kind.allocator
+    }
+
+    /// Reads a cluster of the same engine from a recorded `ipam` section.
     ///
     /// # Errors
     ///
-    /// The reason why it isn't known: that etcd can't be asked.
-    pub(super) fn is(&mut self, network: &NetworkName, recorded: &Cluster) -> Result<bool, String> {
-        if recorded.keys != self.cluster.cluster.keys {
+    /// The reason why the section can't be used.
+    pub(super) fn read(&self, ipam: &Object) -> Result<Rc<dyn ConfiguredCluster>, String> {
+        (self.cluster.kind.read)(ipam).map_err(|error| error.msg)
+    }
+
+    /// True if the cluster that an ADD of this network has asked is this one.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it isn't known: that cluster can't be asked.
+    pub(super) fn is(
+        &mut self,
+        network: &NetworkName,
+        recorded: &dyn ConfiguredCluster,
+    ) -> Result<bool, String> {
+        let node = self.cluster.node();
+        if recorded.node().prefix != node.prefix {
             return Ok(false);
         }
-        let (urls, recorded_urls) = (urls(&self.cluster.cluster), urls(recorded));
-        // A restored etcd may have other endpoints than those of its time.
+        let (urls, recorded_urls) = (urls(node), urls(recorded.node()));
+        // A restored engine may have other endpoints than those of its time.
         if self.cluster.networks.contains(network) || !urls.is_disjoint(&recorded_urls) {
             return Ok(true);
         }
@@ -49,19 +68,17 @@ impl<'a> SameCluster<'a> {
     }
 }
 
-fn urls(cluster: &Cluster) -> BTreeSet<String> {
-    let endpoints = cluster.settings.endpoints.iter();
-    endpoints
-        .map(|endpoint| endpoint.url().to_owned())
-        .collect()
+fn urls(node: &cluster::Node) -> BTreeSet<String> {
+    node.endpoints.iter().cloned().collect()
 }
 
 /// The ID of the cluster at these endpoints.
-fn cluster_id(cluster: &Cluster) -> Result<u64, String> {
-    let mut engine = Engine::new(cluster, None);
-    let asked = engine.read(&[Read::Exists(Key::Node(cluster.node.name.clone()))]);
-    let failed = |reason: String| format!("it isn't known whether it is of this etcd: {reason}");
-    asked.map_err(|error| failed(error.msg))?;
+fn cluster_id(cluster: &dyn ConfiguredCluster) -> Result<u64, String> {
+    let mut engine = cluster.engine(None);
+    let name = engine.name();
+    let failed = |reason: &str| format!("it isn't known whether it is of this {name}: {reason}");
+    let asked = engine.read(&[Read::Exists(Key::Node(cluster.node().name.clone()))]);
+    asked.map_err(|error| failed(&error.msg))?;
     let id = engine.moment().map(|moment| moment.cluster);
-    id.ok_or_else(|| failed("no cluster ID is answered".to_owned()))
+    id.ok_or_else(|| failed("no cluster ID is answered"))
 }
