@@ -21,7 +21,7 @@ use crate::command_line::CommandLine;
 use crate::daemon::comparison::Comparison;
 use crate::daemon::docker_calls::Drivers;
 use crate::daemon::shutdown::Signals;
-use crate::http::connection::{self, Server};
+use crate::http::connection::{self, Calls};
 use crate::http::peers;
 use crate::http::socket::Socket;
 use crate::ipam::ipam_recovery;
@@ -30,12 +30,6 @@ use crate::state::files::Files;
 
 /// Connections at once. More wait to be accepted.
 const CONNECTIONS: usize = 1024;
-
-/// The longest that calls whose answers are delivered are waited for at the end.
-const NOTING: Duration = Duration::from_secs(1);
-
-/// Calls of the network driver at once.
-const NETWORKS_AT_ONCE: usize = 32;
 
 /// Runs the daemon until it gets SIGTERM or SIGINT.
 pub fn main() -> ExitCode {
@@ -69,17 +63,17 @@ fn run(arguments: &CommandLine) -> Result<()> {
         .enable_all()
         .build()?;
     let served = runtime.block_on(serve(arguments, Arc::new(files), socket));
-    // Calls note that their answers were delivered. One that still runs is left.
-    runtime.shutdown_timeout(NOTING);
+    // A call that still runs is left.
+    runtime.shutdown_background();
     served
 }
 
 async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
     let mut signals = Signals::new()?;
     let starting = start(arguments.clone(), files);
-    let server = tokio::select! {
+    let calls = tokio::select! {
         () = signals.received() => return Ok(()),
-        started = starting => Arc::new(started?),
+        started = starting => started?,
     };
     let listener = socket.listener.try_clone().context("the socket")?;
     listener.set_nonblocking(true)?;
@@ -97,9 +91,9 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
             Ok((stream, slot)) => {
                 let refused =
                     peers::refused(stream.peer_cred().map(|credentials| credentials.uid()));
-                let server = Arc::clone(&server);
+                let calls = Arc::clone(&calls);
                 connections.spawn(async move {
-                    connection::serve(server, stream, refused).await;
+                    connection::serve(calls, stream, refused).await;
                     drop(slot);
                 });
             }
@@ -118,7 +112,7 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
 }
 
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
-async fn start(arguments: CommandLine, files: Arc<Files>) -> Result<Server> {
+async fn start(arguments: CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
     let records = arguments.records();
     let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
     let recovering = spawn_blocking(move || {
@@ -129,14 +123,12 @@ async fn start(arguments: CommandLine, files: Arc<Files>) -> Result<Server> {
     let comparison = Comparison::new(Arc::clone(&ipam), Arc::clone(&networks), records);
     Arc::clone(&comparison).start(unanswered_after, docker);
     upkeep::start(Arc::clone(&ipam), Arc::clone(&networks)).await;
-    Ok(Server {
-        calls: Box::new(Drivers {
-            ipam,
-            networks,
-            comparison,
-        }),
-        networks_at_once: Arc::new(Semaphore::new(NETWORKS_AT_ONCE)),
-    })
+    let drivers = Drivers {
+        ipam,
+        networks,
+        comparison,
+    };
+    Ok(Arc::new(move |path, body| drivers.answer(path, body)))
 }
 
 async fn accept(

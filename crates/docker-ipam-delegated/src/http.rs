@@ -2,9 +2,7 @@
 
 pub(crate) mod answer;
 pub(crate) mod body;
-pub(crate) mod call;
 pub(crate) mod connection;
-pub(crate) mod delivery;
 pub(crate) mod peers;
 pub(crate) mod refusal;
 pub(crate) mod socket;

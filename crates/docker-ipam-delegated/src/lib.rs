@@ -17,6 +17,8 @@ mod lock;
 mod network;
 mod pool_filter;
 pub mod state;
+#[cfg(feature = "daemon")]
+mod turns;
 
 #[cfg(feature = "daemon")]
 pub use daemon::main;

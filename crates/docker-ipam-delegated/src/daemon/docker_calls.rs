@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::daemon::comparison::Comparison;
 use crate::http::answer::Answer;
-use crate::http::call::{Call, Calls};
+use crate::http::body::decode;
 use crate::http::refusal::Refusal;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
@@ -21,56 +21,54 @@ pub(crate) struct Drivers {
     pub(crate) comparison: Arc<Comparison>,
 }
 
-impl Calls for Drivers {
-    fn answer_at_once(&self, call: &Call) -> Option<Result<Answer, Refusal>> {
-        match call.path.as_str() {
-            "/Plugin.Activate" => Some(Ok(manifest())),
+impl Drivers {
+    /// Answers a call.
+    ///
+    /// # Errors
+    ///
+    /// The path is unknown, the body can't be decoded, or the call can't be done.
+    pub(crate) fn answer(&self, path: &str, body: &str) -> Result<Answer, Refusal> {
+        let (ipam, networks) = (&self.ipam, &self.networks);
+        let is_of_network = path.starts_with("/NetworkDriver.");
+        let _turn = is_of_network.then(|| networks.turns.take());
+        match path {
+            "/Plugin.Activate" => Ok(Answer::of(
+                &json!({"Implements": ["IpamDriver", "NetworkDriver"]}),
+            )),
             "/IpamDriver.GetCapabilities" => {
                 // A dockerd may have started: it may lack what the last one had.
                 self.comparison.is_due();
-                Some(Ok(IpamDriver::capabilities()))
+                Ok(IpamDriver::capabilities())
             }
-            "/IpamDriver.GetDefaultAddressSpaces" => Some(Ok(IpamDriver::default_address_spaces())),
-            "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
-                Some(NetworkDriver::discover(call))
-            }
-            _ => None,
-        }
-    }
-
-    fn answer(&self, call: &Call) -> Result<Answer, Refusal> {
-        let Self {
-            ipam,
-            networks,
-            comparison,
-        } = self;
-        match call.path.as_str() {
-            "/IpamDriver.RequestPool" => ipam.request_pool(call),
-            "/IpamDriver.ReleasePool" => ipam.release_pool(call),
-            "/IpamDriver.RequestAddress" => ipam.request_address(call),
+            "/IpamDriver.GetDefaultAddressSpaces" => Ok(IpamDriver::default_address_spaces()),
+            "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?),
+            "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?),
+            "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?),
             // The second is misspelt in Docker's documentation.
             "/IpamDriver.ReleaseAddress" | "/IpamDriver.RleaseAddress" => {
-                ipam.release_address(call)
+                ipam.release_address(&decode(body)?)
             }
             "/NetworkDriver.GetCapabilities" => {
                 // A dockerd that starts calls it, and so does swarm mode.
                 networks.collect();
-                comparison.is_due();
+                self.comparison.is_due();
                 Ok(NetworkDriver::capabilities())
             }
-            "/NetworkDriver.CreateNetwork" => networks.create_network(call),
-            "/NetworkDriver.DeleteNetwork" => networks.delete_network(call),
-            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(call),
-            "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(call),
-            "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(call),
-            "/NetworkDriver.Join" => networks.join(call),
-            "/NetworkDriver.Leave" => networks.leave(call),
-            unknown => Err(Refusal::UnknownPath(unknown.to_owned())),
+            // Networks of this driver end at the node.
+            "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {
+                decode::<Value>(body).map(|_| Answer::nothing())
+            }
+            "/NetworkDriver.CreateNetwork" => networks.create_network(decode(body)?),
+            "/NetworkDriver.DeleteNetwork" => networks.delete_network(decode(body)?),
+            "/NetworkDriver.CreateEndpoint" => networks.create_endpoint(decode(body)?),
+            "/NetworkDriver.DeleteEndpoint" => networks.delete_endpoint(&decode(body)?),
+            "/NetworkDriver.EndpointOperInfo" => networks.endpoint_info(&decode(body)?),
+            "/NetworkDriver.Join" => networks.join(decode(body)?),
+            "/NetworkDriver.Leave" => networks.leave(&decode(body)?),
+            unknown => {
+                let why = format!("{unknown} is no call of Docker's that is answered");
+                Err(Refusal::new(404, why))
+            }
         }
     }
-}
-
-/// `Plugin.Activate`: which drivers the daemon has.
-fn manifest() -> Answer {
-    Answer::plain(json!({"Implements": ["IpamDriver", "NetworkDriver"]}).to_string())
 }

@@ -1,46 +1,42 @@
 //! JSON bodies of Docker's calls.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::http::refusal::Refusal;
 
-/// The answer that something could not be done. Docker reads `Err` of a network driver's
-/// answers (`drivers/remote/api`), and `Error` of an IPAM driver's (`ipams/remote/api`),
-/// whatever its documentation says.
+/// The body of a refusal. Docker reads `Err` of a network driver's answers
+/// (`drivers/remote/api`), and `Error` of an IPAM driver's (`ipams/remote/api`), whatever its
+/// documentation says.
 pub(crate) fn failure(message: &str) -> Value {
     json!({"Err": message, "Error": message})
 }
 
-/// Reads a body.
+/// Reads a body. A key whose value is `null` is missing: Docker is written in Go, which writes an
+/// empty map so.
 ///
 /// # Errors
 ///
-/// [`Refusal::Undecodable`], with the key that is wrong.
+/// 400, with the key that is wrong.
 pub(crate) fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
     if body.is_empty() {
         let why = "the body is empty: the daemon has ended while it served the call; do it again";
-        return Err(Refusal::Undecodable(why.to_owned()));
+        return Err(Refusal::new(400, why));
     }
-    // By itself, serde takes an array for an object's values.
-    if !body.trim_start().starts_with('{') {
-        return Err(Refusal::Undecodable(
-            "the body is no JSON object".to_owned(),
-        ));
-    }
-    serde_json::from_str(body).map_err(|error| Refusal::Undecodable(error.to_string()))
+    let wrong = |error: serde_json::Error| Refusal::new(400, error.to_string());
+    let object: Map<String, Value> = serde_json::from_str(body).map_err(wrong)?;
+    serde_json::from_value(without_nulls(Value::Object(object))).map_err(wrong)
 }
 
-/// Reads a value that Go writes as `null` if it is empty.
-///
-/// # Errors
-///
-/// The value has another type.
-pub(crate) fn or_default<'de, T, D>(from: D) -> Result<T, D::Error>
-where
-    T: Deserialize<'de> + Default,
-    D: Deserializer<'de>,
-{
-    Ok(Option::deserialize(from)?.unwrap_or_default())
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(object) => {
+            let there = object.into_iter().filter(|(_, value)| !value.is_null());
+            there
+                .map(|(key, value)| (key, without_nulls(value)))
+                .collect()
+        }
+        Value::Array(array) => array.into_iter().map(without_nulls).collect(),
+        other => other,
+    }
 }

@@ -1,27 +1,27 @@
 //! Serves one connection: one call, and its answer.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Incoming};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::http::answer::Sent;
+use crate::http::answer::Answer;
 use crate::http::body;
-use crate::http::call::{Call, Calls};
-use crate::http::delivery::{AnswerBody, OnItsWay, Watched};
 use crate::http::refusal::{Refusal, impossible};
+use crate::lock::lock;
 
-/// The largest body.
+/// The largest body, in bytes.
 const LARGEST: usize = 1 << 20;
 
 /// The longest that a request may take to come in.
@@ -31,35 +31,24 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MEDIA_TYPE: HeaderValue =
     HeaderValue::from_static("application/vnd.docker.plugins.v1.2+json");
 
-/// What all connections share.
-pub(crate) struct Server {
-    /// Answers calls.
-    pub(crate) calls: Box<dyn Calls>,
-    /// Calls of the network driver that may run at once.
-    pub(crate) networks_at_once: Arc<Semaphore>,
-}
+/// Answers a call, by its path and its body. It may wait for files and processes.
+pub(crate) type Calls = dyn Fn(&str, &str) -> Result<Answer, Refusal> + Send + Sync;
 
 /// Serves a connection. A refused peer gets the reason.
-pub(crate) async fn serve<T>(server: Arc<Server>, socket: T, refused: Option<Refusal>)
+pub(crate) async fn serve<T>(calls: Arc<Calls>, socket: T, refused: Option<Refusal>)
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let on_its_way = OnItsWay::default();
-    let service = service_fn(|request| {
-        let (server, on_its_way, refused) =
-            (Arc::clone(&server), on_its_way.clone(), refused.clone());
-        async move {
-            let answer = match refused {
-                Some(refusal) => Err(refusal),
-                None => answer(server, request).await,
-            };
-            Ok::<_, Infallible>(response(answer, &on_its_way))
-        }
+    let answered = Mutex::new(None);
+    let service = service_fn(|request| async {
+        let answer = match &refused {
+            Some(refusal) => Err(refusal.clone()),
+            None => answer(Arc::clone(&calls), request).await,
+        };
+        let response = response(&answer);
+        *lock(&answered) = answer.ok();
+        Ok::<_, Infallible>(response)
     });
-    let socket = Watched {
-        socket,
-        on_its_way: on_its_way.clone(),
-    };
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
@@ -69,60 +58,48 @@ where
         .keep_alive(false)
         .serve_connection(TokioIo::new(socket), service)
         .await;
-    if let Err(error) = served {
+    if let Err(error) = &served {
         tracing::debug!(%error, "the connection has failed");
+    }
+    let answered = lock(&answered).take();
+    if let Some(answer) = answered {
+        // It ends well only if all of the answer is in the peer's socket.
+        let _ = spawn_blocking(move || answer.end(served.is_ok())).await;
     }
 }
 
-fn response(answer: Result<Sent, Refusal>, on_its_way: &OnItsWay) -> Response<AnswerBody> {
-    let (status, answer) = match answer {
-        Ok(answer) => (200, answer),
+fn response(answer: &Result<Answer, Refusal>) -> Response<Full<Bytes>> {
+    let (status, body) = match answer {
+        Ok(answer) => (200, answer.body.clone()),
         Err(refusal) => {
-            let body = body::failure(&refusal.to_string()).to_string();
-            (refusal.status(), Sent::unwatched(body))
+            let body = body::failure(&refusal.to_string());
+            (refusal.status, body.to_string())
         }
     };
-    let mut response = Response::new(on_its_way.body(answer));
+    let mut response = Response::new(Full::from(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     response.headers_mut().insert(CONTENT_TYPE, MEDIA_TYPE);
     response
 }
 
-async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent, Refusal> {
+async fn answer(calls: Arc<Calls>, request: Request<Incoming>) -> Result<Answer, Refusal> {
     if request.method() != Method::POST {
-        return Err(Refusal::NotPosted);
+        return Err(Refusal::new(405, "a call is a POST"));
     }
     let path = request.uri().path().to_owned();
     let body = body(request.into_body()).await?;
-    let call = Call { path, body };
-    if let Some(answer) = server.calls.answer_at_once(&call) {
-        tracing::debug!(call.path, call.body, ?answer);
-        return answer.map(|answer| Sent::unwatched(answer.body));
-    }
-    let permit = match call.path.starts_with("/NetworkDriver.") {
-        true => Some(Arc::clone(&server.networks_at_once).acquire_owned().await),
-        // A pool's chains have permits of its own.
-        false => None,
-    };
-    // Goes on to its end even if the peer goes; then the answer is undone.
     let (send, sent) = oneshot::channel();
-    tokio::task::spawn_blocking(move || {
-        let answer = server.calls.answer(&call);
-        drop(permit);
-        match answer {
-            Ok(answer) => {
-                tracing::debug!(call.path, call.body, ?answer);
-                answer.send(|answer| drop(send.send(Ok(answer))));
-            }
+    spawn_blocking(move || {
+        let answer = calls(&path, &body);
+        match &answer {
+            Ok(answer) => tracing::debug!(path, body, answer = answer.body),
             // Docker tries calls that a driver need not have.
-            Err(Refusal::UnknownPath(path)) => {
-                tracing::debug!(path, "not answered");
-                drop(send.send(Err(Refusal::UnknownPath(path))));
-            }
-            Err(refusal) => {
-                tracing::warn!(call.path, call.body, %refusal);
-                drop(send.send(Err(refusal)));
-            }
+            Err(refusal) if refusal.status == 404 => tracing::debug!(path, "not answered"),
+            Err(refusal) => tracing::warn!(call.path = path, call.body = body, %refusal),
+        }
+        if let Err(Ok(answer)) = send.send(answer) {
+            // The connection has failed meanwhile.
+            answer.end(false);
         }
     });
     sent.await.unwrap_or_else(|_| {
@@ -132,20 +109,21 @@ async fn answer(server: Arc<Server>, request: Request<Incoming>) -> Result<Sent,
 }
 
 async fn body(body: Incoming) -> Result<String, Refusal> {
-    // What `Content-Length` says, if it is there.
+    let too_large = || Refusal::new(413, "the request is larger than 1 MiB");
+    // The value of `Content-Length`, if it is there.
     if body.size_hint().lower() > LARGEST as u64 {
-        return Err(Refusal::TooLarge);
+        return Err(too_large());
     }
     let limited = Limited::new(body, LARGEST).collect();
     let collected = timeout(PATIENCE, limited)
         .await
-        .map_err(|_| Refusal::TooSlow)?;
+        .map_err(|_| Refusal::new(408, "the request did not come in time"))?;
     let bytes = collected.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-        Some(_) => Refusal::TooLarge,
-        None => Refusal::Undecodable(error.to_string()),
+        Some(_) => too_large(),
+        None => Refusal::new(400, error.to_string()),
     })?;
     let text = String::from_utf8(bytes.to_bytes().into());
-    text.map_err(|error| Refusal::Undecodable(error.to_string()))
+    text.map_err(|error| Refusal::new(400, error.to_string()))
 }
 
 #[cfg(test)]
@@ -153,30 +131,13 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
-    use crate::http::answer::Answer;
-
-    /// Answers each call at once.
-    struct AtOnce;
-
-    impl Calls for AtOnce {
-        fn answer_at_once(&self, _: &Call) -> Option<Result<Answer, Refusal>> {
-            Some(Ok(Answer::plain("{}")))
-        }
-
-        fn answer(&self, call: &Call) -> Result<Answer, Refusal> {
-            Err(Refusal::UnknownPath(call.path.clone()))
-        }
-    }
 
     /// The answer to a peer that sends these bytes, and then nothing; and the time after which
     /// it comes.
     async fn sent(bytes: &[u8]) -> (String, Duration) {
-        let server = Arc::new(Server {
-            calls: Box::new(AtOnce),
-            networks_at_once: Arc::new(Semaphore::new(1)),
-        });
+        let calls: Arc<Calls> = Arc::new(|_: &str, _: &str| Ok(Answer::nothing()));
         let (mut peer, socket) = duplex(1 << 16);
-        let serving = tokio::spawn(serve(server, socket, None));
+        let serving = tokio::spawn(serve(calls, socket, None));
         let started = tokio::time::Instant::now();
         peer.write_all(bytes).await.unwrap();
         let mut answer = String::new();
@@ -208,10 +169,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_needs_nothing_is_answered_at_once() {
+    async fn a_whole_call_is_answered() {
         let (answer, after) =
             sent(b"POST /Plugin.Activate HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(after < PATIENCE);
+    }
+
+    #[tokio::test]
+    async fn an_answer_is_delivered_only_to_a_peer_that_is_there() {
+        for is_there in [true, false] {
+            let (deliver, delivered) = std::sync::mpsc::channel();
+            let (go_on, may_go_on) = std::sync::mpsc::channel();
+            let may_go_on = Mutex::new(may_go_on);
+            let calls: Arc<Calls> = Arc::new(move |_: &str, _: &str| {
+                lock(&may_go_on).recv().unwrap();
+                let deliver = deliver.clone();
+                Ok(Answer::nothing().then(move |is_delivered| deliver.send(is_delivered).unwrap()))
+            });
+            let (mut peer, socket) = tokio::net::UnixStream::pair().unwrap();
+            let serving = tokio::spawn(serve(calls, socket, None));
+            let call = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n";
+            peer.write_all(call).await.unwrap();
+            let peer = is_there.then_some(peer);
+            go_on.send(()).unwrap();
+            serving.await.unwrap();
+            assert_eq!(delivered.recv(), Ok(is_there));
+            drop(peer);
+        }
     }
 }

@@ -1,53 +1,27 @@
-//! Reasons why a call of Docker's is refused, and their HTTP statuses.
+//! Reason why a call of Docker's is refused, and its HTTP status.
 
 use std::fmt;
 use std::io;
 
 /// The reason why a call fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// The request can't be decoded: 400.
-    Undecodable(String),
-    /// Nobody answers this path: 404.
-    UnknownPath(String),
-    /// Docker only posts: 405.
-    NotPosted,
-    /// The body didn't come in time: 408.
-    TooSlow,
-    /// The body is too large: 413.
-    TooLarge,
-    /// The peer may not call: 403.
-    Forbidden(String),
-    /// The request is understood and can't be done: 200, and the text in `Err`.
-    Impossible(String),
+pub(crate) struct Refusal {
+    /// The HTTP status: 200 if the request is understood, and can't be done.
+    pub(crate) status: u16,
+    why: String,
 }
 
 impl Refusal {
-    /// The HTTP status of the answer.
-    pub(crate) fn status(&self) -> u16 {
-        match self {
-            Self::Undecodable(_) => 400,
-            Self::Forbidden(_) => 403,
-            Self::UnknownPath(_) => 404,
-            Self::NotPosted => 405,
-            Self::TooSlow => 408,
-            Self::TooLarge => 413,
-            Self::Impossible(_) => 200,
-        }
+    /// A refusal with this HTTP status.
+    pub(crate) fn new(status: u16, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { status, why }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Undecodable(why) | Self::Forbidden(why) | Self::Impossible(why) => {
-                f.write_str(why)
-            }
-            Self::UnknownPath(path) => write!(f, "{path} is no call of Docker's that is answered"),
-            Self::NotPosted => f.write_str("a call is a POST"),
-            Self::TooSlow => f.write_str("the request did not come in time"),
-            Self::TooLarge => f.write_str("the request is larger than 1 MiB"),
-        }
+        f.write_str(&self.why)
     }
 }
 
@@ -58,13 +32,13 @@ impl From<cni::Error> for Refusal {
         if !error.details.is_empty() {
             tracing::info!(error.code, error.msg, error.details);
         }
-        Self::Impossible(error.msg)
+        impossible(error.msg)
     }
 }
 
-/// A [`Refusal::Impossible`].
+/// The refusal of a request that is understood, and can't be done.
 pub(crate) fn impossible(why: impl Into<String>) -> Refusal {
-    Refusal::Impossible(why.into())
+    Refusal::new(200, why)
 }
 
 /// The refusal to do what could not be remembered.

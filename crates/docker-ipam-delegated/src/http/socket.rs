@@ -29,7 +29,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// Another daemon listens there; the system's.
+    /// Another daemon listens there; an I/O error.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         if let Some(listener) = ListenFd::from_env().take_unix_listener(0)? {
             return Ok(Self {

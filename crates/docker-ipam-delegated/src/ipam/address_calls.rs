@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use cni::{ContainerId, IpConfig, IpamResult};
 
-use crate::http::answer::{Answer, NOTHING, json};
-use crate::http::body;
-use crate::http::call::Call;
+use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::chains::address_in;
 use crate::ipam::gateway::refuse_gateway;
@@ -24,8 +22,10 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, the address is somebody's, or the pool has none left.
-    pub(crate) fn request_address(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: ipam_bodies::RequestAddress = body::decode(&call.body)?;
+    pub(crate) fn request_address(
+        self: &Arc<Self>,
+        request: &ipam_bodies::RequestAddress,
+    ) -> Result<Answer, Refusal> {
         let pool = self.pool(&request.pool_id)?;
         self.refuse_unread_gateways()?;
         let requested = requests::address(&request.address, pool.pool.subnet)?;
@@ -63,8 +63,8 @@ impl IpamDriver {
             self.undo(&pool, None, &id);
             impossible(format!("pool {}: {why}", pool.id))
         })?;
-        let (driver, body) = (Arc::clone(self), answer_of(&pool, ip));
-        Ok(Answer::then(body, move |is_delivered| {
+        let (driver, answer) = (Arc::clone(self), answer_of(&pool, ip));
+        Ok(answer.then(move |is_delivered| {
             if is_delivered {
                 driver.chains.note_answered(&pool, &id);
                 return;
@@ -147,8 +147,8 @@ impl IpamDriver {
             let why = format!("pool {}: it was released meanwhile", pool.id);
             return Err(impossible(why));
         }
-        let (driver, body) = (Arc::clone(self), answer_of(&pool, ip));
-        Ok(Answer::then(body, move |is_delivered| {
+        let (driver, answer) = (Arc::clone(self), answer_of(&pool, ip));
+        Ok(answer.then(move |is_delivered| {
             let files = &driver.files.gateways;
             if is_delivered {
                 files.note_answered(&file);
@@ -166,8 +166,10 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain can't release it.
-    pub(crate) fn release_address(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: ipam_bodies::ReleaseAddress = body::decode(&call.body)?;
+    pub(crate) fn release_address(
+        &self,
+        request: &ipam_bodies::ReleaseAddress,
+    ) -> Result<Answer, Refusal> {
         let Some(pool) = self.pools.pool(&request.pool_id) else {
             tracing::warn!(
                 pool = request.pool_id,
@@ -175,7 +177,7 @@ impl IpamDriver {
                 "released, and the pool is not known"
             );
             self.compare.notify_one();
-            return Ok(Answer::plain(NOTHING));
+            return Ok(Answer::nothing());
         };
         let ip = requests::address(&request.address, pool.pool.subnet)?;
         let ip =
@@ -200,12 +202,12 @@ impl IpamDriver {
             },
         };
         released.map_err(|why| impossible(format!("pool {}: {why}", pool.id)))?;
-        Ok(Answer::plain(NOTHING))
+        Ok(Answer::nothing())
     }
 }
 
-fn answer_of(pool: &LivePool, ip: IpAddr) -> String {
-    json(&ipam_bodies::Address {
+fn answer_of(pool: &LivePool, ip: IpAddr) -> Answer {
+    Answer::of(&ipam_bodies::Address {
         address: format!("{ip}/{}", pool.pool.subnet.prefix_len()),
         data: ipam_bodies::Options::new(),
     })

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use chain::record as records;
 use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig};
-use tokio::runtime::Handle;
 
 use crate::ipam::delegate_log::DelegateLog;
 use crate::ipam::live_pools::LivePool;
@@ -49,7 +48,7 @@ impl Chains {
         container_id: &ContainerId,
         args: &str,
     ) -> Result<IpamResult, Error> {
-        let _turn = Handle::current().block_on(pool.chains.acquire());
+        let _turn = pool.chains.take();
         let line = CallerLine::Pool(pool.id.clone());
         self.add_recorded(config, container_id, args, Some(&line))
     }
@@ -60,7 +59,7 @@ impl Chains {
     ///
     /// The chain's.
     pub(crate) fn del(&self, pool: &LivePool, container_id: &ContainerId) -> Result<(), Error> {
-        let _turn = Handle::current().block_on(pool.chains.acquire());
+        let _turn = pool.chains.take();
         self.release(&pool.pool.release_config()?, container_id)
     }
 

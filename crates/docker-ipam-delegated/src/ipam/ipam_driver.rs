@@ -38,14 +38,12 @@ pub(crate) struct IpamDriver {
 impl IpamDriver {
     /// `GetCapabilities`. The MAC address is a fact that chains choose by.
     pub(crate) fn capabilities() -> Answer {
-        let body = json!({"RequiresMACAddress": true, "RequiresRequestReplay": false});
-        Answer::plain(body.to_string())
+        Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
     }
 
     /// `GetDefaultAddressSpaces`.
     pub(crate) fn default_address_spaces() -> Answer {
-        let body = json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL});
-        Answer::plain(body.to_string())
+        Answer::of(&json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}))
     }
 
     /// The pool of this ID.

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use cni::ContainerId;
-use tokio::sync::Semaphore;
 
 use crate::ipam::given::{GivenAddress, GivenReference, Holder, Use};
 use crate::lock::lock;
 use crate::state::pool::Pool;
+use crate::turns::Turns;
 
 /// Chains that run for one pool at once. More of them would wait for the same locks, and a
 /// pool whose delegates hang keeps no other pool waiting.
@@ -27,8 +27,8 @@ pub(crate) struct LivePool {
     pub(crate) id: String,
     /// The pool.
     pub(crate) pool: Pool,
-    /// A permit for each chain that may run for it.
-    pub(crate) chains: Semaphore,
+    /// Turns of its chains.
+    pub(crate) chains: Turns,
 }
 
 impl LivePool {
@@ -37,7 +37,7 @@ impl LivePool {
         Arc::new(Self {
             id: pool.id(),
             pool,
-            chains: Semaphore::new(CHAINS_AT_ONCE),
+            chains: Turns::new(CHAINS_AT_ONCE),
         })
     }
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::http::answer::{Answer, NOTHING, json};
-use crate::http::body;
-use crate::http::call::Call;
+use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::given::Holder;
 use crate::ipam::ipam_bodies;
@@ -21,8 +19,11 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The request is wrong, or nothing has such a pool.
-    pub(crate) fn request_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request = PoolRequest::read(body::decode(&call.body)?)?;
+    pub(crate) fn request_pool(
+        self: &Arc<Self>,
+        request: ipam_bodies::RequestPool,
+    ) -> Result<Answer, Refusal> {
+        let request = PoolRequest::read(request)?;
         self.refuse_unread_pools()?;
         let chosen = self.choice.choose(&request, &self.chains)?;
         let _one_at_a_time = lock(&self.adding);
@@ -40,7 +41,7 @@ impl IpamDriver {
             }
             pool = (*same).clone();
         }
-        let answer = json(&ipam_bodies::Pool {
+        let answer = Answer::of(&ipam_bodies::Pool {
             pool_id: pool.id(),
             pool: pool.subnet.to_string(),
             data: ipam_bodies::Options::new(),
@@ -49,7 +50,7 @@ impl IpamDriver {
         let file = files.make(&pool).map_err(|error| cant_remember(&error))?;
         let pool = self.pools.refer(pool, &file, true);
         let driver = Arc::clone(self);
-        Ok(Answer::then(answer, move |is_delivered| {
+        Ok(answer.then(move |is_delivered| {
             if is_delivered {
                 driver.files.pools.note_answered(&file);
                 return;
@@ -71,8 +72,10 @@ impl IpamDriver {
     ///
     /// An address can't be released now. The pool has ended nevertheless: Docker only logs
     /// the error, and has forgotten the network.
-    pub(crate) fn release_pool(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: ipam_bodies::ReleasePool = body::decode(&call.body)?;
+    pub(crate) fn release_pool(
+        &self,
+        request: &ipam_bodies::ReleasePool,
+    ) -> Result<Answer, Refusal> {
         let reference = request.reference.as_deref();
         let id = &request.pool_id;
         let note = |file: &str| self.files.pools.note_ending(file);
@@ -83,7 +86,7 @@ impl IpamDriver {
                 self.compare.notify_one();
             }
         }
-        Ok(Answer::plain(NOTHING))
+        Ok(Answer::nothing())
     }
 
     /// Ends a reference, and with the last one its pool: what is left of the pool is released.

@@ -33,7 +33,10 @@ impl PoolRequest {
     ///
     /// A wrong value, named with its key.
     pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self, Refusal> {
-        let space = request.address_space.parse().map_err(Refusal::Impossible)?;
+        let space = request
+            .address_space
+            .parse()
+            .map_err(|why: String| impossible(why))?;
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
             ("", "") => None,
             ("", range) => {

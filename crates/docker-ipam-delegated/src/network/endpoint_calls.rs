@@ -7,9 +7,7 @@ use cni::Object;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::http::answer::{Answer, NOTHING, json};
-use crate::http::body;
-use crate::http::call::Call;
+use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
@@ -31,8 +29,10 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// It is there already; a plugin's, after all have been undone.
-    pub(crate) fn create_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: CreateEndpoint = body::decode(&call.body)?;
+    pub(crate) fn create_endpoint(
+        self: &Arc<Self>,
+        request: CreateEndpoint,
+    ) -> Result<Answer, Refusal> {
         let network = self.network(&request.network_id)?;
         self.collect();
         let id = request.endpoint_id;
@@ -46,7 +46,12 @@ impl NetworkDriver {
         self.plugins
             .find_all(&list)
             .map_err(|why| of_network(&network, &why))?;
-        let endpoint = new_endpoint(&network, json(&list), &id, &request.interface);
+        let endpoint = new_endpoint(
+            &network,
+            serde_json::to_string(&list).expect("an object is JSON"),
+            &id,
+            &request.interface,
+        );
         let live = LiveEndpoint::new(endpoint.clone());
         let calls = Arc::clone(&live.calls);
         let call_of_this = lock(&calls);
@@ -68,7 +73,7 @@ impl NetworkDriver {
             why
         })?;
         let driver = Arc::clone(self);
-        Ok(Answer::then(answer, move |is_delivered| {
+        Ok(answer.then(move |is_delivered| {
             if !is_delivered {
                 driver.abandon(&id, "Docker has gone before it had this endpoint");
                 return;
@@ -87,7 +92,7 @@ impl NetworkDriver {
         mut endpoint: Endpoint,
         list: &Object,
         interface: &Interface,
-    ) -> Result<String, Refusal> {
+    ) -> Result<Answer, Refusal> {
         let execution = locked.execution(self);
         let id = endpoint.plugged.id.clone();
         Namespace::of(&id).make(&execution)?;
@@ -106,10 +111,9 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// Those of the plugins that fail.
-    pub(crate) fn delete_endpoint(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: OfEndpoint = body::decode(&call.body)?;
+    pub(crate) fn delete_endpoint(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
         self.end_endpoint(&request.endpoint_id)?;
-        Ok(Answer::plain(NOTHING))
+        Ok(Answer::nothing())
     }
 
     /// `EndpointOperInfo`: the result of the plugins.
@@ -117,10 +121,10 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown.
-    pub(crate) fn endpoint_info(&self, call: &Call) -> Result<Answer, Refusal> {
-        let endpoint = self.endpoint(call)?.endpoint;
+    pub(crate) fn endpoint_info(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
+        let endpoint = self.endpoint(request)?.endpoint;
         let value = json!({"namespace": endpoint.netns, "result": result_of(&endpoint)?});
-        Ok(Answer::plain(json!({"Value": value}).to_string()))
+        Ok(Answer::of(&json!({"Value": value})))
     }
 
     /// `Join`: moves the interface to where Docker takes it from.
@@ -128,12 +132,11 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The endpoint is unknown, or the interface can't be moved.
-    pub(crate) fn join(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: Join = body::decode(&call.body)?;
-        let LiveEndpoint { calls, .. } = self.endpoint(call)?;
+    pub(crate) fn join(self: &Arc<Self>, request: Join) -> Result<Answer, Refusal> {
+        let LiveEndpoint { calls, .. } = self.endpoint(&request.of)?;
         let _call = lock(&calls);
         // Again: it may have ended meanwhile.
-        let endpoint = self.endpoint(call)?.endpoint;
+        let endpoint = self.endpoint(&request.of)?.endpoint;
         let id = endpoint.plugged.id.clone();
         let mut result = CniResult::read(&result_of(&endpoint)?)?;
         let is_internal = self.network(&endpoint.plugged.network)?.is_internal;
@@ -149,7 +152,7 @@ impl NetworkDriver {
         }
         let joined = joined(&result, namespace.outside());
         let driver = Arc::clone(self);
-        Ok(Answer::then(json(&joined), move |is_delivered| {
+        Ok(Answer::of(&joined).then(move |is_delivered| {
             if !is_delivered && let Err(error) = driver.take_back(&id) {
                 tracing::warn!(%error, endpoint = id, "the interface can't be moved back");
             }
@@ -162,10 +165,9 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// The interface is there, and can't be moved back.
-    pub(crate) fn leave(&self, call: &Call) -> Result<Answer, Refusal> {
-        let request: OfEndpoint = body::decode(&call.body)?;
+    pub(crate) fn leave(&self, request: &OfEndpoint) -> Result<Answer, Refusal> {
         self.take_back(&request.endpoint_id)?;
-        Ok(Answer::plain(NOTHING))
+        Ok(Answer::nothing())
     }
 
     /// Moves the interface of an endpoint back into the endpoint's own namespace.
@@ -182,11 +184,10 @@ impl NetworkDriver {
     }
 
     /// The endpoint of a call, which has been made.
-    fn endpoint(&self, call: &Call) -> Result<LiveEndpoint, Refusal> {
-        let request: OfEndpoint = body::decode(&call.body)?;
+    fn endpoint(&self, request: &OfEndpoint) -> Result<LiveEndpoint, Refusal> {
         self.network(&request.network_id)?;
-        let id = request.endpoint_id;
-        let live = self.endpoints.get(&id);
+        let id = &request.endpoint_id;
+        let live = self.endpoints.get(id);
         let is_of_call = |live: &LiveEndpoint| {
             let Endpoint {
                 plugged, result, ..
@@ -206,9 +207,9 @@ fn of_network(network: &Network, why: &Refusal) -> Refusal {
 }
 
 /// The answer to the call that makes an endpoint.
-fn answer_of(interface: &Interface, result: &RawValue) -> Result<String, Refusal> {
+fn answer_of(interface: &Interface, result: &RawValue) -> Result<Answer, Refusal> {
     let offered = offered(interface, &CniResult::read(result)?);
-    Ok(json!({"Interface": offered}).to_string())
+    Ok(Answer::of(&json!({"Interface": offered})))
 }
 
 /// The result of an endpoint's plugins.

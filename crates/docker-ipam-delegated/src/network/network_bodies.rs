@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::http::body::or_default;
-
 /// Body of `NetworkDriver.CreateNetwork`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct CreateNetwork {
     #[serde(rename = "NetworkID")]
     pub(crate) network_id: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     pub(crate) options: BTreeMap<String, Value>,
-    #[serde(rename = "IPv4Data", default, deserialize_with = "or_default")]
+    #[serde(rename = "IPv4Data", default)]
     pub(crate) v4: Vec<Subnet>,
-    #[serde(rename = "IPv6Data", default, deserialize_with = "or_default")]
+    #[serde(rename = "IPv6Data", default)]
     pub(crate) v6: Vec<Subnet>,
 }
 
@@ -25,9 +23,9 @@ pub(crate) struct CreateNetwork {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Subnet {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     pub(crate) pool: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     pub(crate) gateway: String,
 }
 
@@ -46,7 +44,7 @@ pub(crate) struct CreateEndpoint {
     pub(crate) network_id: String,
     #[serde(rename = "EndpointID")]
     pub(crate) endpoint_id: String,
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default)]
     pub(crate) interface: Interface,
 }
 
@@ -54,21 +52,11 @@ pub(crate) struct CreateEndpoint {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Interface {
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) address: String,
-    #[serde(
-        rename = "AddressIPv6",
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(rename = "AddressIPv6", skip_serializing_if = "String::is_empty")]
     pub(crate) address_v6: String,
-    #[serde(
-        deserialize_with = "or_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) mac_address: String,
 }
 
@@ -81,11 +69,13 @@ pub(crate) struct OfEndpoint {
     pub(crate) endpoint_id: String,
 }
 
-/// Body of `NetworkDriver.Join`, besides the endpoint.
+/// Body of `NetworkDriver.Join`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Join {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(flatten)]
+    pub(crate) of: OfEndpoint,
+    #[serde(default)]
     pub(crate) sandbox_key: String,
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::http::answer::{Answer, NOTHING};
-use crate::http::body;
-use crate::http::call::Call;
+use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::conflists;
 use crate::ipam::facts;
@@ -28,8 +26,10 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// There is no such network configuration.
-    pub(crate) fn create_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: CreateNetwork = body::decode(&call.body)?;
+    pub(crate) fn create_network(
+        self: &Arc<Self>,
+        request: CreateNetwork,
+    ) -> Result<Answer, Refusal> {
         let generic = request.options.get(OPTIONS).and_then(Value::as_object);
         let text =
             |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
@@ -51,7 +51,7 @@ impl NetworkDriver {
         let id = network.id.clone();
         let known = lock(&self.networks).get(&id).cloned();
         match known {
-            Some((_, known)) if known == network => return Ok(Answer::plain(NOTHING)),
+            Some((_, known)) if known == network => return Ok(Answer::nothing()),
             Some(_) => return Err(impossible(format!("NetworkID: {id} is there already"))),
             None => {}
         }
@@ -61,7 +61,7 @@ impl NetworkDriver {
             .map_err(|error| cant_remember(&error))?;
         lock(&self.networks).insert(id.clone(), (file.clone(), network));
         let driver = Arc::clone(self);
-        Ok(Answer::then(NOTHING, move |is_delivered| {
+        Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
                 tracing::warn!(network = id, "Docker has gone before it had this network");
                 lock(&driver.networks).remove(&id);
@@ -75,8 +75,7 @@ impl NetworkDriver {
     /// # Errors
     ///
     /// An endpoint that is left can't be undone.
-    pub(crate) fn delete_network(self: &Arc<Self>, call: &Call) -> Result<Answer, Refusal> {
-        let request: OfNetwork = body::decode(&call.body)?;
+    pub(crate) fn delete_network(&self, request: OfNetwork) -> Result<Answer, Refusal> {
         // From here on, no endpoint can be made in it.
         let network = lock(&self.networks).remove(&request.network_id);
         if let Err(why) = self.end_all_of(&request.network_id) {
@@ -89,7 +88,7 @@ impl NetworkDriver {
             // One step, so there is nothing to finish after a kill.
             self.files.networks.remove(&file);
         }
-        Ok(Answer::plain(NOTHING))
+        Ok(Answer::nothing())
     }
 
     fn end_all_of(&self, network: &str) -> Result<(), Refusal> {

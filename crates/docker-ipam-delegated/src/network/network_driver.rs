@@ -6,11 +6,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use cni::Object;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::http::answer::{Answer, NOTHING};
-use crate::http::body;
-use crate::http::call::Call;
+use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::conflists;
 use crate::lock::lock;
@@ -18,6 +16,10 @@ use crate::network::live_endpoints::{LiveEndpoint, LiveEndpoints};
 use crate::network::plugin_list::PluginRunner;
 use crate::state::files::Files;
 use crate::state::network::Network;
+use crate::turns::Turns;
+
+/// Calls of this driver at once: each may start processes.
+pub(crate) const CALLS_AT_ONCE: usize = 32;
 
 /// The driver.
 pub(crate) struct NetworkDriver {
@@ -29,6 +31,8 @@ pub(crate) struct NetworkDriver {
     /// The networks by Docker's IDs, each with the name of its file.
     pub(crate) networks: Mutex<HashMap<String, (String, Network)>>,
     pub(crate) endpoints: LiveEndpoints,
+    /// Turns of Docker's calls.
+    pub(crate) turns: Turns,
     /// True if the record of an endpoint could not be read.
     pub(crate) has_unread_records: AtomicBool,
 }
@@ -36,16 +40,7 @@ pub(crate) struct NetworkDriver {
 impl NetworkDriver {
     /// `GetCapabilities`.
     pub(crate) fn capabilities() -> Answer {
-        Answer::plain(json!({"Scope": "local", "ConnectivityScope": "local"}).to_string())
-    }
-
-    /// `DiscoverNew` and `DiscoverDelete`: networks of this driver end at the node.
-    ///
-    /// # Errors
-    ///
-    /// The body can't be decoded.
-    pub(crate) fn discover(call: &Call) -> Result<Answer, Refusal> {
-        body::decode::<Value>(&call.body).map(|_| Answer::plain(NOTHING))
+        Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
     }
 
     /// The network of this ID.

@@ -10,12 +10,13 @@ use crate::command_line::CommandLine;
 use crate::ipam::plugin_environment::for_plugins;
 use crate::lock::lock;
 use crate::network::live_endpoints::LiveEndpoint;
-use crate::network::network_driver::NetworkDriver;
+use crate::network::network_driver::{CALLS_AT_ONCE, NetworkDriver};
 use crate::network::plugin_list::PluginRunner;
 use crate::state::caller_line::Progress;
 use crate::state::endpoint::{self, EndpointRecord};
 use crate::state::files::{Files, Stored};
 use crate::state::network::Network;
+use crate::turns::Turns;
 
 /// The driver, with what an earlier daemon has left.
 ///
@@ -30,6 +31,7 @@ pub(crate) fn driver(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<N
         plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
         networks: Default::default(),
         endpoints: Default::default(),
+        turns: Turns::new(CALLS_AT_ONCE),
         has_unread_records: AtomicBool::new(false),
     };
     for network in driver.files.networks.load()? {
