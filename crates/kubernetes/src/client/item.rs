@@ -1,0 +1,103 @@
+//! Objects, and outcomes of requests for them.
+
+use std::collections::BTreeMap;
+
+use cluster::{EngineError, Kind};
+use serde_json::Value;
+
+/// An object as the API server keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Item {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`: no other object ever has the same.
+    pub uid: String,
+    /// `metadata.resourceVersion`: revision of the last change.
+    pub revision: i64,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `spec`; null if only metadata was asked for.
+    pub spec: Value,
+    /// The whole object, as the API server sent it.
+    pub object: Value,
+}
+
+/// Objects of one resource.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct List {
+    /// The objects, in the order of their names.
+    pub items: Vec<Item>,
+    /// `metadata.resourceVersion` of the list: the state that it shows.
+    pub revision: i64,
+}
+
+/// Outcome of a creation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Created {
+    /// The object was created.
+    Done(Item),
+    /// An object of this name exists. Nothing was changed.
+    Exists,
+}
+
+/// Outcome of a replacement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Replaced {
+    /// The object was replaced.
+    Done(Item),
+    /// The object has another `resourceVersion` or `uid`. Nothing was changed.
+    Changed,
+    /// The object doesn't exist.
+    Missing,
+}
+
+/// Outcome of a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// The object was deleted.
+    Done,
+    /// The object has another `resourceVersion` or `uid`. Nothing was changed.
+    Changed,
+    /// The object doesn't exist.
+    Missing,
+}
+
+#[expect(dead_code)]
+impl Item {
+    /// Reads an object.
+    ///
+    /// # Errors
+    ///
+    /// [`Kind::Unable`]: it isn't an object of Kubernetes' API.
+    pub(crate) fn read(object: Value) -> Result<Self, EngineError> {
+        let metadata = &object["metadata"];
+        let text = |key: &str| {
+            let text = metadata[key].as_str();
+            text.map(str::to_owned).ok_or_else(|| {
+                let msg = format!("the API server's answer has no metadata.{key}");
+                EngineError::new(Kind::Unable, msg)
+            })
+        };
+        let labels = metadata["labels"].as_object().into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
+        Ok(Self {
+            name: text("name")?,
+            uid: text("uid")?,
+            revision: revision(metadata)?,
+            labels: labels.collect(),
+            spec: object["spec"].clone(),
+            object,
+        })
+    }
+}
+
+/// `resourceVersion`. Since Kubernetes 1.35, it is promised to be a number that grows.
+pub(crate) fn revision(metadata: &Value) -> Result<i64, EngineError> {
+    let text = metadata["resourceVersion"].as_str().unwrap_or_default();
+    text.parse().map_err(|_| {
+        let msg = format!(
+            "the API server's answer has {text:?} as metadata.resourceVersion, not a number"
+        );
+        EngineError::new(Kind::Unable, msg)
+    })
+}

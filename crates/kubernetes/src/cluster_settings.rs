@@ -1,0 +1,102 @@
+//! A cluster as the configuration describes it: `ipam.kubernetes` and `ipam.node`.
+
+use cluster::Node;
+use cni::{Error, Object};
+
+use crate::Settings;
+
+/// Part of the names of the node's files, which may share a folder with those of another engine.
+const PREFIX: &str = "/kubernetes";
+
+/// A Kubernetes cluster, and this node in it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// `ipam.kubernetes`.
+    pub settings: Settings,
+    /// This node.
+    pub node: Node,
+}
+
+impl Cluster {
+    /// Reads the `ipam` section.
+    ///
+    /// # Errors
+    ///
+    /// Code 7, naming the key and the value.
+    pub fn read(ipam: &Object) -> Result<Self, Error> {
+        let settings = Settings::read(ipam)?;
+        let name = cluster::node_name(ipam)?;
+        if !is_dns_subdomain(&name) {
+            return Err(Error::config(format!(
+                "ipam.node: {name:?} is no name of a Kubernetes object: it must be a DNS name in lower case, with at most 253 characters"
+            )));
+        }
+        let endpoint = settings.kubeconfig.display().to_string();
+        Ok(Self {
+            node: Node {
+                name,
+                state_dir: settings.state_dir.clone(),
+                cache_dir: settings.cache_dir.clone(),
+                prefix: PREFIX.to_owned(),
+                endpoints: vec![endpoint],
+                timeout: settings.timeout,
+            },
+            settings,
+        })
+    }
+}
+
+/// True for a name that an object of Kubernetes' API can have: an RFC 1123 subdomain in lower
+/// case.
+pub fn is_dns_subdomain(name: &str) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_part = |part: &str| {
+        part.starts_with(is_alphanumeric)
+            && part.ends_with(is_alphanumeric)
+            && part.chars().all(|c| is_alphanumeric(c) || c == '-')
+    };
+    name.len() <= 253 && name.split('.').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(node: &str) -> Result<Cluster, Error> {
+        let ipam = format!(r#"{{"kubernetes":{{"kubeconfig":"/none"}},"node":{node:?}}}"#);
+        Cluster::read(&serde_json::from_str(&ipam).unwrap())
+    }
+
+    #[test]
+    fn a_node_is_named_as_an_object_can_be() {
+        assert_eq!(cluster("n1.example").unwrap().node.name, "n1.example");
+        for name in ["N1", "n_1", "n1-", "a..b"] {
+            let error = cluster(name).unwrap_err();
+            assert_eq!(error.code, cni::code::INVALID_CONFIG);
+            assert!(
+                error.msg.starts_with(&format!("ipam.node: {name:?} ")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn dns_subdomains_are_told_from_other_names() {
+        for name in ["a", "blue.10.0.0.5", "blue.fd00-0-0-0-0-0-0-5", "0"] {
+            assert!(is_dns_subdomain(name), "{name}");
+        }
+        for name in [
+            "",
+            ".",
+            "a.",
+            "-a",
+            "a_b",
+            "A",
+            "a b",
+            "ä",
+            &"a".repeat(254),
+        ] {
+            assert!(!is_dns_subdomain(name), "{name}");
+        }
+    }
+}

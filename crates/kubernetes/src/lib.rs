@@ -1,0 +1,9 @@
+#![doc = include_str!("../README.md")]
+
+mod client;
+mod cluster_settings;
+mod settings;
+
+pub use client::{Client, Created, Deleted, GROUP, Item, List, Replaced, Resource, VERSION};
+pub use cluster_settings::{Cluster, is_dns_subdomain};
+pub use settings::{DEFAULT_TIMEOUT, Settings};
