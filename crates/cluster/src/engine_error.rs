@@ -58,7 +58,7 @@ impl From<EngineError> for cni::Error {
     fn from(error: EngineError) -> Self {
         let code = match error.kind {
             Kind::Settings => code::INVALID_CONFIG,
-            Kind::Refused => code::ETCD_REFUSED,
+            Kind::Refused => code::ENGINE_REFUSED,
             Kind::Unreachable | Kind::Lost | Kind::Unable => code::TRY_AGAIN_LATER,
             Kind::Cancelled => code::INTERRUPTED,
         };

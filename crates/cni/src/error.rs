@@ -62,8 +62,8 @@ pub mod code {
     pub const REQUESTED_TAKEN: u64 = 111;
     /// CHECK: an address isn't reserved to the attachment.
     pub const NOT_RESERVED: u64 = 112;
-    /// etcd refuses the node: certificate, user, password or rights.
-    pub const ETCD_REFUSED: u64 = 113;
+    /// etcd or the API server refuses the node: certificate, user, password, token or rights.
+    pub const ENGINE_REFUSED: u64 = 113;
 
     /// A defect in the plugin itself.
     pub const INTERNAL: u64 = 199;
