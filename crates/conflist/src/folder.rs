@@ -1,6 +1,7 @@
 //! Folders with network configurations: `*.conflist`, `*.conf` and `*.json` in the order of
 //! their names, as the runtimes read them.
 
+use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,22 @@ pub struct Problem {
     pub reason: String,
 }
 
+impl Problem {
+    /// The problem of a path.
+    pub fn new(path: &Path, reason: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.reason)
+    }
+}
+
 /// The largest file that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -38,10 +55,10 @@ impl Found {
         for folder in folders {
             match files(folder.as_ref()) {
                 Ok(files) => files.iter().for_each(|file| found.add(file)),
-                Err(error) => found.problems.push(Problem {
-                    path: folder.as_ref().to_owned(),
-                    reason: readable(&error),
-                }),
+                Err(error) => {
+                    let problem = Problem::new(folder.as_ref(), readable(&error));
+                    found.problems.push(problem);
+                }
             }
         }
         found
@@ -52,10 +69,7 @@ impl Found {
         let read = read(file).map_err(|error| readable(&error));
         match read.and_then(|content| Conflist::parse(file, &content)) {
             Ok(conflist) => self.conflists.push(conflist),
-            Err(reason) => self.problems.push(Problem {
-                path: file.to_owned(),
-                reason,
-            }),
+            Err(reason) => self.problems.push(Problem::new(file, reason)),
         }
     }
 }

@@ -16,11 +16,12 @@ pub(crate) mod reconcile;
 pub(crate) mod release;
 pub(crate) mod show;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use cni::Environment;
 
 use crate::arguments::{Arguments, Command};
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 
@@ -29,7 +30,7 @@ use crate::output::Output;
 /// # Errors
 ///
 /// What could not be done, and why.
-pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Status> {
+pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<ExitCode> {
     let output = Output::of_process(arguments.json, environment);
     let node = || Node::read(&arguments.places, environment);
     match &arguments.command {

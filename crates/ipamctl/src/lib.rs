@@ -3,7 +3,6 @@
 mod arguments;
 mod check;
 mod commands;
-mod exit_status;
 mod leaks;
 mod node;
 mod output;
@@ -37,11 +36,11 @@ pub fn main() -> ExitCode {
         .init();
     let environment: Environment = env::vars_os().collect();
     match commands::run(&arguments, &environment) {
-        Ok(status) => status.into(),
+        Ok(status) => status,
         // The reader of the output has seen enough.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::warn(&format!("{error:#}"));
+            output::warn(format!("{error:#}"));
             ExitCode::from(2)
         }
     }

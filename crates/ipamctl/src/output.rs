@@ -137,8 +137,8 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
 }
 
 /// Prints a line on stderr.
-pub(crate) fn warn(line: &str) {
-    eprintln!("ipamctl: {}", plain(line));
+pub(crate) fn warn(line: impl Display) {
+    eprintln!("ipamctl: {}", plain(&line.to_string()));
 }
 
 /// True if the line has no control characters but the escapes of [`Output::styled`].

@@ -18,8 +18,7 @@ use ipam::Pool;
 use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
-use crate::node::directory::Directory;
-use crate::node::network::Network;
+use crate::node::{Directory, Network};
 use crate::shared_pools::engines::EngineKind;
 
 /// A cluster, and the networks of this node whose pools it has.

@@ -17,6 +17,8 @@ use crate::settings;
 /// A file of the records' folder that is named like a record.
 #[derive(Clone, Debug)]
 pub struct ListedRecord {
+    /// The network, by the folder's name.
+    pub network: NetworkName,
     /// The attachment, by the file's name.
     pub attachment: Attachment,
     /// The file.
@@ -118,6 +120,7 @@ fn record(
         Err(error) => (Err(error.to_string()), None),
     };
     Ok(Some(ListedRecord {
+        network: network.clone(),
         attachment: attachment.clone(),
         file,
         changed,

@@ -5,7 +5,8 @@ use conflist::{Conflist, PluginEntry};
 use ipam_ds_rules::explain::ANNOTATIONS;
 
 use crate::check::findings::{Findings, key_of};
-use crate::node::network::{GC, HOST_LOCAL, Network, RANGES, RULES};
+use crate::node::Network;
+use crate::node::network::{GC, HOST_LOCAL, RANGES, RULES};
 
 /// Ranges of the runtime's.
 const IP_RANGES: &str = "ipRanges";

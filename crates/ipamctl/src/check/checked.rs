@@ -5,8 +5,8 @@ use conflist::Conflist;
 
 use crate::check::findings::{Findings, key_of};
 use crate::check::rules;
-use crate::node::network::{CHAIN, Network};
-use crate::node::pools::{PlacedPool, Pools};
+use crate::node::network::CHAIN;
+use crate::node::{Network, PlacedPool, Pools};
 
 /// A conflist with the network and the pools of its configuration.
 pub(crate) struct Checked<'a> {

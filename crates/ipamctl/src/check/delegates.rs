@@ -6,7 +6,8 @@ use cni::Environment;
 use crate::check::checked::Checked;
 use crate::check::findings::{Findings, key_of};
 use crate::check::host::{Host, Plugin};
-use crate::node::network::{ALLOCATOR, CHAIN, Network};
+use crate::node::Network;
+use crate::node::network::{ALLOCATOR, CHAIN};
 
 /// Keys of `ipam`, which are read only in this spelling.
 const KEYS: [&str; 15] = [

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::check::findings::Findings;
 use crate::check::host::{Folder, Host};
-use crate::node::network::Network;
+use crate::node::Network;
 
 /// True if only root can say whether the folders of the network can be written.
 pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use ipam::{IpNet, Range};
 
 use crate::check::findings::Findings;
-use crate::node::network::Network;
-use crate::node::pools::PlacedPool;
+use crate::node::{Network, PlacedPool};
 
 /// Number of subnets that a finding names.
 const MOST_NAMED: usize = 8;

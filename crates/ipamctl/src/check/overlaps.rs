@@ -8,7 +8,7 @@ use crate::check::checked::Checked;
 use crate::check::findings::Findings;
 use crate::check::host::Host;
 use crate::check::range_index::RangeIndex;
-use crate::node::pools::PlacedPool;
+use crate::node::PlacedPool;
 
 /// Main plugins whose containers are on a link of the host, in its subnet.
 const ON_THE_HOSTS_LINK: [&str; 7] = [

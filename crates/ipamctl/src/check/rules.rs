@@ -3,7 +3,8 @@
 use ipam_ds_rules::explain::unreached;
 
 use crate::check::findings::{Findings, key_of};
-use crate::node::network::{Network, RULES};
+use crate::node::Network;
+use crate::node::network::RULES;
 
 pub(crate) fn check(network: &Network, findings: &mut Findings<'_>) {
     if !network.has_delegate(RULES) {

@@ -2,12 +2,13 @@
 
 mod svg;
 
+use std::process::ExitCode;
+
 use anyhow::{Result, ensure};
 use conflist::Problem;
 use serde::Serialize;
 
 use crate::arguments::BlocksArguments;
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::table::Table;
 use crate::output::{Output, joined, warn};
@@ -34,12 +35,12 @@ struct Claimed<'a> {
     since: Option<&'a str>,
 }
 
-pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let mut problems: Vec<Problem> = Vec::new();
     let mut pools = block_pools(&mut *cluster.engine(), &mut problems)?;
     for Problem { path, reason } in &problems {
-        warn(&format!("{}: {reason}", path.display()));
+        warn(format!("{}: {reason}", path.display()));
     }
     if let Some(name) = &arguments.pool {
         pools.retain(|pool| pool.name.as_str() == name);
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
         "this is not everything: {} pools could not be read",
         problems.len()
     );
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 fn row(pool: &BlockPool) -> Row<'_> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use conflist::{Conflist, Found};
@@ -10,7 +11,6 @@ use crate::arguments::{CheckArguments, Places};
 use crate::check::findings::{Finding, Severity};
 use crate::check::host::Host;
 use crate::check::{findings, folders};
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, Style, joined, warn};
 
@@ -19,7 +19,7 @@ pub(crate) fn run(
     places: &Places,
     environment: &cni::Environment,
     output: Output,
-) -> Result<Status> {
+) -> Result<ExitCode> {
     let mut found = Found::in_folders(&places.conf_dir);
     let only = arguments.file.as_deref();
     if let Some(file) = only {
@@ -53,7 +53,7 @@ pub(crate) fn run(
             files => vec![format!("Nothing is found in {files} conflists.")],
         }
     })?;
-    Ok(Status::of(!all.is_empty()))
+    Ok(ExitCode::from(u8::from(!all.is_empty())))
 }
 
 /// Adds a file. A new one takes the place of the installed one of its network.

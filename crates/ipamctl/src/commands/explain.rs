@@ -5,15 +5,15 @@ mod allocation;
 mod explanation;
 mod question;
 
+use std::process::ExitCode;
+
 use anyhow::{Result, bail};
 use cni::{DelegateName, Environment};
 use conflist::Found;
 
 use crate::arguments::{ExplainArguments, Places};
-use crate::exit_status::Status;
-use crate::node::Node;
-use crate::node::network::{ALLOCATOR, HOST_LOCAL, Network};
-use crate::node::pools::of_ranges;
+use crate::node::network::{ALLOCATOR, HOST_LOCAL};
+use crate::node::{Network, Node, of_ranges};
 use crate::output::Output;
 use explanation::Explanation;
 use question::Question;
@@ -23,7 +23,7 @@ pub(crate) fn run(
     places: &Places,
     environment: &Environment,
     output: Output,
-) -> Result<Status> {
+) -> Result<ExitCode> {
     let mut found = Found::default();
     found.add(&arguments.file);
     let node = Node::with(found, places, environment);
@@ -38,7 +38,7 @@ pub(crate) fn run(
     };
     let explanation = explain(network, &node, arguments)?;
     output.print(&explanation, || explanation.lines(&arguments.facts, output))?;
-    Ok(Status::of(explanation.is_refused()))
+    Ok(ExitCode::from(u8::from(explanation.is_refused())))
 }
 
 fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {

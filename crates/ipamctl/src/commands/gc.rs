@@ -8,6 +8,7 @@ mod reasons_to_keep;
 
 use std::fs;
 use std::net::IpAddr;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -18,14 +19,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
 use crate::arguments::GcArguments;
-use crate::exit_status::Status;
 use crate::leaks::container_list::ContainerList;
 use crate::leaks::evidence::Judge;
-use crate::node::Node;
-use crate::node::attachment::{NetworkAttachment, attachments};
-use crate::node::docker::{LostSubnet, Standing};
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
+use crate::node::{
+    Extent, Inventory, LostSubnet, NetworkAttachment, Node, Standing, attachments, held_addresses,
+};
 use crate::output::{Output, joined, warn};
 use crate::release::by_chain::release;
 use crate::release::deadline::{Deadline, LONGEST};
@@ -60,7 +58,7 @@ struct Row {
     reason: Option<String>,
 }
 
-pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let valid = ContainerList::given(&arguments.list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
@@ -107,7 +105,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     }
     // After the addresses of each.
     if arguments.docker && arguments.network.is_empty() {
-        for lost in inventory.docker.lost_subnets() {
+        for lost in &inventory.docker.lost_subnets {
             print(collector.collect_subnet(lost));
         }
     }
@@ -119,7 +117,7 @@ pub(crate) fn run(arguments: &GcArguments, node: &Node, output: Output) -> Resul
     let all = rows.len();
     ensure!(failed == 0, "{failed} of {all} could not be released");
     printed?;
-    inventory.verdict(Status::Fine)
+    inventory.verdict(false)
 }
 
 /// True for an attachment of these networks that the list, or Docker, doesn't have.
@@ -148,7 +146,7 @@ fn warn_of_unknown(all: &[NetworkAttachment<'_>]) {
         });
     let reasons: Vec<&String> = reasons.collect();
     if let Some(reason) = reasons.first() {
-        warn(&format!(
+        warn(format!(
             "{} of Docker's attachments can't be judged: {reason}",
             reasons.len()
         ));

@@ -2,6 +2,8 @@
 
 mod catalogue;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use cluster::Key;
 use cluster::import::{Imported, import};
@@ -9,7 +11,6 @@ use cni::NetworkName;
 use serde::Serialize;
 
 use crate::arguments::ImportArguments;
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 use crate::shared_pools::SharedCluster;
@@ -22,7 +23,7 @@ struct Row {
     outcome: &'static str,
 }
 
-pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let mut engine = cluster.engine();
     let path = |name: &str| engine.path(&Key::Pool(name.to_owned()));
@@ -32,7 +33,7 @@ pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> R
     let rows: Vec<Row> = imported.into_iter().map(Row::from).collect();
     let line = |row: &Row| format!("{}: {}", row.pool, row.outcome);
     output.print(&rows, || rows.iter().map(line).collect())?;
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 impl From<(NetworkName, Imported)> for Row {

@@ -1,20 +1,18 @@
 //! `ipamctl leaks`: attachments that nobody will release, each with the evidence.
 
+use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Result;
 use serde::Serialize;
 
 use crate::arguments::LeaksArguments;
-use crate::exit_status::Status;
 use crate::leaks::container_list::ContainerList;
 use crate::leaks::evidence::{Evidence, Judge, is_proven};
 use crate::leaks::record_lock::Lock;
-use crate::node::Node;
-use crate::node::attachment::{NetworkAttachment, attachments};
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::names::{Names, short_id};
+use crate::node::{
+    Extent, Inventory, Names, NetworkAttachment, Node, attachments, held_addresses, short_id,
+};
 use crate::output::table::Table;
 use crate::output::times::{self, rounded};
 use crate::output::{Output, Style, joined, warn};
@@ -68,7 +66,7 @@ impl<'a> Leak<'a> {
     }
 }
 
-pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let valid = ContainerList::given(&arguments.list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
@@ -85,7 +83,7 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     }
     output.print(&leaks, || {
         if leaks.is_empty() {
-            let unread = inventory.unread() > 0;
+            let unread = inventory.unread > 0;
             let unless = if unread { " in what could be read" } else { "" };
             return vec![format!("No leak is known{unless}.")];
         }
@@ -96,12 +94,12 @@ pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Re
     let proven = leaks.iter().filter(|leak| leak.is_proven).count();
     let unknown = leaks.len() - proven;
     if unknown > 0 && valid.is_none() && !output.json {
-        warn(&format!(
+        warn(format!(
             "{unknown} of {} can't be judged without a list of the containers: --valid FILE",
             all.len()
         ));
     }
-    inventory.verdict(Status::of(proven > 0))
+    inventory.verdict(proven > 0)
 }
 
 /// The commands that release the leaks, a line each: whole, so that they can be copied.

@@ -1,26 +1,21 @@
 //! `ipamctl ls`: who holds which address.
 
 use std::collections::BTreeSet;
+use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::{Result, ensure};
-use cluster::contents;
+use cluster::contents::{self, claimed_blocks};
 
 use crate::arguments::LsArguments;
-use crate::exit_status::Status;
-use crate::node::Node;
-use crate::node::held_address::HeldAddress;
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::names::short_id;
-use crate::node::record::HeldState;
+use crate::node::{Extent, HeldAddress, HeldState, Inventory, Node, held_addresses, short_id};
 use crate::output::table::Table;
 use crate::output::times::ago;
 use crate::output::{Output, Style, joined, warn};
 use crate::shared_pools::engines::EngineKind;
 use crate::shared_pools::since;
 
-pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Result<ExitCode> {
     if arguments.all_nodes {
         let members = members(node)?;
         let mut addresses: Vec<HeldAddress<'_>> = members.iter().map(of_member).collect();
@@ -28,14 +23,14 @@ pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
             addresses.retain(|address| address.is_of(name));
         }
         show(arguments, &addresses, output)?;
-        return Ok(Status::Fine);
+        return Ok(ExitCode::SUCCESS);
     }
     let inventory = Inventory::read(node, Extent::All);
     let mut addresses = held_addresses(&inventory);
     if let Some(name) = &arguments.network {
         addresses.retain(|address| address.is_of(name));
         let mut pools = inventory.pools.all.iter();
-        let mut directories = inventory.directories.iter();
+        let mut directories = inventory.directories.values();
         let is_known = !addresses.is_empty()
             || node.network(name).is_some()
             || pools.any(|pool| pool.name() == Some(name))
@@ -43,7 +38,7 @@ pub(crate) fn run(arguments: &LsArguments, node: &Node, output: Output) -> Resul
         ensure!(is_known, "no network and no pool is named {name}");
     }
     show(arguments, &addresses, output)?;
-    inventory.verdict(Status::Fine)
+    inventory.verdict(false)
 }
 
 fn show(arguments: &LsArguments, addresses: &[HeldAddress<'_>], output: Output) -> Result<()> {
@@ -64,12 +59,12 @@ fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
     );
     let mut members = Vec::new();
     for cluster in &node.clusters {
-        let mut engine = cluster.engine();
-        members.extend(contents::held_addresses(&mut *engine, true)?);
-        let blocks = contents::claimed_blocks(&mut *engine)?;
-        let in_blocks: BTreeSet<_> = blocks.into_iter().map(|block| block.pool).collect();
+        let engine = &mut *cluster.engine();
+        members.extend(contents::held_addresses(engine, true)?);
+        let blocks = claimed_blocks(engine)?.into_iter();
+        let in_blocks: BTreeSet<_> = blocks.map(|block| block.pool).collect();
         if !in_blocks.is_empty() {
-            warn(&format!(
+            warn(format!(
                 "{} doesn't have the addresses of these pools, which are given in blocks (ipamctl blocks): {}",
                 cluster.path().display(),
                 joined(in_blocks, ", ")
@@ -80,21 +75,23 @@ fn members(node: &Node) -> Result<Vec<contents::HeldAddress>> {
 }
 
 fn of_member(member: &contents::HeldAddress) -> HeldAddress<'_> {
-    let ip = Some(member.ip);
-    let pool = Some(member.pool.as_str());
+    let address = HeldAddress {
+        ip: Some(member.ip),
+        pool: Some(member.pool.as_str()),
+        ..HeldAddress::default()
+    };
     match &member.holder {
         Some(holder) => HeldAddress {
-            pool,
-            node: Some(&holder.node),
             network: Some(&holder.network),
+            node: Some(&holder.node),
             container: Some(&holder.container_id),
             ifname: Some(&holder.ifname),
             since: since(holder),
-            ..HeldAddress::new(ip, HeldState::Reserved)
+            ..address
         },
         None => HeldAddress {
-            pool,
-            ..HeldAddress::new(ip, HeldState::Unreadable)
+            state: HeldState::Unreadable,
+            ..address
         },
     }
 }
@@ -118,6 +115,7 @@ fn table(addresses: &[HeldAddress<'_>], no_trunc: bool) -> Table {
             HeldState::Added | HeldState::Reserved => None,
             _ => Some(Style::Yellow),
         };
+        let since = address.since.map(|since| ago(since, now));
         let cells = [
             address.ip.map_or("-".to_owned(), |ip| ip.to_string()),
             address.network.unwrap_or("?").to_owned(),
@@ -130,11 +128,9 @@ fn table(addresses: &[HeldAddress<'_>], no_trunc: bool) -> Table {
             }
             .to_owned(),
             address.ifname.unwrap_or("-").to_owned(),
-            address
-                .since
-                .map_or("?".to_owned(), |since| ago(since, now)),
+            since.unwrap_or("?".to_owned()),
             address.names.short(),
-            address.state.as_str().to_owned(),
+            address.state.to_string(),
         ];
         table.row(style, cells);
     }

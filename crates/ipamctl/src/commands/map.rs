@@ -7,22 +7,17 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::arguments::MapArguments;
-use crate::exit_status::Status;
 use crate::leaks::evidence::{Judge, is_proven};
-use crate::node::Node;
-use crate::node::attachment::attachments;
-use crate::node::held_address::HeldAddress;
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::names::short_id;
-use crate::node::pool_usage::slice;
-use crate::node::pools::PlacedPool;
+use crate::node::{
+    Extent, HeldAddress, Inventory, Node, PlacedPool, attachments, held_addresses, short_id, slice,
+};
 use crate::output::{Output, joined};
 use cells::{Cell, Grid, Picture};
 
@@ -45,7 +40,7 @@ struct Row<'a> {
     holder: Option<&'a String>,
 }
 
-pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<ExitCode> {
     // The holders are shown in titles and in JSON only.
     let has_holders = output.json || arguments.svg.is_some();
     let extent = if has_holders {
@@ -55,8 +50,8 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
     };
     let inventory = Inventory::read(node, extent);
     let name = arguments.network.as_str();
-    let is_wanted = |placed: &&PlacedPool| placed.is_of(name);
-    let pools: Vec<&PlacedPool> = inventory.pools.all.iter().filter(is_wanted).collect();
+    let pools = inventory.pools.all.iter();
+    let pools: Vec<&PlacedPool> = pools.filter(|placed| placed.is_of(name)).collect();
     ensure!(
         !pools.is_empty(),
         "no conflist says the ranges of a network or pool {name}"
@@ -70,25 +65,22 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
         }
     }
     let leaked = leaked(node, held);
-    let nobody = BTreeMap::new();
     let pictures = pools.into_iter().map(|placed| {
-        Picture::new(
-            title(placed),
-            &placed.pool.ranges,
-            inventory.taken(&placed.directory),
-            of_pool(&leaked, placed),
-            holders.get(placed.directory.as_path()).unwrap_or(&nobody),
-        )
+        let taken = inventory.taken(&placed.directory);
+        let leaked = of_pool(&leaked, placed);
+        let mut picture = Picture::new(title(placed), &placed.pool.ranges, taken, leaked);
+        picture.holders = holders.get(placed.directory.as_path());
+        picture
     });
     let pictures: Vec<Picture<'_>> = pictures.collect();
     match &arguments.svg {
-        Some(file) => svg::write(name, &pictures, file, output)?,
+        Some(file) => svg::canvas(name, &pictures).write(file, output)?,
         None => {
             let pools: Vec<Pool<'_>> = pictures.iter().map(pool).collect();
             output.print(&pools, || text::lines(&pictures, output))?;
         }
     }
-    inventory.verdict(Status::Fine)
+    inventory.verdict(false)
 }
 
 fn title(placed: &PlacedPool) -> String {
@@ -126,7 +118,8 @@ fn of_pool(leaked: &BTreeSet<(&str, IpAddr)>, placed: &PlacedPool) -> BTreeSet<I
 
 fn holder(address: &HeldAddress<'_>) -> String {
     let name = address.names.short();
-    let container = address.container.map_or(address.state.as_str(), short_id);
+    let state = address.state.to_string();
+    let container = address.container.map_or(state.as_str(), short_id);
     match address.ifname {
         _ if !name.is_empty() => format!("{name} ({container})"),
         Some(ifname) => format!("{container} {ifname}"),
@@ -137,28 +130,23 @@ fn holder(address: &HeldAddress<'_>) -> String {
 fn pool<'a>(picture: &'a Picture<'_>) -> Pool<'a> {
     let ranges = picture.ranges.ranges();
     let mut ips: BTreeSet<IpAddr> = ranges.iter().map(|range| range.gateway()).collect();
-    for (_, grid) in picture.grids() {
+    for (subnet, grid) in picture.grids() {
         if let Grid::Addresses(cells) = grid {
             let is_shown = |cell| !matches!(cell, Cell::Free | Cell::Outside);
             let shown = cells.into_iter().filter(|(_, cell)| is_shown(*cell));
             ips.extend(shown.map(|(ip, _)| ip));
         }
-    }
-    for range in ranges {
-        let subnet = range.subnet();
         ips.extend(slice(picture.taken, subnet.network(), subnet.broadcast()));
     }
     let addresses = ips.into_iter().map(|ip| Row {
         address: ip,
-        state: picture.cell(ip).name(),
-        holder: picture.holders.get(&ip),
+        state: picture.cell(ip).look().name,
+        holder: picture.holder(ip),
     });
+    let subnets = ranges.iter().map(|range| range.subnet().to_string());
     Pool {
         title: &picture.title,
-        subnets: ranges
-            .iter()
-            .map(|range| range.subnet().to_string())
-            .collect(),
+        subnets: subnets.collect(),
         addresses: addresses.collect(),
     }
 }

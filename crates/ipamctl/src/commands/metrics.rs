@@ -2,17 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use reservations::view::last_reclaim;
 use serde::{Serialize, Serializer};
 
-use crate::exit_status::Status;
-use crate::node::Node;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::pool_usage::pool_usages;
-use crate::node::record::HeldState;
+use crate::node::{Extent, HeldState, Inventory, Node, pool_usages};
 use crate::output::{Output, joined, warn};
 
 /// The samples of one gauge. The keys are documented, and don't change their meaning.
@@ -33,20 +30,20 @@ struct Sample {
 
 type Label = (&'static str, String);
 
-pub(crate) fn run(node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(node: &Node, output: Output) -> Result<ExitCode> {
     let inventory = Inventory::read(node, Extent::All);
     let mut families = Vec::from(pools(&inventory));
     families.extend(records(&inventory));
     let (reclaims, unread) = reclaims(&inventory);
     families.extend(reclaims);
-    unread.iter().for_each(|reason| warn(reason));
+    unread.iter().for_each(warn);
     let mut problems = Family::new("ipam_problems", "Files and folders that could not be read.");
-    problems.add(&[], Some(inventory.unread() + unread.len()));
+    problems.add(&[], Some(inventory.unread + unread.len()));
     families.push(problems);
     output.print(&families, || {
         families.iter().flat_map(Family::lines).collect()
     })?;
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 fn pools(inventory: &Inventory) -> [Family; 4] {
@@ -103,15 +100,15 @@ fn records(inventory: &Inventory) -> [Family; 2] {
         ] {
             let count = records
                 .iter()
-                .filter(|record| record.state() == state)
+                .filter(|record| HeldState::of(record) == state)
                 .count();
-            let state = ("state", state.as_str().to_owned());
+            let state = ("state", state.to_string());
             counts.add(&[network.clone(), state], Some(count));
         }
         let unended = records
             .iter()
-            .filter(|record| record.state() != HeldState::Added);
-        let starts = unended.filter_map(|record| Some(record.content()?.since()));
+            .filter(|record| HeldState::of(record) != HeldState::Added);
+        let starts = unended.filter_map(|record| Some(record.content.as_ref().ok()?.since()));
         pending.add(&[network], starts.min().map(seconds));
     }
     [counts, pending]

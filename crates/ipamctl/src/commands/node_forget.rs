@@ -2,6 +2,8 @@
 //!
 //! Nothing else does this: no clock releases what a node holds, since it may only be cut off.
 
+use std::process::ExitCode;
+
 use anyhow::{Result, bail, ensure};
 use cluster::address::{Entry, entries};
 use cluster::contents::{ClaimedBlock, claimed_blocks};
@@ -11,7 +13,6 @@ use cni::NetworkName;
 use serde::Serialize;
 
 use crate::arguments::NodeForgetArguments;
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::confirmation::is_confirmed;
 use crate::output::{Output, warn};
@@ -48,7 +49,11 @@ struct Block {
     pool: NetworkName,
 }
 
-pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(
+    arguments: &NodeForgetArguments,
+    node: &Node,
+    output: Output,
+) -> Result<ExitCode> {
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let name = arguments.node.as_str();
     ensure!(
@@ -64,7 +69,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     let mut blocks = claimed_blocks(engine)?;
     for foreign in blocks.iter().filter(|block| block.owner.is_none()) {
         let ClaimedBlock { block, pool, .. } = foreign;
-        warn(&format!(
+        warn(format!(
             "block {block} of pool {pool} has content that isn't ours: it isn't known whether it is {name}'s, and it is left alone"
         ));
     }
@@ -103,7 +108,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
                 released_blocks.push(claimed);
             } else {
                 let ClaimedBlock { block, pool, .. } = &claimed;
-                warn(&format!(
+                warn(format!(
                     "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
                 ));
             }
@@ -118,7 +123,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
             .map_err(failed)?
             .len();
         if rest > 0 {
-            warn(&format!(
+            warn(format!(
                 "{name} has reserved {rest} addresses meanwhile: it is not gone"
             ));
         }
@@ -132,7 +137,7 @@ pub(crate) fn run(arguments: &NodeForgetArguments, node: &Node, output: Output) 
     if output.json {
         Output::json(&[row])?;
     }
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 fn failed(error: cni::Error) -> anyhow::Error {

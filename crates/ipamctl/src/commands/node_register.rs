@@ -2,12 +2,13 @@
 //!
 //! No plugin does this by itself: of two machines with one name, both may have containers.
 
+use std::process::ExitCode;
+
 use anyhow::{Result, bail};
 use cluster::{Key, Registration};
 use cni::Environment;
 
 use crate::arguments::NodeRegisterArguments;
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::Output;
 use crate::output::confirmation::is_confirmed;
@@ -18,7 +19,7 @@ pub(crate) fn run(
     node: &Node,
     environment: &Environment,
     output: Output,
-) -> Result<Status> {
+) -> Result<ExitCode> {
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let this_node = cluster.node();
     let name = this_node.name.as_str();
@@ -44,5 +45,5 @@ pub(crate) fn run(
     } else {
         output.lines([format!("this machine is node {name} now")])?;
     }
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }

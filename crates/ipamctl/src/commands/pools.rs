@@ -1,19 +1,18 @@
 //! `ipamctl pools`: size of each pool, and how full it is.
 
+use std::process::ExitCode;
+
 use anyhow::{Result, ensure};
 
 use crate::arguments::PoolsArguments;
-use crate::exit_status::Status;
-use crate::node::Node;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::pool_usage::{PoolUsage, large, pool_usages};
+use crate::node::{Extent, Inventory, Node, PoolUsage, large, pool_usages};
 use crate::output::table::Table;
 use crate::output::{Output, Style, joined, warn};
 
 /// Cells of a bar.
 const BAR: usize = 10;
 
-pub(crate) fn run(arguments: &PoolsArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &PoolsArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let inventory = Inventory::read(node, Extent::Pools);
     let mut pools = pool_usages(&inventory);
     if let Some(name) = &arguments.network {
@@ -25,7 +24,7 @@ pub(crate) fn run(arguments: &PoolsArguments, node: &Node, output: Output) -> Re
     } else {
         output.print(&pools, || table(&pools).lines(output))?;
     }
-    inventory.verdict(Status::Fine)
+    inventory.verdict(false)
 }
 
 fn table(pools: &[PoolUsage]) -> Table {

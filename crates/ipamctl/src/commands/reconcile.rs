@@ -4,6 +4,8 @@ mod begin;
 mod living;
 mod same_cluster;
 
+use std::process::ExitCode;
+
 use anyhow::{Context, Result, ensure};
 use cluster::restore::{
     LatestState, Reconciled, clear_mark, mark, marked, reconcile_address, reconcile_blocks,
@@ -12,7 +14,6 @@ use cluster::{Engine, HeldKey, Identity};
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
-use crate::exit_status::Status;
 use crate::node::Node;
 use crate::output::{Output, warn};
 use crate::shared_pools::SharedCluster;
@@ -33,7 +34,7 @@ struct Row {
     other: Option<String>,
 }
 
-pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let engine = &mut *cluster.engine();
     if arguments.begin {
@@ -71,10 +72,10 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         "it isn't known what all attachments hold: {problems} records, folders or conflists can't be used now; node {name} has not said everything"
     );
     if conflicts > 0 {
-        warn(&format!(
+        warn(format!(
             "{conflicts} conflicts: end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
         ));
-        return Ok(Status::Found);
+        return Ok(ExitCode::from(1));
     }
     if let Some(own_mark) = own_mark {
         ensure!(
@@ -85,12 +86,12 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
     let rest = marked(engine)?;
     seen.remember(engine);
     if !rest.is_empty() {
-        warn(&format!(
+        warn(format!(
             "these nodes have not run ipamctl reconcile yet, and nothing new is given before they have: {}",
             rest.join(", ")
         ));
     }
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 fn failed(error: cni::Error) -> anyhow::Error {

@@ -1,6 +1,7 @@
 //! `ipamctl release`: releases one attachment, or the file of one reservation.
 
 use std::net::IpAddr;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::{Released, WhenBusy};
@@ -8,13 +9,10 @@ use serde::Serialize;
 
 use crate::arguments::ReleaseArguments;
 use crate::arguments::target::Target;
-use crate::exit_status::Status;
-use crate::node::Node;
-use crate::node::attachment::{NetworkAttachment, attachments};
-use crate::node::held_address::HeldAddress;
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::selection::select_to_release;
+use crate::node::{
+    Extent, HeldAddress, Inventory, NetworkAttachment, Node, attachments, held_addresses,
+    select_to_release,
+};
 use crate::output::{Output, joined};
 use crate::release::deadline::Deadline;
 use crate::release::{by_chain, by_file};
@@ -31,7 +29,7 @@ struct Row {
     by: &'static str,
 }
 
-pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let target = arguments.target().map_err(anyhow::Error::msg)?;
     let deadline = Deadline::after(arguments.timeout)?;
     let inventory = Inventory::read(node, Extent::All);
@@ -57,7 +55,7 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     let failed = failed.into_iter().filter_map(Result::err);
     let failed = joined(failed.map(|error| format!("{error:#}")), "; ");
     ensure!(failed.is_empty(), "{failed}");
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }
 
 fn release(node: &Node, attachment: &NetworkAttachment<'_>, deadline: &Deadline) -> Result<Row> {

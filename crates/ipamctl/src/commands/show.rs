@@ -3,6 +3,7 @@
 mod chain_drawing;
 
 use std::net::IpAddr;
+use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Result;
@@ -13,17 +14,12 @@ use state_files::Boot;
 
 use crate::arguments::ShowArguments;
 use crate::arguments::target::Target;
-use crate::exit_status::Status;
 use crate::leaks::evidence::namespace as namespace_of;
 use crate::leaks::netns::Namespace;
-use crate::node::Node;
-use crate::node::attachment::{NetworkAttachment, attachments};
-use crate::node::holders::held_addresses;
-use crate::node::inventory::{Extent, Inventory};
-use crate::node::names::Names;
-use crate::node::one_address;
-use crate::node::record::{HeldState, NetworkRecord};
-use crate::node::selection::select;
+use crate::node::{
+    Extent, HeldState, Inventory, Names, NetworkAttachment, Node, attachments, held_addresses,
+    select,
+};
 use crate::output::times::{self, ago};
 use crate::output::{Output, Style};
 use chain_drawing::ShownDelegate;
@@ -64,12 +60,9 @@ struct ShownAddress<'a> {
     file: Option<String>,
 }
 
-pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Result<Status> {
+pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
-    let quick = target
-        .ip()
-        .and_then(|ip| one_address::inventory_of(node, ip));
-    let inventory = quick.unwrap_or_else(|| Inventory::read(node, Extent::All));
+    let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
     let found = select(&all, &target).map_err(anyhow::Error::msg)?;
     let boot = Boot::current(&node.environment).ok();
@@ -80,17 +73,17 @@ pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Res
         let texts: Vec<Vec<String>> = texts.collect();
         texts.join(&String::new())
     })?;
-    inventory.verdict(Status::Fine)
+    inventory.verdict(false)
 }
 
 impl<'a> Shown<'a> {
     fn new(attachment: &'a NetworkAttachment<'_>, node: &'a Node, boot: Option<&Boot>) -> Self {
         let content = attachment.content();
-        let record = attachment.record.map(|record| &record.listed);
+        let record = attachment.record;
         let netns = content.map(|content| content.netns.as_str());
         let namespace = attachment
             .record
-            .filter(|record| record.content().is_some());
+            .filter(|record| record.content.as_ref().ok().is_some());
         let (netns_gone, netns_unknown) = match namespace.map(|record| namespace_of(record, boot)) {
             None => (None, None),
             Some(Namespace::There) => (Some(false), None),
@@ -124,9 +117,7 @@ impl<'a> Shown<'a> {
             network: attachment.network,
             conflist: network.map(|network| network.file.display().to_string()),
             names: attachment.names(),
-            state: attachment
-                .record
-                .map_or(HeldState::Reserved, NetworkRecord::state),
+            state: attachment.record.map_or(HeldState::Reserved, HeldState::of),
             since: match content {
                 Some(content) => Some(content.since()),
                 None => attachment.last_change(),
@@ -161,7 +152,7 @@ impl<'a> Shown<'a> {
         line("network", &format!("{} ({file})", self.network));
         let since = self.since.map(|since| ago(since, SystemTime::now()));
         let since = since.as_deref().unwrap_or("at an unknown time");
-        line("state", &format!("{}, {since}", self.state.as_str()));
+        line("state", &format!("{}, {since}", self.state));
         if let Some(netns) = self.netns {
             let gone = match (self.netns_gone, &self.netns_unknown) {
                 (Some(true), _) => " (gone)".to_owned(),

@@ -10,8 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cni::ContainerId;
 
 use crate::arguments::ListArguments;
-use crate::node::attachment::NetworkAttachment;
-use crate::node::container_id::{after_namespace, is_generated};
+use crate::node::{NetworkAttachment, after_namespace, is_generated};
 
 /// Fewest characters of an entry that is taken for the beginning of an ID.
 const SHORTEST: usize = 4;

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
+use chain::record::ListedRecord;
 use cni::Environment;
 use state_files::Boot;
 
 use crate::leaks::container_list::ContainerList;
 use crate::leaks::netns::Namespace;
-use crate::node::attachment::NetworkAttachment;
-use crate::node::container_id::is_of_a_build;
-use crate::node::docker::Standing;
-use crate::node::record::{HeldState, NetworkRecord};
+use crate::node::{HeldState, NetworkAttachment, Standing, is_of_a_build};
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +49,7 @@ impl Evidence {
             Self::NetnsGone(path) => format!("netns {path} is gone"),
             Self::BeforeBoot => "added before the last boot".to_owned(),
             Self::NotValid => "not among the valid containers".to_owned(),
-            Self::Pending(state) => format!("{} has not ended", state.as_str()),
+            Self::Pending(state) => format!("{state} has not ended"),
             Self::NotDockers => "no container of Docker's has it".to_owned(),
             Self::Forgotten => "docker-ipam-delegated does not remember it".to_owned(),
             Self::Unknown(reason) => format!("unknown: {reason}"),
@@ -126,10 +124,10 @@ impl<'a> Judge<'a> {
             Some(Namespace::Unknown(reason)) => Some(Evidence::Unknown(reason)),
         });
         if let (Some(content), Some(record)) = (attachment.content(), attachment.record)
-            && record.state() != HeldState::Added
+            && HeldState::of(record) != HeldState::Added
             && self.is_old(content.since())
         {
-            found.push(Evidence::Pending(record.state()));
+            found.push(Evidence::Pending(HeldState::of(record)));
         }
         if attachment.record.is_none() && is_listed.is_none() {
             found.push(Evidence::Unknown(
@@ -174,8 +172,8 @@ impl<'a> Judge<'a> {
 }
 
 /// The network namespace that a record names.
-pub(crate) fn namespace(record: &NetworkRecord, boot: Option<&Boot>) -> Namespace {
-    match &record.listed.content {
+pub(crate) fn namespace(record: &ListedRecord, boot: Option<&Boot>) -> Namespace {
+    match &record.content {
         Ok(content) => Namespace::of(content, boot),
         Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
     }

@@ -1,9 +1,8 @@
 //! Tells whether a process holds the lock of an attachment, and which one.
 
+use crate::node::NetworkAttachment;
 use std::fs::File;
 use std::path::Path;
-
-use crate::node::attachment::NetworkAttachment;
 
 /// The lock of an attachment's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ impl Lock {
         let Some(record) = attachment.record else {
             return Self::Free;
         };
-        let file = &record.listed.file;
+        let file = &record.file;
         match chain::record::is_locked(file) {
             Ok(false) => Self::Free,
             Ok(true) => Self::Held(holders(file)),

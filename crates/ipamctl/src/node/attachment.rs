@@ -5,14 +5,13 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use chain::record::AttachmentRecord;
+use chain::record::{AttachmentRecord, ListedRecord};
 use cni::Attachment;
 use serde::{Serialize, Serializer};
 
 use crate::node::docker;
 use crate::node::held_address::HeldAddress;
 use crate::node::names::Names;
-use crate::node::record::NetworkRecord;
 use crate::output::joined;
 
 /// A container's interface on a network; or one address of a container as a whole, which an old
@@ -28,7 +27,7 @@ pub(crate) struct NetworkAttachment<'a> {
     #[serde(serialize_with = "ips")]
     pub(crate) addresses: Vec<HeldAddress<'a>>,
     #[serde(skip)]
-    pub(crate) record: Option<&'a NetworkRecord>,
+    pub(crate) record: Option<&'a ListedRecord>,
 }
 
 fn ips<S: Serializer>(addresses: &[HeldAddress<'_>], serializer: S) -> Result<S::Ok, S::Error> {
@@ -118,14 +117,14 @@ impl NetworkAttachment<'_> {
 
     /// The content of its record, if there is one that can be used.
     pub(crate) fn content(&self) -> Option<&AttachmentRecord> {
-        self.record?.content()
+        self.record?.content.as_ref().ok()
     }
 
     /// The time of the last ADD, DEL or reservation. `None` if one of these times can't be
     /// read.
     pub(crate) fn last_change(&self) -> Option<SystemTime> {
         let reservations = self.addresses.iter().map(|address| address.since);
-        let record = self.record.map(|record| record.listed.changed);
+        let record = self.record.map(|record| record.changed);
         let calls = self.content().map(|content| Some(content.since()));
         let times: Option<Vec<SystemTime>> = reservations.chain(record).chain(calls).collect();
         times?.into_iter().max()

@@ -28,12 +28,21 @@ impl Directory {
     pub(crate) fn of_files(path: PathBuf, name: NetworkName, listed: Vec<ListedAddress>) -> Self {
         // Only a torn file is free.
         let taken = listed.iter().filter(|address| address.state != State::Torn);
+        let taken = taken.map(|address| address.ip).collect();
+        Self {
+            listed,
+            ..Self::of_taken(path, name, taken)
+        }
+    }
+
+    /// A directory of this node whose files were only counted.
+    pub(crate) fn of_taken(path: PathBuf, name: NetworkName, taken: Vec<IpAddr>) -> Self {
         Self {
             path,
             shared_by: None,
             name,
-            taken: taken.map(|address| address.ip).collect(),
-            listed,
+            taken,
+            listed: Vec::new(),
         }
     }
 

@@ -3,16 +3,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use conflist::{Problem, readable};
 use docker_ipam_delegated::docker::engine::Engine;
 use docker_ipam_delegated::docker::judgement::{Held, Verdict, judge};
 use docker_ipam_delegated::state::attachment_id::is_attachment;
-use docker_ipam_delegated::state::view::{Remembered, remembered};
+use docker_ipam_delegated::state::view::Remembered;
 use ipam::IpNet;
 
 use crate::arguments::DockerPlaces;
+use crate::node::docker_memory::Memory;
 use crate::node::names::Names;
 
 /// The attachments of `docker-ipam-delegated`, and Docker's answer.
@@ -20,10 +20,12 @@ use crate::node::names::Names;
 pub(crate) struct Docker {
     /// The attachments in the daemon's memory, by the container ID that it has chosen.
     remembered: HashMap<String, RememberedAttachment>,
-    /// Docker's answer, or the reason why there is none; `None` if Docker wasn't asked.
-    answer: Option<Result<Answer, String>>,
-    /// The subnets that the daemon remembers, and Docker has no network of.
-    lost_subnets: Vec<LostSubnet>,
+    /// Docker's networks and containers, and their addresses, or the reason why they are
+    /// unknown; `None` if Docker wasn't asked.
+    answer: Option<Result<(Engine, BTreeSet<IpAddr>), String>>,
+    /// The subnets that the daemon remembers, and Docker has no network of, by its whole
+    /// answer; none if Docker can't be asked.
+    pub(crate) lost_subnets: Vec<LostSubnet>,
 }
 
 /// An attachment in the daemon's memory.
@@ -32,13 +34,6 @@ enum RememberedAttachment {
     /// An address, and the subnet of its pool, as far as they are known.
     Address(Option<IpNet>, Option<IpAddr>),
     Endpoint(EndpointId),
-}
-
-/// The networks and containers of Docker, and their addresses.
-#[derive(Debug)]
-struct Answer {
-    engine: Engine,
-    addresses: BTreeSet<IpAddr>,
 }
 
 /// A reference of the daemon's to a subnet that Docker has no network of.
@@ -88,28 +83,33 @@ pub(crate) enum Standing {
 impl Docker {
     /// Compares what the daemon remembers with Docker's answer.
     pub(crate) fn read(memory: &Memory, places: &DockerPlaces) -> Self {
-        let Memory::Read(memory) = memory else {
-            return Self {
-                answer: Some(Err(memory.reason(&places.docker_state_dir))),
-                ..Self::default()
-            };
+        let folder = places.docker_state_dir.display();
+        let unknown = |reason| Self {
+            answer: Some(Err(reason)),
+            ..Self::default()
         };
-        let answer = Engine::ask(&places.docker_socket).map(Answer::new);
-        let lost_subnets = match &answer {
-            Ok(answer) => lost_subnets(memory, &answer.engine),
-            Err(_) => Vec::new(),
+        let memory = match memory {
+            Ok(Some(memory)) => memory,
+            Ok(None) => {
+                return unknown(format!(
+                    "{folder} has no memory of docker-ipam-delegated: --docker-state-dir"
+                ));
+            }
+            Err(reason) => return unknown(format!("{folder}: {reason}")),
         };
+        let asked = Engine::ask(&places.docker_socket);
+        let lost = asked.as_ref().map(|engine| lost_subnets(memory, engine));
         Self {
             remembered: by_container(memory),
-            answer: Some(answer.map_err(|error| format!("{error:#}"))),
-            lost_subnets,
+            lost_subnets: lost.unwrap_or_default(),
+            answer: Some(match asked {
+                Ok(engine) => {
+                    let addresses = engine.addresses();
+                    Ok((engine, addresses))
+                }
+                Err(error) => Err(format!("{error:#}")),
+            }),
         }
-    }
-
-    /// The subnets that the daemon remembers, and Docker has no network of, by its whole
-    /// answer; none if Docker can't be asked.
-    pub(crate) fn lost_subnets(&self) -> &[LostSubnet] {
-        &self.lost_subnets
     }
 
     /// Docker's side of the attachment of this container ID and address, if it was made for
@@ -120,37 +120,29 @@ impl Docker {
         if remembered.is_none() && !is_attachment(container) {
             return None;
         }
-        let Answer { engine, addresses } = match answer {
+        let (engine, addresses) = match answer {
             Ok(answer) => answer,
-            Err(reason) => return Some(Holder::nameless(Standing::Unknown(reason.clone()))),
+            Err(reason) => return Some(Standing::Unknown(reason.clone()).into()),
         };
-        let verdict = match (remembered, ip) {
-            (Some(RememberedAttachment::Endpoint(id)), _) => {
-                let holder = Holder::of(judge(Held::Endpoint(&id.endpoint), engine));
-                let endpoint = Some(id.clone());
-                return Some(Holder { endpoint, ..holder });
-            }
+        let held = match (remembered, &ip) {
+            (Some(RememberedAttachment::Endpoint(id)), _) => Held::Endpoint(&id.endpoint),
             (Some(RememberedAttachment::Address(Some(subnet), Some(ip))), _) => {
-                judge(Held::Address(*subnet, *ip), engine)
+                Held::Address(*subnet, *ip)
             }
-            (Some(RememberedAttachment::Address(_, ip)), _) => {
-                judge(Held::Attachment(ip.as_slice()), engine)
+            (Some(RememberedAttachment::Address(_, ip)), _) => Held::Attachment(ip.as_slice()),
+            (None, Some(ip)) if !addresses.contains(ip) => {
+                return Some(Standing::Forgotten.into());
             }
-            (None, Some(ip)) if !addresses.contains(&ip) => {
-                return Some(Holder::nameless(Standing::Forgotten));
-            }
-            (None, ip) => judge(Held::Attachment(ip.as_slice()), engine),
+            (None, ip) => Held::Attachment(ip.as_slice()),
         };
-        Some(Holder::of(verdict))
-    }
-}
-
-impl Answer {
-    fn new(engine: Engine) -> Self {
-        Self {
-            addresses: engine.addresses(),
-            engine,
-        }
+        let endpoint = match remembered {
+            Some(RememberedAttachment::Endpoint(id)) => Some(id.clone()),
+            _ => None,
+        };
+        Some(Holder {
+            endpoint,
+            ..judge(held, engine).into()
+        })
     }
 }
 
@@ -188,78 +180,31 @@ fn by_container(memory: &Remembered) -> HashMap<String, RememberedAttachment> {
 }
 
 impl Holder {
-    fn nameless(standing: Standing) -> Self {
-        Self {
-            names: Names::default(),
-            standing,
-            endpoint: None,
-        }
-    }
-
-    fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::InUse(user) => Self {
-                names: Names::of_docker(&user.network, &user.container.unwrap_or_default()),
-                ..Self::nameless(Standing::InUse)
-            },
-            Verdict::Lost => Self::nameless(Standing::Lost),
-            Verdict::Unknown(why) => Self::nameless(Standing::Unknown(why.to_owned())),
-        }
-    }
-
     /// True if Docker won't release it.
     pub(crate) fn is_lost(&self) -> bool {
         matches!(self.standing, Standing::Lost | Standing::Forgotten)
     }
 }
 
-/// The memory of `docker-ipam-delegated` on this node.
-#[derive(Debug)]
-pub(crate) enum Memory {
-    /// It was read.
-    Read(Remembered),
-    /// There is none.
-    Missing,
-    /// It can't be read, for this reason.
-    Unreadable(String),
+impl From<Standing> for Holder {
+    fn from(standing: Standing) -> Self {
+        Self {
+            names: Names::default(),
+            standing,
+            endpoint: None,
+        }
+    }
 }
 
-impl Memory {
-    /// Reads it.
-    pub(crate) fn read(places: &DockerPlaces) -> Self {
-        match remembered(&places.docker_state_dir) {
-            Ok(Some(memory)) => Self::Read(memory),
-            Ok(None) => Self::Missing,
-            Err(error) => Self::Unreadable(readable(&error)),
-        }
-    }
-
-    /// The memory, if it was read.
-    pub(crate) fn remembered(&self) -> Option<&Remembered> {
-        match self {
-            Self::Read(memory) => Some(memory),
-            Self::Missing | Self::Unreadable(_) => None,
-        }
-    }
-
-    /// Files and folders that can't be read.
-    pub(crate) fn problems(&self, state_dir: &Path) -> Vec<Problem> {
-        let problems: &[(PathBuf, String)] = match self {
-            Self::Missing => &[],
-            Self::Unreadable(reason) => &[(state_dir.to_owned(), reason.clone())],
-            Self::Read(memory) => &memory.problems,
-        };
-        let problems = problems.iter().cloned();
-        problems
-            .map(|(path, reason)| Problem { path, reason })
-            .collect()
-    }
-
-    fn reason(&self, state_dir: &Path) -> String {
-        let state_dir = state_dir.display();
-        match self {
-            Self::Unreadable(reason) => format!("{state_dir}: {reason}"),
-            _ => format!("{state_dir} has no memory of docker-ipam-delegated: --docker-state-dir"),
+impl From<Verdict> for Holder {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::InUse(user) => Self {
+                names: Names::of_docker(&user.network, &user.container.unwrap_or_default()),
+                ..Standing::InUse.into()
+            },
+            Verdict::Lost => Standing::Lost.into(),
+            Verdict::Unknown(why) => Standing::Unknown(why.to_owned()).into(),
         }
     }
 }
@@ -267,6 +212,8 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::docker_memory;
+    use std::path::Path;
 
     const OF_AN_ADDRESS: &str = "docker-18f0a1b2c3d4e5f6-0000002a";
 
@@ -282,7 +229,7 @@ mod tests {
     fn without_a_memory_nobody_can_say_whether_docker_has_an_attachment() {
         let state = tempfile::tempdir().unwrap();
         let places = places(state.path());
-        let docker = Docker::read(&Memory::read(&places), &places);
+        let docker = Docker::read(&docker_memory::read(&places), &places);
         let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(!holder.is_lost());
         assert!(
@@ -297,7 +244,7 @@ mod tests {
         let mut memory = Remembered::default();
         memory.problems.push(("file".into(), "damaged".to_owned()));
         for memory in [Remembered::default(), memory] {
-            let docker = Docker::read(&Memory::Read(memory), &places);
+            let docker = Docker::read(&Ok(Some(memory)), &places);
             let ip = Some("10.1.0.2".parse().unwrap());
             let holder = docker.holder(OF_AN_ADDRESS, ip).unwrap();
             assert!(
@@ -305,7 +252,7 @@ mod tests {
             );
         }
         let docker = Docker {
-            answer: Some(Ok(Answer::new(Engine::default()))),
+            answer: Some(Ok((Engine::default(), BTreeSet::new()))),
             ..Docker::default()
         };
         let standing = |ip| docker.holder(OF_AN_ADDRESS, ip).unwrap().standing;
@@ -325,7 +272,7 @@ mod tests {
                 ip: None,
             });
         let places = places(Path::new("/nowhere"));
-        let docker = Docker::read(&Memory::Read(memory), &places);
+        let docker = Docker::read(&Ok(Some(memory)), &places);
         let holder = docker.holder(OF_AN_ADDRESS, None).unwrap();
         assert!(matches!(&holder.standing, Standing::Unknown(why) if why.contains("none.sock")));
     }

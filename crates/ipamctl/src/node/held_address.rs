@@ -3,20 +3,21 @@
 use std::net::IpAddr;
 use std::time::SystemTime;
 
-use cni::IpamResult;
+use chain::record::ListedRecord;
+use cni::{IpConfig, IpamResult};
 use reservations::State;
 use reservations::view::ListedAddress;
 use serde::{Serialize, Serializer};
 
 use crate::node::directory::Directory;
 use crate::node::docker;
+use crate::node::held_state::HeldState;
 use crate::node::names::Names;
 use crate::node::pools::PlacedPool;
-use crate::node::record::{HeldState, NetworkRecord};
 use crate::output::times;
 
 /// An address and its holder. The keys are documented, and don't change their meaning.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct HeldAddress<'a> {
     /// The address; `None` for a record without any.
     #[serde(rename = "address")]
@@ -37,7 +38,7 @@ pub(crate) struct HeldAddress<'a> {
     /// The names of the container.
     pub(crate) names: Names,
     #[serde(serialize_with = "record_file")]
-    pub(crate) record: Option<&'a NetworkRecord>,
+    pub(crate) record: Option<&'a ListedRecord>,
     /// The directory of the reservation; `None` for an address that is kept elsewhere.
     #[serde(skip)]
     pub(crate) directory: Option<&'a Directory>,
@@ -47,87 +48,88 @@ pub(crate) struct HeldAddress<'a> {
 }
 
 fn record_file<S: Serializer>(
-    record: &Option<&NetworkRecord>,
+    record: &Option<&ListedRecord>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let file = record.map(|record| record.listed.file.display().to_string());
+    let file = record.map(|record| record.file.display().to_string());
     file.serialize(serializer)
 }
 
 impl<'a> HeldAddress<'a> {
-    /// An address of which nothing else is known.
-    pub(crate) fn new(ip: Option<IpAddr>, state: HeldState) -> Self {
-        Self {
-            ip,
-            network: None,
-            pool: None,
-            node: None,
-            container: None,
-            ifname: None,
-            since: None,
-            state,
-            names: Names::default(),
-            record: None,
-            directory: None,
-            docker: None,
-        }
-    }
-
     /// The address of a reservation.
     pub(crate) fn reserved(
         directory: &'a Directory,
         listed: &'a ListedAddress,
         pool: Option<&'a PlacedPool>,
-        record: Option<&'a NetworkRecord>,
+        record: Option<&'a ListedRecord>,
     ) -> Self {
-        let state = match &listed.state {
-            State::Reserved(_) => record.map_or(HeldState::Reserved, NetworkRecord::state),
+        let network = listed.network.as_deref();
+        // A directory that isn't the network's is that of a named pool.
+        let name = Some(directory.name.as_str());
+        let of_directory = name.filter(|_| network.is_some() && network != name);
+        let mut address = Self {
+            ip: Some(listed.ip),
+            network,
+            pool: pool.map_or(of_directory, PlacedPool::name),
+            since: listed.since,
+            directory: Some(directory),
+            ..Self::default()
+        };
+        address.state = match &listed.state {
+            State::Reserved(holder) => {
+                address.container = Some(&holder.container_id);
+                address.ifname = holder.ifname.as_deref();
+                record.map_or(HeldState::Reserved, HeldState::of)
+            }
             State::BeingWritten => HeldState::BeingWritten,
             State::Torn => HeldState::Torn,
             State::Unreadable => HeldState::Unreadable,
         };
-        let mut address = Self::new(Some(listed.ip), state);
-        if let State::Reserved(holder) = &listed.state {
-            address.container = Some(&holder.container_id);
-            address.ifname = holder.ifname.as_deref();
-        }
-        address.network = listed.network.as_deref();
-        // A directory that isn't the network's is that of a named pool.
-        let name = Some(directory.name.as_str());
-        let of_directory = name.filter(|_| address.network.is_some() && address.network != name);
-        address.pool = pool.map_or(of_directory, PlacedPool::name);
-        address.since = listed.since;
-        address.directory = Some(directory);
         address.recorded_in(record)
     }
 
     /// The addresses of a record that are in no directory: those of its answer that aren't
     /// lost, or one without an address.
     pub(crate) fn recorded(
-        record: &'a NetworkRecord,
+        record: &'a ListedRecord,
         is_lost: impl Fn(IpAddr) -> bool,
     ) -> Vec<Self> {
-        let attachment = &record.listed.attachment;
+        let content = record.content.as_ref().ok();
         let held = |ip| {
-            let mut address = Self::new(ip, record.state());
-            address.network = Some(record.network.as_str());
-            address.container = Some(attachment.container_id.as_str());
-            address.ifname = Some(attachment.ifname.as_str());
-            let added = record.content().map(|content| content.added);
-            address.since = added.or(record.listed.changed);
+            let address = Self {
+                ip,
+                network: Some(record.network.as_str()),
+                container: Some(record.attachment.container_id.as_str()),
+                ifname: Some(record.attachment.ifname.as_str()),
+                since: content.map(|content| content.added).or(record.changed),
+                state: HeldState::of(record),
+                ..Self::default()
+            };
             address.recorded_in(Some(record))
         };
-        let mut ips = answered(record);
-        ips.retain(|ip| !is_lost(*ip));
-        if ips.is_empty() {
-            return vec![held(None)];
+        let mut answers = content
+            .into_iter()
+            .flat_map(|content| content.delegates.iter().rev());
+        let answer = answers.find_map(|delegate| delegate.result.as_deref());
+        let result = answer.and_then(|raw| IpamResult::read("result", raw).ok());
+        let ips = result
+            .iter()
+            .flat_map(|result| &result.ips)
+            .map(IpConfig::ip);
+        let found: Vec<Self> = ips
+            .filter(|ip| !is_lost(*ip))
+            .map(|ip| held(Some(ip)))
+            .collect();
+        if found.is_empty() {
+            vec![held(None)]
+        } else {
+            found
         }
-        ips.into_iter().map(|ip| held(Some(ip))).collect()
     }
 
-    fn recorded_in(mut self, record: Option<&'a NetworkRecord>) -> Self {
+    fn recorded_in(mut self, record: Option<&'a ListedRecord>) -> Self {
         self.record = record;
-        if let Some(content) = record.and_then(NetworkRecord::content) {
+        if let Some(Ok(content)) = record.map(|record| &record.content) {
             self.names = Names::of(&content.args);
         }
         self
@@ -151,14 +153,4 @@ impl<'a> HeldAddress<'a> {
                 .directory
                 .is_some_and(|directory| directory.name.as_str() == name)
     }
-}
-
-/// The addresses of a record's last answer.
-pub(crate) fn answered(record: &NetworkRecord) -> Vec<IpAddr> {
-    let delegates = record.content().map(|content| &content.delegates);
-    let mut answers = delegates.into_iter().flatten().rev();
-    let answer = answers.find_map(|delegate| delegate.result.as_deref());
-    let result = answer.and_then(|raw| IpamResult::read("result", raw).ok());
-    let ips = result.iter().flat_map(|result| &result.ips);
-    ips.map(cni::IpConfig::ip).collect()
 }

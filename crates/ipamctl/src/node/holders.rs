@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::Path;
 
+use chain::record::ListedRecord;
 use reservations::State;
 
 use crate::node::held_address::HeldAddress;
@@ -13,43 +14,40 @@ use crate::node::pools::PlacedPool;
 /// Each reserved address, and the addresses of each record that has no reservation.
 pub(crate) fn held_addresses(inventory: &Inventory) -> Vec<HeldAddress<'_>> {
     let records = &inventory.records;
-    let mut by_attachment: HashMap<(&str, &str, &str), usize> = HashMap::new();
-    for (at, record) in records.iter().enumerate() {
-        let attachment = &record.listed.attachment;
-        let container = attachment.container_id.as_str();
-        let key = (
-            record.network.as_str(),
-            container,
-            attachment.ifname.as_str(),
-        );
-        by_attachment.insert(key, at);
-    }
+    let by_attachment: HashMap<(&str, &str, &str), usize> = (0..records.len())
+        .map(|at| (key(&records[at]), at))
+        .collect();
+    let mut is_reserved = vec![false; records.len()];
     let mut pools: HashMap<&Path, Vec<&PlacedPool>> = HashMap::new();
     for pool in &inventory.pools.all {
         pools.entry(&pool.directory).or_default().push(pool);
     }
-    let mut is_reserved = vec![false; records.len()];
     let mut all = Vec::new();
-    for directory in &inventory.directories {
-        let pools = pools
-            .get(directory.path.as_path())
-            .map_or(&[][..], |pools| pools);
+    for directory in inventory.directories.values() {
+        let pools = pools.get(directory.path.as_path());
         for listed in &directory.listed {
-            let mut pools = pools.iter().copied();
+            let mut pools = pools.into_iter().flatten();
             let pool = pools.find(|placed| placed.pool.ranges.contains(listed.ip));
             let mut record = None;
             if let State::Reserved(holder) = &listed.state
                 && let (Some(network), Some(ifname)) = (&listed.network, &holder.ifname)
-                && let Some(at) = by_attachment.get(&(
+            {
+                let key = (
                     network.as_str(),
                     holder.container_id.as_str(),
                     ifname.as_str(),
-                ))
-            {
-                is_reserved[*at] = true;
-                record = Some(&records[*at]);
+                );
+                record = by_attachment.get(&key).map(|&at| {
+                    is_reserved[at] = true;
+                    &records[at]
+                });
             }
-            all.push(HeldAddress::reserved(directory, listed, pool, record));
+            all.push(HeldAddress::reserved(
+                directory,
+                listed,
+                pool.copied(),
+                record,
+            ));
         }
     }
     let reserved: HashSet<(&str, IpAddr)> = all
@@ -63,7 +61,18 @@ pub(crate) fn held_addresses(inventory: &Inventory) -> Vec<HeldAddress<'_>> {
             all.extend(HeldAddress::recorded(record, is_lost));
         }
     }
-    all.into_iter()
-        .map(|address| address.known_to(&inventory.docker))
+    let all = all.into_iter();
+    all.map(|address| address.known_to(&inventory.docker))
         .collect()
+}
+
+/// Network, container and interface of a record.
+fn key(record: &ListedRecord) -> (&str, &str, &str) {
+    let attachment = &record.attachment;
+    let container = attachment.container_id.as_str();
+    (
+        record.network.as_str(),
+        container,
+        attachment.ifname.as_str(),
+    )
 }

@@ -131,8 +131,8 @@ pub(crate) fn pool_usages(inventory: &Inventory) -> Vec<PoolUsage> {
             used: is_known.then_some(usage.ratio()),
         }
     });
-    let directories = inventory.directories.iter();
-    let others = directories.filter(|directory| !inventory.is_configured(&directory.path));
+    let directories = inventory.directories.values();
+    let others = directories.filter(|directory| !inventory.pools.has_directory(&directory.path));
     let others = others.map(|directory| {
         let (networks, is_named) = directory.networks();
         PoolUsage {

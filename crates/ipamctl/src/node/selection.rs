@@ -147,14 +147,14 @@ mod tests {
     use super::*;
     use crate::node::attachment::attachments;
     use crate::node::held_address::HeldAddress;
-    use crate::node::record::HeldState;
 
     fn held<'a>(network: &'a str, container: &'a str, ip: &str) -> HeldAddress<'a> {
         HeldAddress {
             network: Some(network),
             container: Some(container),
             ifname: Some("eth0"),
-            ..HeldAddress::new(Some(ip.parse().unwrap()), HeldState::Reserved)
+            ip: Some(ip.parse().unwrap()),
+            ..HeldAddress::default()
         }
     }
 

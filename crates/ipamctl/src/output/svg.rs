@@ -1,12 +1,11 @@
 //! A canvas for SVG pictures: rows of squares with titles, and lines of text. The reader's
 //! browser chooses light or dark.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use svg::Document;
-use svg::node::element::{Group, Rectangle, Style, Text, Title};
 
 use crate::output::{Output, plain};
 
@@ -56,7 +55,8 @@ pub(crate) struct Square {
 
 /// A picture that grows downwards.
 pub(crate) struct Canvas {
-    document: Document,
+    /// The elements so far.
+    elements: String,
     /// Lower end of the drawing.
     y: usize,
 }
@@ -64,10 +64,10 @@ pub(crate) struct Canvas {
 impl Canvas {
     pub(crate) fn new(title: &str) -> Self {
         Self {
-            document: Document::new()
-                .set("role", "img")
-                .add(Title::new(plain(title)))
-                .add(Style::new(STYLE)),
+            elements: format!(
+                "<title>{}</title>\n<style>{STYLE}\n</style>\n",
+                escaped(title)
+            ),
             y: MARGIN,
         }
     }
@@ -99,14 +99,14 @@ impl Canvas {
             if column == 0 {
                 self.text(MARGIN, "small", &label);
             }
-            self.square(MARGIN + LABEL + column * PITCH, square);
+            self.square(MARGIN + LABEL + column * PITCH, &square);
             column += 1;
         }
         self.y += PITCH;
     }
 
     /// Adds a square with a text beside it.
-    pub(crate) fn line(&mut self, square: Square, text: &str) {
+    pub(crate) fn line(&mut self, square: &Square, text: &str) {
         self.square(MARGIN, square);
         self.text(MARGIN + PITCH + 4, "", text);
         self.y += PITCH;
@@ -122,55 +122,62 @@ impl Canvas {
     }
 
     /// The picture as text.
-    pub(crate) fn finish(mut self) -> String {
-        let height = self.y + MARGIN;
-        self.document = self
-            .document
-            .set("viewBox", (0, 0, WIDTH, height))
-            .set("width", WIDTH)
-            .set("height", height);
-        format!("{}\n", self.document)
+    pub(crate) fn finish(self) -> String {
+        let (elements, height) = (self.elements, self.y + MARGIN);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" width=\"{WIDTH}\" \
+             height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\">\n{elements}</svg>\n"
+        )
     }
 
-    fn square(&mut self, x: usize, square: Square) {
-        let rectangle = |class: &'static str| {
-            Rectangle::new()
-                .set("class", class)
-                .set("x", x)
-                .set("y", self.y)
-                .set("width", SIDE)
-                .set("height", SIDE)
-                .set("rx", 3)
-        };
-        let mut base = rectangle(square.class);
-        if let Some(colour) = square.colour {
-            base = base.set("fill", colour);
+    fn square(&mut self, x: usize, square: &Square) {
+        self.elements += "<g>";
+        if let Some(title) = &square.title {
+            self.add(format_args!("<title>{}</title>", escaped(title)));
         }
-        let mut group = Group::new();
-        if let Some(title) = square.title {
-            group = group.add(Title::new(plain(&title)));
-        }
-        group = group.add(base);
+        let fill = square.colour.iter();
+        let fill: String = fill.map(|colour| format!(" fill=\"{colour}\"")).collect();
+        self.rectangle(square.class, x, SIDE, &fill);
         if let Some(opacity) = square.shade {
-            group = group.add(rectangle("reserved").set("fill-opacity", format!("{opacity:.2}")));
+            self.rectangle(
+                "reserved",
+                x,
+                SIDE,
+                &format!(" fill-opacity=\"{opacity:.2}\""),
+            );
         }
         if square.is_marked {
-            let corner = rectangle("leaked").set("x", x + SIDE - 8);
-            group = group.add(corner.set("width", 8).set("height", 8).set("rx", 0));
+            self.rectangle("leaked", x + SIDE - 8, 8, "");
         }
         if !square.letter.is_empty() {
-            let letter = Text::new(square.letter).set("class", "cell on");
-            group = group.add(letter.set("x", x + SIDE / 2).set("y", self.y + 14));
+            self.text(x + SIDE / 2, "cell on", square.letter);
         }
-        self.add(group);
+        self.elements += "</g>\n";
     }
 
-    fn text(&mut self, x: usize, class: &'static str, text: &str) {
-        let text = Text::new(plain(text)).set("class", class);
-        self.add(text.set("x", x).set("y", self.y + 14));
+    fn rectangle(&mut self, class: &str, x: usize, side: usize, more: &str) {
+        let y = self.y;
+        self.add(format_args!(
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{side}\" height=\"{side}\" rx=\"3\"{more}/>"
+        ));
     }
 
-    fn add(&mut self, node: impl Into<Box<dyn svg::Node>>) {
-        svg::Node::append(&mut self.document, node);
+    fn text(&mut self, x: usize, class: &str, text: &str) {
+        let (y, text) = (self.y + 14, escaped(text));
+        self.add(format_args!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>\n"
+        ));
     }
+
+    fn add(&mut self, element: std::fmt::Arguments<'_>) {
+        self.elements.write_fmt(element).expect("a string grows");
+    }
+}
+
+/// The text as XML has it.
+fn escaped(text: &str) -> String {
+    plain(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }

@@ -13,9 +13,7 @@ use docker_ipam_delegated::linked_plugins::LINKED;
 use reservations::State;
 use reservations::view::ListedAddress;
 
-use crate::node::Node;
-use crate::node::attachment::NetworkAttachment;
-use crate::node::directory::Directory;
+use crate::node::{Directory, NetworkAttachment, Node};
 use crate::release::by_file;
 use crate::release::deadline::Deadline;
 use crate::release::printed_command::release_command;
@@ -153,7 +151,7 @@ fn config(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<NetworkConf
             release_command(node, attachment)
         );
     };
-    let file = attachment.record.map(|record| record.listed.file.as_path());
+    let file = attachment.record.map(|record| record.file.as_path());
     let of_record = file.and_then(Path::parent).and_then(Path::parent);
     match of_record.or(network.map(|network| network.state_dir.as_path())) {
         None => Ok(config),

@@ -5,8 +5,7 @@ use cni::Object;
 use ipam_da_host_local::Folders;
 use reservations::{DataDir, Settings, State};
 
-use crate::node::Node;
-use crate::node::held_address::HeldAddress;
+use crate::node::{HeldAddress, Node};
 use crate::release::deadline::Deadline;
 
 /// Removes the file of a reservation, unless its content has changed.

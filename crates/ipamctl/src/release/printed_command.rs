@@ -1,9 +1,7 @@
 //! Prints the command that releases an attachment, and nothing else.
 
+use crate::node::{NetworkAttachment, Node};
 use std::borrow::Cow;
-
-use crate::node::Node;
-use crate::node::attachment::NetworkAttachment;
 
 /// The command. It names the container whole, the network and the interface; a reservation
 /// without an interface by its address and network.

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use cluster::contents::ClaimedBlock;
-
 use crate::output::svg::{Canvas, Square};
 use crate::shared_pools::blocks::BlockPool;
 
@@ -27,24 +25,28 @@ pub(super) fn picture(pools: &[BlockPool]) -> Canvas {
             pool.size(),
             pool.length
         ));
-        let claimed = pool.claimed.iter();
-        let mut squares: BTreeMap<_, Square> = claimed
-            .map(|block| (block.block, of_node(block, &colours)))
-            .collect();
+        let mut squares = BTreeMap::new();
         if pool.size() <= MOST_CELLS {
             for block in pool.blocks() {
-                squares.entry(block).or_insert_with(|| Square {
+                let square = Square {
                     title: Some(format!("{block} free")),
                     class: "free",
                     ..Square::default()
-                });
+                };
+                squares.insert(block, square);
             }
         }
-        canvas.rows(
-            squares
-                .into_iter()
-                .map(|(block, square)| (block.to_string(), square)),
-        );
+        for claimed in &pool.claimed {
+            let node = claimed.node();
+            let square = Square {
+                title: Some(format!("{} {node}", claimed.block)),
+                colour: colours.get(node).cloned(),
+                ..Square::default()
+            };
+            squares.insert(claimed.block, square);
+        }
+        let squares = squares.into_iter();
+        canvas.rows(squares.map(|(block, square)| (block.to_string(), square)));
         canvas.space();
     }
     for (node, colour) in colours {
@@ -52,24 +54,16 @@ pub(super) fn picture(pools: &[BlockPool]) -> Canvas {
             colour: Some(colour),
             ..Square::default()
         };
-        canvas.line(square, node);
+        canvas.line(&square, node);
     }
     canvas
-}
-
-fn of_node(block: &ClaimedBlock, colours: &BTreeMap<&str, String>) -> Square {
-    let node = block.node();
-    Square {
-        title: Some(format!("{} {node}", block.block)),
-        colour: colours.get(node).cloned(),
-        ..Square::default()
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use cluster::BlockOwner;
+    use cluster::contents::ClaimedBlock;
     use ipam::RangeSet;
 
     #[test]

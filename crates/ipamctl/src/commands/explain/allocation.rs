@@ -1,5 +1,6 @@
 //! The address that an allocator of host-local's directories would give from a pool now.
 
+use crate::node::{Network, Usage, slice};
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::Path;
@@ -10,8 +11,6 @@ use ipam::{Interval, Pool};
 use ipam_da_host_local::with_sticky_pool;
 
 use super::explanation::ChosenPool;
-use crate::node::network::Network;
-use crate::node::pool_usage::{Usage, slice};
 
 /// The pool, and the address that it would give, by the allocator's rules.
 /// With `is_sized`, only its size.

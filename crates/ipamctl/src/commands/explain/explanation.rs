@@ -6,7 +6,7 @@ use ipam_ds_rules::explain::Tried;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::node::pool_usage::large;
+use crate::node::large;
 use crate::output::{Output, Style, joined};
 
 /// The explanation. The keys are documented, and don't change their meaning.

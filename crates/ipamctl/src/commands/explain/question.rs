@@ -15,9 +15,8 @@ use serde_json::json;
 
 use super::explanation::{Explanation, Rule, Selector};
 use crate::arguments::ExplainArguments;
-use crate::node::Node;
-use crate::node::network::{Network, RULES};
-use crate::node::pools::of_answer;
+use crate::node::network::RULES;
+use crate::node::{Network, Node, of_answer};
 
 /// The fact that names the container.
 const CONTAINER_ID: &str = "containerID";

@@ -5,8 +5,7 @@ use std::time::SystemTime;
 use crate::leaks::evidence::Judge;
 use crate::leaks::netns::Namespace;
 use crate::leaks::record_lock::Lock;
-use crate::node::attachment::NetworkAttachment;
-use crate::node::container_id::is_of_a_build;
+use crate::node::{NetworkAttachment, is_of_a_build};
 use crate::output::times::rounded;
 
 /// The reason to keep an attachment: its age, its lock, or its network namespace.

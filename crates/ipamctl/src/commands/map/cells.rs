@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipam::{Interval, IpNet, Range, RangeSet};
 
-use crate::node::pool_usage::{Usage, large, slice};
+use crate::node::{Usage, large, slice};
+use crate::output::Style;
 
 /// Number of cells from which a subnet is drawn by blocks.
 const MOST_CELLS: u32 = 1024;
@@ -20,17 +21,29 @@ const MOST_BITS: u8 = 12;
 const MOST_RUNS: usize = 32;
 
 /// State of an address in a picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cell {
-    /// Not in the pool: outside of its ranges, the subnet's own address, the broadcast.
-    Outside,
     Free,
     Reserved,
+    /// Reserved, and leaked by its record.
+    Leaked,
     /// Excluded, and reserved to nobody.
     Excluded,
     Gateway,
-    /// Reserved, and leaked by its record.
-    Leaked,
+    /// Not in the pool: outside of its ranges, the subnet's own address, the broadcast.
+    Outside,
+}
+
+/// Appearance of a cell.
+pub(crate) struct Look {
+    /// Its name in the legend, and its class in SVG.
+    pub(crate) name: &'static str,
+    /// The character of text.
+    pub(crate) mark: &'static str,
+    /// The style of the character on a terminal.
+    pub(crate) style: Option<Style>,
+    /// The letter in a square of SVG.
+    pub(crate) letter: &'static str,
 }
 
 impl Cell {
@@ -44,15 +57,21 @@ impl Cell {
         Self::Outside,
     ];
 
-    /// Its name in the legend.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Outside => "outside",
-            Self::Free => "free",
-            Self::Reserved => "reserved",
-            Self::Excluded => "excluded",
-            Self::Gateway => "gateway",
-            Self::Leaked => "leaked",
+    /// Its appearance.
+    pub(crate) fn look(self) -> Look {
+        let (name, mark, style, letter) = match self {
+            Self::Free => ("free", "·", Some(Style::Dim), ""),
+            Self::Reserved => ("reserved", "█", Some(Style::Green), ""),
+            Self::Leaked => ("leaked", "!", Some(Style::Red), "!"),
+            Self::Excluded => ("excluded", "×", None, "×"),
+            Self::Gateway => ("gateway", "G", Some(Style::Bold), "G"),
+            Self::Outside => ("outside", " ", None, ""),
+        };
+        Look {
+            name,
+            mark,
+            style,
+            letter,
         }
     }
 }
@@ -69,13 +88,6 @@ pub(crate) struct Block {
     pub(crate) leaked: usize,
 }
 
-/// Consecutive addresses of one state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
-    pub(crate) addresses: Interval,
-    pub(crate) cell: Cell,
-}
-
 /// A picture of one subnet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Grid {
@@ -83,19 +95,8 @@ pub(crate) enum Grid {
     Addresses(Vec<(IpAddr, Cell)>),
     /// Each block is a cell, sixteen a row.
     Blocks(Vec<Block>),
-    /// The runs in use, and how many more there are.
-    Runs(Vec<Run>, usize),
-}
-
-impl Grid {
-    /// Number of cells.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Self::Addresses(cells) => cells.len(),
-            Self::Blocks(blocks) => blocks.len(),
-            Self::Runs(runs, _) => runs.len(),
-        }
-    }
+    /// The consecutive addresses of one state that are in use, and how many more there are.
+    Runs(Vec<(Interval, Cell)>, usize),
 }
 
 /// The picture of a pool: what is known of its addresses.
@@ -106,8 +107,8 @@ pub(crate) struct Picture<'a> {
     pub(crate) taken: &'a [IpAddr],
     /// The leaked ones of these.
     leaked: BTreeSet<IpAddr>,
-    /// Who holds an address of its directory, for people.
-    pub(crate) holders: &'a BTreeMap<IpAddr, String>,
+    /// The holders of the addresses of its directory, for people.
+    pub(crate) holders: Option<&'a BTreeMap<IpAddr, String>>,
     /// The gateways of the ranges.
     gateways: HashSet<IpAddr>,
     /// The ranges, by their first addresses. They share none.
@@ -122,23 +123,26 @@ impl<'a> Picture<'a> {
         ranges: &'a RangeSet,
         taken: &'a [IpAddr],
         leaked: BTreeSet<IpAddr>,
-        holders: &'a BTreeMap<IpAddr, String>,
     ) -> Self {
         let mut given: Vec<Interval> = ranges.given().collect();
         given.sort_unstable_by_key(|interval| interval.first());
-        let all = || ranges.ranges().iter();
+        let all = ranges.ranges().iter();
+        let by_first = all.clone().map(|range| (range.addresses().first(), range));
         Self {
             title,
             ranges,
             taken,
             leaked,
-            holders,
-            gateways: all().map(Range::gateway).collect(),
-            by_first: all()
-                .map(|range| (range.addresses().first(), range))
-                .collect(),
+            holders: None,
+            by_first: by_first.collect(),
+            gateways: all.map(Range::gateway).collect(),
             given,
         }
+    }
+
+    /// The holder of an address, for people.
+    pub(crate) fn holder(&self, ip: IpAddr) -> Option<&'a String> {
+        self.holders?.get(&ip)
     }
 
     /// The counts, for people.
@@ -150,11 +154,10 @@ impl<'a> Picture<'a> {
 
     /// The pictures of the pool's subnets, each once.
     pub(crate) fn grids(&self) -> Vec<(IpNet, Grid)> {
-        let mut subnets: Vec<IpNet> = self.ranges.ranges().iter().map(Range::subnet).collect();
         let mut seen = BTreeSet::new();
-        subnets.retain(|subnet| seen.insert(*subnet));
-        let grids = subnets.into_iter();
-        grids.map(|subnet| (subnet, self.grid(subnet))).collect()
+        let subnets = self.ranges.ranges().iter().map(Range::subnet);
+        let subnets = subnets.filter(|subnet| seen.insert(*subnet));
+        subnets.map(|subnet| (subnet, self.grid(subnet))).collect()
     }
 
     fn grid(&self, subnet: IpNet) -> Grid {
@@ -175,19 +178,14 @@ impl<'a> Picture<'a> {
 
     /// The state of an address.
     pub(crate) fn cell(&self, ip: IpAddr) -> Cell {
-        // A gateway may lie outside of its range.
-        let is_gateway = self.gateways.contains(&ip);
         let nearest = self.by_first.range(..=ip).next_back();
         let range = nearest.filter(|(_, range)| range.addresses().contains(ip));
-        if self.taken.binary_search(&ip).is_ok() && range.is_some() {
-            return if self.leaked.contains(&ip) {
-                Cell::Leaked
-            } else {
-                Cell::Reserved
-            };
-        }
+        let is_taken = range.is_some() && self.taken.binary_search(&ip).is_ok();
         match range {
-            _ if is_gateway => Cell::Gateway,
+            _ if is_taken && self.leaked.contains(&ip) => Cell::Leaked,
+            _ if is_taken => Cell::Reserved,
+            // A gateway may lie outside of its range.
+            _ if self.gateways.contains(&ip) => Cell::Gateway,
             None => Cell::Outside,
             Some((_, range)) if range.gives(ip) => Cell::Free,
             Some(_) => Cell::Excluded,
@@ -197,39 +195,31 @@ impl<'a> Picture<'a> {
     /// The block of this many bits that begins here.
     fn block(&self, start: u32, bits: u8) -> Block {
         let ip = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
-        let last = start + ((1 << bits) - 1);
-        let whole = Interval::new(ip(start), ip(last)).expect("a block is ordered");
-        let from = self
-            .given
-            .partition_point(|interval| interval.last() < whole.first());
+        let whole = interval(ip(start), ip(start + ((1 << bits) - 1)));
+        let (first, last) = (whole.first(), whole.last());
+        let from = self.given.partition_point(|given| given.last() < first);
         let parts = self.given[from..].iter();
-        let parts: Vec<Interval> = parts
-            .map_while(|interval| interval.intersection(whole))
-            .collect();
-        let taken = |part: &Interval| slice(self.taken, part.first(), part.last()).len() as u128;
+        let parts = parts.map_while(|given| given.intersection(whole));
+        let taken = |part: Interval| slice(self.taken, part.first(), part.last()).len() as u128;
         Block {
-            first: whole.first(),
+            first,
             prefix: 32 - bits,
-            size: parts.iter().map(|part| part.size()).sum(),
-            reserved: parts.iter().map(taken).sum(),
-            leaked: self.leaked.range(whole.first()..=whole.last()).count(),
+            size: parts.clone().map(Interval::size).sum(),
+            reserved: parts.map(taken).sum(),
+            leaked: self.leaked.range(first..=last).count(),
         }
     }
 
     /// The reserved addresses of an IPv6 subnet, as runs of one state.
     fn runs(&self, subnet: IpNet) -> Grid {
-        let mut runs: Vec<Run> = Vec::new();
-        for ip in slice(self.taken, subnet.network(), subnet.broadcast()) {
-            let cell = self.cell(*ip);
+        let mut runs: Vec<(Interval, Cell)> = Vec::new();
+        for &ip in slice(self.taken, subnet.network(), subnet.broadcast()) {
+            let cell = self.cell(ip);
             match runs.last_mut() {
-                Some(run) if run.cell == cell && follows(run.addresses.last(), *ip) => {
-                    let first = run.addresses.first();
-                    run.addresses = Interval::new(first, *ip).expect("the interval is ordered");
+                Some((run, of)) if *of == cell && interval(run.last(), ip).size() == 2 => {
+                    *run = interval(run.first(), ip);
                 }
-                _ => runs.push(Run {
-                    addresses: Interval::new(*ip, *ip).expect("one address is an interval"),
-                    cell,
-                }),
+                _ => runs.push((interval(ip, ip), cell)),
             }
         }
         let more = runs.len().saturating_sub(MOST_RUNS);
@@ -238,9 +228,8 @@ impl<'a> Picture<'a> {
     }
 }
 
-/// True if `next` is the address after `ip`.
-fn follows(ip: IpAddr, next: IpAddr) -> bool {
-    Interval::new(ip, next).is_some_and(|both| both.size() == 2)
+fn interval(first: IpAddr, last: IpAddr) -> Interval {
+    Interval::new(first, last).expect("the addresses are in order")
 }
 
 #[cfg(test)]
@@ -260,11 +249,9 @@ mod tests {
         list.iter().map(|ip| ip.parse().unwrap()).collect()
     }
 
-    static NOBODY: BTreeMap<IpAddr, String> = BTreeMap::new();
-
     fn picture<'a>(ranges: &'a RangeSet, taken: &'a [IpAddr], leaked: &[IpAddr]) -> Picture<'a> {
         let leaked = leaked.iter().copied().collect();
-        Picture::new(String::new(), ranges, taken, leaked, &NOBODY)
+        Picture::new(String::new(), ranges, taken, leaked)
     }
 
     #[test]
@@ -280,18 +267,8 @@ mod tests {
         let [(_, Grid::Addresses(cells))] = &known.grids()[..] else {
             panic!("one grid of addresses");
         };
-        let drawn: String = cells
-            .iter()
-            .map(|(_, cell)| match cell {
-                Cell::Outside => ' ',
-                Cell::Free => '.',
-                Cell::Reserved => '#',
-                Cell::Excluded => 'x',
-                Cell::Gateway => 'G',
-                Cell::Leaked => '!',
-            })
-            .collect();
-        assert_eq!(drawn, " G #!...x#xx... ");
+        let drawn: String = cells.iter().map(|(_, cell)| cell.look().mark).collect();
+        assert_eq!(drawn, " G █!···×█××··· ");
     }
 
     #[test]
@@ -337,11 +314,11 @@ mod tests {
         let [(_, Grid::Runs(runs, 0))] = &known.grids()[..] else {
             panic!("one list of runs");
         };
-        let texts: Vec<String> = runs.iter().map(|run| run.addresses.to_string()).collect();
+        let texts: Vec<String> = runs.iter().map(|(run, _)| run.to_string()).collect();
         assert_eq!(
             texts,
             ["fd00::2-fd00::3", "fd00::4-fd00::4", "fd00::9-fd00::9"]
         );
-        assert_eq!(runs[1].cell, Cell::Leaked);
+        assert_eq!(runs[1].1, Cell::Leaked);
     }
 }

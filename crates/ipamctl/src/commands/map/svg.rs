@@ -1,24 +1,14 @@
 //! Draws a pool as SVG, with a title for each cell.
 
-use std::path::Path;
-
-use anyhow::Result;
-
-use crate::commands::map::cells::{Block, Cell, Grid, Picture, Run};
-use crate::node::pool_usage::large;
-use crate::output::Output;
+use crate::commands::map::cells::{Block, Cell, Grid, Picture};
+use crate::node::large;
 use crate::output::svg::{Canvas, Square};
 
 /// Most cells of a picture: 64 networks of a /24. A browser draws it, and it fits into memory.
 const MOST_CELLS: usize = 16_384;
 
-/// Writes the picture of a network's pools to a file.
-pub(super) fn write(
-    name: &str,
-    pictures: &[Picture<'_>],
-    file: &Path,
-    output: Output,
-) -> Result<()> {
+/// The picture of a network's pools.
+pub(super) fn canvas(name: &str, pictures: &[Picture<'_>]) -> Canvas {
     let mut canvas = Canvas::new(&format!("Addresses of {name}"));
     let (mut cells, mut has_blocks) = (0, false);
     for picture in pictures {
@@ -26,29 +16,39 @@ pub(super) fn write(
         canvas.note(&picture.counts());
         canvas.space();
         for (subnet, grid) in picture.grids() {
-            cells += grid.len();
+            cells += match &grid {
+                Grid::Addresses(addresses) => addresses.len(),
+                Grid::Blocks(blocks) => blocks.len(),
+                Grid::Runs(runs, _) => runs.len(),
+            };
             has_blocks |= matches!(grid, Grid::Blocks(_));
             match grid {
                 _ if cells > MOST_CELLS => canvas.note(&format!(
                     "{subnet}: not drawn, since the picture has {MOST_CELLS} cells"
                 )),
                 Grid::Addresses(cells) => canvas.rows(cells.into_iter().map(|(ip, cell)| {
-                    let holder = picture.holders.get(&ip);
-                    let title = with_holder(format!("{ip}: {}", cell.name()), holder);
-                    (ip.to_string(), square(cell, Some(title)))
+                    let title = format!("{ip}: {}", cell.look().name);
+                    (
+                        ip.to_string(),
+                        square(cell, with_holder(title, picture.holder(ip))),
+                    )
                 })),
                 Grid::Blocks(blocks) => {
-                    let squares = blocks
-                        .iter()
-                        .map(|block| (block.first.to_string(), shaded(block)));
-                    canvas.rows(squares);
+                    let blocks = blocks.iter();
+                    canvas.rows(blocks.map(|block| (block.first.to_string(), shaded(block))));
                 }
                 Grid::Runs(runs, _) if runs.is_empty() => {
                     canvas.note(&format!("{subnet}: no address is reserved"));
                 }
                 Grid::Runs(runs, more) => {
-                    for run in &runs {
-                        draw_run(&mut canvas, run, picture);
+                    for (run, cell) in runs {
+                        let (first, count) = (run.first(), large(run.size()));
+                        let title = format!("{run}: {count} {}", cell.look().name);
+                        let (text, holder) = match run.size() {
+                            1 => (first.to_string(), picture.holder(first)),
+                            _ => (format!("{run} ({count})"), None),
+                        };
+                        canvas.line(&square(cell, with_holder(title, holder)), &text);
                     }
                     if more > 0 {
                         canvas.note(&format!("and {more} more runs"));
@@ -59,24 +59,20 @@ pub(super) fn write(
         }
     }
     for cell in Cell::ALL {
-        canvas.line(square(cell, None), cell.name());
+        canvas.line(&square(cell, None), cell.look().name);
     }
     if has_blocks {
         canvas.note("A cell is a /24, or more of a large subnet, shaded by how full it is.");
     }
-    canvas.write(file, output)
+    canvas
 }
 
 fn square(cell: Cell, title: Option<String>) -> Square {
+    let look = cell.look();
     Square {
         title,
-        class: cell.name(),
-        letter: match cell {
-            Cell::Gateway => "G",
-            Cell::Leaked => "!",
-            Cell::Excluded => "×",
-            _ => "",
-        },
+        class: look.name,
+        letter: look.letter,
         ..Square::default()
     }
 }
@@ -105,21 +101,9 @@ fn shaded(block: &Block) -> Square {
     }
 }
 
-fn draw_run(canvas: &mut Canvas, run: &Run, picture: &Picture<'_>) {
-    let Run { addresses, cell } = run;
-    let (first, count) = (addresses.first(), addresses.size());
-    let holder = picture.holders.get(&first).filter(|_| count == 1);
-    let title = format!("{addresses}: {} {}", large(count), cell.name());
-    let text = match count {
-        1 => first.to_string(),
-        _ => format!("{addresses} ({})", large(count)),
-    };
-    canvas.line(square(*cell, Some(with_holder(title, holder))), &text);
-}
-
-fn with_holder(title: String, holder: Option<&String>) -> String {
-    match holder {
+fn with_holder(title: String, holder: Option<&String>) -> Option<String> {
+    Some(match holder {
         Some(holder) => format!("{title}, {holder}"),
         None => title,
-    }
+    })
 }

@@ -1,12 +1,13 @@
 //! `ipamctl reconcile --begin`: marks all nodes, so that nothing new is given before each has
 //! said what lives there.
 
+use std::process::ExitCode;
+
 use anyhow::{Result, ensure};
 use cluster::Engine;
 use cluster::restore::mark_nodes;
 use cni::NetworkName;
 
-use crate::exit_status::Status;
 use crate::output::Output;
 use crate::shared_pools::SharedCluster;
 
@@ -15,7 +16,7 @@ pub(super) fn run(
     engine: &mut dyn Engine,
     named: &[String],
     output: Output,
-) -> Result<Status> {
+) -> Result<ExitCode> {
     for name in named {
         ensure!(
             name.parse::<NetworkName>().is_ok(),
@@ -34,5 +35,5 @@ pub(super) fn run(
         lines.extend(nodes.clone());
         lines
     })?;
-    Ok(Status::Fine)
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Finds the addresses of a cluster's pools that attachments of this node use, by the chain's
 //! records.
 
+use crate::node::Node;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -12,7 +13,6 @@ use chain::record::{
 use cni::{Attachment, IpamResult, NetworkName};
 
 use super::same_cluster::SameCluster;
-use crate::node::Node;
 
 /// An address that an attachment of this node has.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::node::network::CHAIN;
-use crate::node::pools::of_answer;
+use crate::node::of_answer;
 use crate::output::joined;
 
 /// A delegate of the ADD.
