@@ -8,7 +8,6 @@ pub(crate) mod execution;
 pub(crate) mod installed_delegates;
 pub(crate) mod outcome;
 pub(crate) mod output;
-pub(crate) mod plugin_versions;
 pub(crate) mod plugins;
 mod process;
 mod process_group;

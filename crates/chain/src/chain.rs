@@ -75,7 +75,22 @@ impl<'a> Chain<'a> {
         Ok(Self::with_settings(settings, config, environment, plugins))
     }
 
-    pub(crate) fn with_settings(
+    /// A chain of one plugin, which is executed even if it is linked. It has no records.
+    ///
+    /// # Errors
+    ///
+    /// Code 4 if `CNI_PATH` is missing or empty.
+    pub(crate) fn of_one(
+        plugin: &DelegateName,
+        config: &'a NetworkConfig,
+        environment: &'a Environment,
+    ) -> Result<Self, Error> {
+        let settings = Settings::of_one(plugin.clone());
+        let plugins = Plugins::in_cni_path(environment)?;
+        Ok(Self::with_settings(settings, config, environment, plugins))
+    }
+
+    fn with_settings(
         settings: Settings,
         config: &'a NetworkConfig,
         environment: &'a Environment,

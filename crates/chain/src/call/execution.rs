@@ -1,22 +1,27 @@
 //! Executes programs other than a chain's delegates: the plugins of a network
-//! configuration list, and tools such as `ip`.
+//! configuration list, an IPAM plugin that isn't a chain, and tools such as `ip`.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig};
+use cni::{Command, DelegateName, Environment, Error, JsonOutput, NetworkConfig, SpecVersion};
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
 use crate::call::event::Observer;
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::outcome::{Failure, Outcome};
 use crate::call::output::Output;
-use crate::call::plugins::Plugins;
 use crate::call::process::Run;
+use crate::call::version_negotiation::supported_versions;
 use crate::chain::Chain;
 use crate::overtime::Overtime;
-use crate::settings::Settings;
+use crate::run::failed_delegate::first_error;
+use crate::run::step::Step;
+use crate::run::steps::{self, OnFailure};
+
+/// Longest time that a plugin may take to print its versions, which are a constant.
+const MOST_FOR_VERSIONS: Duration = Duration::from_secs(5);
 
 /// Environment, time and lock of executed programs. A program leads a separate process group, which is
 /// terminated if it takes too long or prints too much; a process that it leaves behind
@@ -47,15 +52,12 @@ impl Execution<'_> {
         config: &NetworkConfig,
         observer: &dyn Observer,
     ) -> Result<Option<JsonOutput>, Error> {
-        let mut settings = Settings::of_one(plugin.clone());
-        settings.timeout = Some(self.timeout);
-        let plugins = Plugins::in_cni_path(self.environment)?;
-        let chain = Chain::with_settings(settings, config, self.environment, plugins);
-        let chain = chain.observed_by(observer);
+        let mut chain = Chain::of_one(plugin, config, self.environment)?.observed_by(observer);
+        chain.settings.timeout = Some(self.timeout);
         let environment = self.environment.clone();
         let mut delegates =
             InstalledDelegates::unmarked(&chain, environment).holding_lock(self.lock);
-        let outcome = delegates.run(&DelegateCall::new(plugin, command, config, None));
+        let outcome = delegates.run_once(&DelegateCall::new(plugin, command, config, None));
         match outcome {
             Outcome::Result(output) => Ok(Some(output)),
             Outcome::Nothing => Ok(None),
@@ -104,6 +106,56 @@ impl Execution<'_> {
             Outcome::Failed(failure) => Err(Error::new(failure.to_error().code, said)),
             _ => Ok(()),
         }
+    }
+}
+
+/// Executes an IPAM plugin with GC or STATUS, with this configuration and environment.
+/// A plugin of a version without the command is passed over.
+///
+/// The plugin may be, or run, a chain itself. `owns_process` is as
+/// [`Chain::owning_its_process`] has it.
+///
+/// # Errors
+///
+/// The plugin's, with its name; code 4 if `CNI_PATH` is missing or empty.
+pub fn forward(
+    command: Command,
+    plugin: &DelegateName,
+    config: &NetworkConfig,
+    environment: &Environment,
+    observer: &dyn Observer,
+    owns_process: bool,
+) -> Result<(), Error> {
+    let chain = Chain::of_one(plugin, config, environment)?
+        .observed_by(observer)
+        .owning_its_process(owns_process);
+    let steps = Step::all(&chain.settings.delegates, config);
+    let mut delegates = InstalledDelegates::unmarked(&chain, environment.clone());
+    let failed = steps::run(&mut delegates, command, None, &steps, None, OnFailure::Stop);
+    first_error(failed)
+}
+
+/// The versions of the specification that an installed plugin says it supports. One that
+/// takes longer than five seconds is terminated with all that it has started.
+///
+/// # Errors
+///
+/// The reason: it is missing, it has failed, its answer is wrong.
+pub fn versions(
+    plugin: &DelegateName,
+    version: SpecVersion,
+    environment: &Environment,
+) -> Result<Vec<String>, String> {
+    let config = format!(r#"{{"cniVersion":"{version}","name":"version"}}"#);
+    let config = NetworkConfig::parse(config.into_bytes()).map_err(|error| error.msg)?;
+    let chain = Chain::of_one(plugin, &config, environment);
+    let mut chain = chain.map_err(|error| error.msg)?;
+    chain.settings.timeout = Some(MOST_FOR_VERSIONS);
+    let mut installed = InstalledDelegates::new(&chain, environment.clone());
+    match installed.run_once(&DelegateCall::new(plugin, Command::Version, &config, None)) {
+        Outcome::Result(output) => supported_versions(&output),
+        Outcome::Nothing => Err("it prints nothing on VERSION".to_owned()),
+        Outcome::Failed(failure) => Err(failure.to_error().msg),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::call::output::StderrTail;
 use crate::call::plugins::Found;
 use crate::call::process::Run;
 use crate::call::spawn::Lifeline;
+use crate::call::version_negotiation::{OlderVersions, run_in};
 use crate::chain::Chain;
 use crate::leftover_processes::Left;
 use crate::record::file::RecordFile;
@@ -41,6 +42,7 @@ pub(crate) struct InstalledDelegates<'a, 'b> {
     lifeline: Option<Lifeline>,
     /// True if a file was executed whose processes have not been looked for.
     has_executed: bool,
+    versions: OlderVersions,
 }
 
 impl<'a, 'b> InstalledDelegates<'a, 'b> {
@@ -60,6 +62,7 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             other_lock: None,
             lifeline: None,
             has_executed: false,
+            versions: OlderVersions::default(),
         }
     }
 
@@ -86,6 +89,49 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn bounded(mut self) -> Self {
         self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
         self
+    }
+
+    /// Runs a delegate, without a second attempt in another version.
+    pub(crate) fn run_once(&mut self, call: &DelegateCall<'_>) -> Outcome {
+        if self.is_cancelled() {
+            return Outcome::Failed(Failure::cancelled(Left::Nothing));
+        }
+        let found = match self.chain.plugins.find(call.name) {
+            Ok(found) if self.chain.settings.calls_linked_plugins => found,
+            Ok(found) => found.executed(),
+            Err(failure) => return Outcome::Failed(failure),
+        };
+        let started = Instant::now();
+        let environment = self.environment.clone();
+        let environment = environment.with("CNI_COMMAND", call.command.as_str());
+        self.chain.tell(&Event::Started {
+            delegate: call.name,
+            command: call.command,
+            executable: found.executable(),
+            is_executed: !matches!(found, Found::Linked(..)),
+            prev_result: call.prev_result,
+            config: &call.config,
+        });
+        let outcome = match &found {
+            Found::Linked(plugin, _) => self.call(*plugin, call, &environment),
+            Found::File(path) | Found::Chain(path) => self.execute(path, call, &environment),
+        };
+        let outcome = match outcome {
+            // A delegate of a cancelled call counts as cancelled, whatever it printed.
+            Outcome::Failed(failure)
+                if self.is_cancelled() && !failure.is_refusal() && !failure.is_cancellation() =>
+            {
+                Outcome::Failed(Failure::cancelled(self.terminate_leftovers()))
+            }
+            other => other,
+        };
+        self.chain.tell(&Event::Ended {
+            delegate: call.name,
+            command: call.command,
+            outcome: &outcome,
+            took: started.elapsed(),
+        });
+        outcome
     }
 
     /// Calls a linked plugin. Its time is bounded if it can't be cancelled.
@@ -194,44 +240,15 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
 
 impl Delegates for InstalledDelegates<'_, '_> {
     fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
-        if self.is_cancelled() {
-            return Outcome::Failed(Failure::cancelled(Left::Nothing));
-        }
-        let found = match self.chain.plugins.find(call.name) {
-            Ok(found) if self.chain.settings.calls_linked_plugins => found,
-            Ok(found) => found.executed(),
-            Err(failure) => return Outcome::Failed(failure),
-        };
-        let started = Instant::now();
-        let environment = self.environment.clone();
-        let environment = environment.with("CNI_COMMAND", call.command.as_str());
-        self.chain.tell(&Event::Started {
-            delegate: call.name,
-            command: call.command,
-            executable: found.executable(),
-            is_executed: !matches!(found, Found::Linked(..)),
-            prev_result: call.prev_result,
-            config: &call.config,
-        });
-        let outcome = match &found {
-            Found::Linked(plugin, _) => self.call(*plugin, call, &environment),
-            Found::File(path) | Found::Chain(path) => self.execute(path, call, &environment),
-        };
-        let outcome = match outcome {
-            // A delegate of a cancelled call counts as cancelled, whatever it printed.
-            Outcome::Failed(failure)
-                if self.is_cancelled() && !failure.is_refusal() && !failure.is_cancellation() =>
-            {
-                Outcome::Failed(Failure::cancelled(self.terminate_leftovers()))
+        let mut versions = std::mem::take(&mut self.versions);
+        let outcome = match versions.of(call) {
+            Some(version) => run_in(version, call, &mut |call| self.run_once(call)),
+            None => {
+                let outcome = self.run_once(call);
+                versions.negotiated(call, outcome, &mut |call| self.run_once(call))
             }
-            other => other,
         };
-        self.chain.tell(&Event::Ended {
-            delegate: call.name,
-            command: call.command,
-            outcome: &outcome,
-            took: started.elapsed(),
-        });
+        self.versions = versions;
         outcome
     }
 

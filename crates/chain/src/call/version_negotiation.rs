@@ -7,35 +7,40 @@ use std::collections::HashMap;
 use cni::{Command, DelegateName, IpamResult, JsonOutput, SpecVersion, code};
 use serde::Deserialize;
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
 use crate::call::outcome::{Failure, Outcome};
 
-/// The version of each delegate that is called with another than the network's. No delegate
-/// is asked twice within a call of the chain.
-#[derive(Default)]
-pub(crate) struct VersionNegotiation(HashMap<DelegateName, SpecVersion>);
+/// Runs a delegate once.
+type Run<'a> = &'a mut dyn FnMut(&DelegateCall<'_>) -> Outcome;
 
-impl VersionNegotiation {
-    /// Runs a delegate. If it may be too old for the network's version, it is asked for its
-    /// versions, and run again.
-    pub(crate) fn run(
+/// The version of each delegate that is called with an older one than the network's. No
+/// delegate is asked twice within a call of the chain.
+#[derive(Default)]
+pub(crate) struct OlderVersions(HashMap<DelegateName, SpecVersion>);
+
+impl OlderVersions {
+    /// The version with which the delegate is called, if it is older than the network's.
+    pub(crate) fn of(&self, call: &DelegateCall<'_>) -> Option<SpecVersion> {
+        let version = self.0.get(call.name).copied();
+        version.filter(|version| *version < call.config.version())
+    }
+
+    /// The outcome of a delegate that has been run with the network's version. If it may be too
+    /// old for it, it is asked for its versions, and run again.
+    pub(crate) fn negotiated(
         &mut self,
-        delegates: &mut impl Delegates,
         call: &DelegateCall<'_>,
+        outcome: Outcome,
+        run: Run<'_>,
     ) -> Outcome {
-        let network = call.config.version();
-        if let Some(version) = self.0.get(call.name).filter(|version| **version < network) {
-            return run_in(*version, delegates, call);
-        }
-        let outcome = delegates.run(call);
         match &outcome {
             Outcome::Failed(failure) if may_be_too_old(failure, call.command) => {}
             _ => return outcome,
         }
-        match highest_common_version(delegates, call) {
-            Some(version) if version < network => {
+        match highest_common_version(call, run) {
+            Some(version) if version < call.config.version() => {
                 self.0.insert(call.name.clone(), version);
-                run_in(version, delegates, call)
+                run_in(version, call, run)
             }
             // The delegate supports the version, or no common one: its failure counts.
             _ => outcome,
@@ -44,17 +49,13 @@ impl VersionNegotiation {
 }
 
 /// Runs a delegate in an older version. A command that the version doesn't have is skipped.
-fn run_in(
-    version: SpecVersion,
-    delegates: &mut impl Delegates,
-    call: &DelegateCall<'_>,
-) -> Outcome {
+pub(crate) fn run_in(version: SpecVersion, call: &DelegateCall<'_>, run: Run<'_>) -> Outcome {
     if call.command.since() > version {
         tracing::debug!(delegate = %call.name, command = %call.command, %version, "skipped: its version has no such command");
         return Outcome::Nothing;
     }
     let config = Cow::Owned(call.config.in_version(version));
-    let outcome = delegates.run(&DelegateCall {
+    let outcome = run(&DelegateCall {
         config,
         ..call.clone()
     });
@@ -68,11 +69,8 @@ fn run_in(
 }
 
 /// Asks for the highest version that the delegate supports and the network allows.
-fn highest_common_version(
-    delegates: &mut impl Delegates,
-    call: &DelegateCall<'_>,
-) -> Option<SpecVersion> {
-    let Outcome::Result(output) = delegates.run(&DelegateCall {
+fn highest_common_version(call: &DelegateCall<'_>, run: Run<'_>) -> Option<SpecVersion> {
+    let Outcome::Result(output) = run(&DelegateCall {
         command: Command::Version,
         prev_result: None,
         ..call.clone()
@@ -121,7 +119,6 @@ fn may_be_too_old(failure: &Failure, command: Command) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::leftover_processes::Left;
     use cni::{Error, NetworkConfig};
     use serde_json::json;
 
@@ -155,7 +152,7 @@ mod tests {
         Outcome::Result(JsonOutput::try_from(json.as_bytes().to_vec()).unwrap())
     }
 
-    impl Delegates for Old {
+    impl Old {
         fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
             let stdin = String::from_utf8(call.stdin().into_owned()).unwrap();
             self.log.push(format!("{} {stdin}", call.command));
@@ -180,14 +177,6 @@ mod tests {
                 failed(code::INVALID_ENVIRONMENT)
             }
         }
-
-        fn is_cancelled(&self) -> bool {
-            false
-        }
-
-        fn begin_rollback(&mut self) -> Left {
-            Left::Nothing
-        }
     }
 
     fn run(old: &mut Old, commands: &[Command], prev_result: Option<&str>) -> Vec<Outcome> {
@@ -196,12 +185,19 @@ mod tests {
         let raw: Option<&serde_json::value::RawValue> =
             prev_result.map(|json| serde_json::from_str(json).unwrap());
         let name: DelegateName = "old".parse().unwrap();
-        let mut negotiation = VersionNegotiation::default();
+        let mut versions = OlderVersions::default();
         commands
             .iter()
             .map(|command| {
                 let call = DelegateCall::new(&name, *command, &config, raw);
-                negotiation.run(old, &call)
+                let mut run = |call: &DelegateCall<'_>| old.run(call);
+                match versions.of(&call) {
+                    Some(version) => run_in(version, &call, &mut run),
+                    None => {
+                        let outcome = run(&call);
+                        versions.negotiated(&call, outcome, &mut run)
+                    }
+                }
             })
             .collect()
     }

@@ -1,17 +1,27 @@
-//! ADD of an attachment: runs the chain and records how far it has got.
+//! ADD of an attachment: runs the delegates in order, records how far it has got, and undoes
+//! an ADD that has failed.
 
 use std::io;
 
-use cni::{Attachment, Error, JsonOutput, TraceContext, code};
+use cni::{
+    Attachment, Command, DelegateName, Error, JsonOutput, NetworkConfig, TraceContext, code,
+};
+use serde_json::value::RawValue;
 
+use crate::call::delegate_call::{DelegateCall, Delegates};
 use crate::call::installed_delegates::InstalledDelegates;
+use crate::call::outcome::{Failure, Outcome};
 use crate::chain::Chain;
+use crate::leftover_processes::Left;
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::file::RecordFile;
 use crate::record::line::{Intent, Line};
 use crate::run::earlier_add::{self, Cleared};
-use crate::run::failed_delegate::{FailedAdd, after_undoing};
-use crate::run::steps::Steps;
+use crate::run::failed_delegate::{FailedAdd, FailedDelegate, after_undoing};
+use crate::run::merge::merge;
+use crate::run::step::Step;
+use crate::run::steps::{self, OnFailure};
+use crate::settings::AnswerMode;
 
 /// The reason of an ADD that must be recorded and isn't.
 const NOT_RECORDED: &str = "the attachment can't be recorded";
@@ -63,9 +73,13 @@ impl Chain<'_> {
         let mut delegates = InstalledDelegates::new(self, self.environment.clone())
             .holding(file.as_ref())
             .cancelled_by(self.cancellation);
-        let result = Steps::new(&mut delegates, Some(attachment)).add(
-            self.config,
-            &self.settings.delegates,
+        let result = Adding {
+            delegates: &mut delegates,
+            attachment,
+            config: self.config,
+            names: &self.settings.delegates,
+        }
+        .run(
             self.settings.answer,
             |result, is_last| {
                 let mut new = vec![Line::result(result)];
@@ -121,6 +135,136 @@ impl Chain<'_> {
     }
 }
 
+/// ADD of one attachment, without its record.
+struct Adding<'a, D> {
+    delegates: &'a mut D,
+    attachment: &'a Attachment,
+    config: &'a NetworkConfig,
+    /// The delegates, in order.
+    names: &'a [DelegateName],
+}
+
+impl<D: Delegates> Adding<'_, D> {
+    /// Each delegate receives the result of the one before it, or the merged results
+    /// of all before it. The last result is the chain's answer, which `deliver` receives.
+    /// `on_result` receives each result, and true for the last one. If a delegate fails,
+    /// it and all before it are undone. If `deliver` fails, all are undone.
+    fn run(
+        self,
+        mode: AnswerMode,
+        mut on_result: impl FnMut(&RawValue, bool),
+        deliver: impl FnOnce(&JsonOutput) -> io::Result<()>,
+    ) -> Result<JsonOutput, Box<FailedAdd>> {
+        let last = self.names.len() - 1;
+        let mut prev_result: Option<JsonOutput> = None;
+        for (i, name) in self.names.iter().enumerate() {
+            let raw = prev_result.as_ref().map(JsonOutput::json);
+            let call = DelegateCall::new(name, Command::Add, self.config, raw);
+            let result = match self.delegates.run(&call) {
+                Outcome::Result(output) => match &prev_result {
+                    Some(prev_result) if mode == AnswerMode::Merged => {
+                        merge(prev_result, &output, self.config.version(), i == last)
+                    }
+                    _ => Ok(output),
+                },
+                Outcome::Nothing => Err(Failure::Silent),
+                Outcome::Failed(failure) => Err(failure),
+            };
+            match result {
+                Ok(result) => {
+                    on_result(result.json(), i == last);
+                    prev_result = Some(result);
+                }
+                Err(failure) => {
+                    return Err(self.roll_back(i, prev_result.as_ref(), &failure));
+                }
+            }
+        }
+        let answer = prev_result.expect("a chain has at least one delegate");
+        let undelivered = if self.delegates.is_cancelled() {
+            // Nobody may be waiting for the answer any more.
+            Some(Failure::cancelled(Left::Nothing))
+        } else {
+            deliver(&answer).err().map(Failure::NotDelivered)
+        };
+        match undelivered {
+            None => Ok(answer),
+            Some(failure) => Err(self.roll_back(last, Some(&answer), &failure)),
+        }
+    }
+
+    /// Runs all delegates up to the failed one with DEL. The first receives the
+    /// `prevResult` of the failed one.
+    fn roll_back(
+        self,
+        failed: usize,
+        prev_result: Option<&JsonOutput>,
+        failure: &Failure,
+    ) -> Box<FailedAdd> {
+        let Self {
+            delegates,
+            attachment,
+            config,
+            names,
+        } = self;
+        let attachment = Some(attachment);
+        let may_hold = may_hold_address(&names[failed], failure);
+        let mut has_unterminated = failure.has_unterminated();
+        let undone = undone(names, failed, failure);
+        let error = failure.to_error();
+        let failed = FailedDelegate::new(&names[failed], Command::Add, attachment, config, error);
+
+        has_unterminated |= delegates.begin_rollback().is_at_work();
+        let steps: Vec<Step<'_>> = undone.iter().map(|name| Step::new(name, config)).collect();
+        let prev_result = prev_result.map(|output| output.json().to_owned());
+        let goes_on = OnFailure::Continue;
+        let del = Command::Del;
+        let mut not_undone = steps::run(delegates, del, attachment, &steps, prev_result, goes_on);
+        let is_undone = |name: &&&DelegateName| {
+            let mut failed = not_undone.iter();
+            failed.all(|failed| failed.delegate != ***name)
+        };
+        let undone = undone.iter().filter(is_undone).copied().cloned().collect();
+        if failed.error.code == code::INVALID_CONFIG {
+            // A delegate that refuses its configuration has reserved nothing.
+            not_undone.retain(|not_undone| not_undone.delegate != failed.delegate);
+        }
+        Box::new(FailedAdd {
+            failed,
+            may_hold,
+            has_unterminated,
+            undone,
+            not_undone,
+        })
+    }
+}
+
+/// The delegates that a rollback runs with DEL: those up to the failed one, and the failed one
+/// unless it has never run. One that has refused with 110 holds addresses of an earlier ADD,
+/// which is in use; a DEL would release these, whichever of its places in the chain it has.
+fn undone<'n>(
+    names: &'n [DelegateName],
+    failed: usize,
+    failure: &Failure,
+) -> Vec<&'n DelegateName> {
+    let has_run = !failure.is_not_run();
+    let run = names[..failed + usize::from(has_run)].iter();
+    run.filter(|name| !failure.is_refusal() || **name != names[failed])
+        .collect()
+}
+
+/// True if a delegate whose ADD has failed may still hold an address of it. A delegate
+/// that was not started doesn't. Neither does one that has refused the configuration
+/// (code 7) or the attachment (code 110), nor a selector that has printed an error.
+fn may_hold_address(name: &DelegateName, failure: &Failure) -> bool {
+    match failure {
+        Failure::Error { error, .. } => {
+            error.code != code::INVALID_CONFIG && !failure.is_refusal() && !name.is_selector()
+        }
+        failure => !failure.is_not_run(),
+    }
+}
+
 /// True if a delegate of a failed ADD that could not be undone may hold an address.
 fn may_hold(record: &AttachmentRecord, failed: &FailedAdd) -> bool {
     let recorded = record.recorded_delegates();
@@ -134,3 +278,6 @@ fn may_hold(record: &AttachmentRecord, failed: &FailedAdd) -> bool {
             !is_selector(name) && (*name != failed.failed.delegate || failed.may_hold)
         })
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use crate::record::folder::Found;
 use crate::record::lock;
 use crate::run::failed_delegate::first_error;
 use crate::run::step::Step;
-use crate::run::steps::{OnFailure, Steps};
+use crate::run::steps::{self, OnFailure};
 
 impl Chain<'_> {
     /// CHECK: runs the delegates until one fails. A selector's pools are taken from the record
@@ -67,7 +67,8 @@ impl Chain<'_> {
         steps: &[Step<'_>],
     ) -> Result<(), Error> {
         let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-        let mut run = Steps::new(&mut delegates, attachment);
-        first_error(run.run(command, steps, None, OnFailure::Stop))
+        let delegates = &mut delegates;
+        let failed = steps::run(delegates, command, attachment, steps, None, OnFailure::Stop);
+        first_error(failed)
     }
 }

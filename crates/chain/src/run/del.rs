@@ -16,7 +16,7 @@ use crate::record::lock::IfMissing;
 use crate::run::failed_delegate::{FailedDelegate, all_as_one};
 use crate::run::prev_result::completed;
 use crate::run::step::Step;
-use crate::run::steps::{OnFailure, Steps};
+use crate::run::steps::{self, OnFailure};
 
 /// Warns of a record that DEL can't use.
 const WITHOUT_A_RECORD: &str = "the record can't be used: doing what the configuration says";
@@ -163,8 +163,10 @@ fn run(
     steps: &[Step<'_>],
     prev_result: Option<Box<RawValue>>,
 ) -> Vec<Error> {
-    let failed = Steps::new(&mut delegates, Some(attachment)).run(
+    let failed = steps::run(
+        &mut delegates,
         Command::Del,
+        Some(attachment),
         steps,
         prev_result,
         OnFailure::Continue,

@@ -12,7 +12,7 @@ use crate::record::lock::IfMissing;
 use crate::run::failed_delegate::all_as_one;
 use crate::run::prev_result::checkable;
 use crate::run::step::Step;
-use crate::run::steps::{OnFailure, Steps};
+use crate::run::steps::{self, OnFailure};
 
 /// An attachment that is ready for an ADD.
 pub(crate) struct Cleared {
@@ -126,8 +126,10 @@ fn refuse_unless_lost(
         .collect();
     let mut installed =
         InstalledDelegates::new(chain, chain.environment.clone()).holding(Some(file));
-    let failed = Steps::new(&mut installed, Some(attachment)).run(
+    let failed = steps::run(
+        &mut installed,
         Command::Check,
+        Some(attachment),
         &steps,
         record.answer().map(ToOwned::to_owned),
         OnFailure::Stop,

@@ -1,7 +1,7 @@
 //! Errors of a chain: the failed delegates with command and message, and the delegates that
 //! were undone.
 
-use cni::{Attachment, DelegateName, Error};
+use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
 
 /// A failed delegate: name, call and error.
 #[derive(Debug)]
@@ -13,6 +13,25 @@ pub(crate) struct FailedDelegate {
 }
 
 impl FailedDelegate {
+    pub(crate) fn new(
+        delegate: &DelegateName,
+        command: Command,
+        attachment: Option<&Attachment>,
+        config: &NetworkConfig,
+        error: Error,
+    ) -> Self {
+        let network = config.name();
+        let call = match attachment {
+            Some(attachment) => format!("{command} of {attachment} on network {network}"),
+            None => format!("{command} on network {network}"),
+        };
+        Self {
+            delegate: delegate.clone(),
+            call,
+            error,
+        }
+    }
+
     /// The delegate's error, with its name in front and its call.
     pub(crate) fn into_error(self) -> Error {
         let mut details = format!("asked {}: {}", self.delegate, self.call);

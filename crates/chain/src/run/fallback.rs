@@ -12,29 +12,24 @@ use crate::run::step::Step;
 /// Calls a delegate with a command, a configuration and `prevResult`.
 type Run<'a> = &'a mut dyn FnMut(Command, &NetworkConfig, Option<&RawValue>) -> Outcome;
 
-/// Runs a step, and, if it fails, once more with the fallback: a selector, which holds
-/// nothing, or a delegate that confirms that the fallback leads to the same addresses.
+/// Runs a step that has failed once more, with the fallback: that of a selector, which holds
+/// nothing, or of a delegate that confirms that the fallback leads to the same addresses.
+/// `None` if there is no second attempt, or if it fails, too.
 pub(crate) fn attempt(
     step: &Step<'_>,
     command: Command,
     prev_result: Option<&RawValue>,
+    failure: &Failure,
     run: Run<'_>,
-) -> Outcome {
-    let outcome = run(command, step.config, prev_result);
-    let (Outcome::Failed(failure), Some(fallback)) = (&outcome, step.fallback) else {
-        return outcome;
-    };
-    let may_fall_back = !is_final(failure)
-        && step.recorded.is_some_and(|recorded| {
-            recorded.holds_nothing || leads_to(&recorded, fallback, prev_result, run)
-        });
-    if !may_fall_back {
-        return outcome;
+) -> Option<Outcome> {
+    let (fallback, recorded) = (step.fallback?, step.recorded?);
+    if is_final(failure)
+        || !recorded.holds_nothing && !leads_to(&recorded, fallback, prev_result, run)
+    {
+        return None;
     }
-    match run(command, fallback, prev_result) {
-        Outcome::Failed(_) => outcome,
-        succeeded => succeeded,
-    }
+    let second = run(command, fallback, prev_result);
+    (!matches!(second, Outcome::Failed(_))).then_some(second)
 }
 
 /// True if the same call with another configuration would be of no use, or take too long.

@@ -11,7 +11,7 @@ use crate::record::attachment_record::AttachmentRecord;
 use crate::record::lock;
 use crate::run::failed_delegate::{FailedDelegate, all_as_one};
 use crate::run::step::Step;
-use crate::run::steps::{OnFailure, Steps};
+use crate::run::steps::{self, OnFailure};
 
 impl Chain<'_> {
     /// GC: undoes each recorded attachment that `cni.dev/valid-attachments` doesn't list,
@@ -47,8 +47,8 @@ impl Chain<'_> {
     fn gc_of_delegates(&self) -> Vec<Error> {
         let steps = Step::all(&self.settings.delegates, self.config);
         let mut delegates = InstalledDelegates::new(self, self.environment.clone());
-        let failed =
-            Steps::new(&mut delegates, None).run(Command::Gc, &steps, None, OnFailure::Continue);
+        let goes_on = OnFailure::Continue;
+        let failed = steps::run(&mut delegates, Command::Gc, None, &steps, None, goes_on);
         failed.into_iter().map(FailedDelegate::into_error).collect()
     }
 

@@ -1,22 +1,14 @@
 //! Runs delegates in order and threads `prevResult` through them.
 
-use cni::{Attachment, Command, DelegateName, Error, NetworkConfig};
+use cni::{Attachment, Command, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
 use crate::call::delegate_call::{DelegateCall, Delegates};
 use crate::call::outcome::{Failure, Outcome};
-use crate::call::version_negotiation::VersionNegotiation;
 use crate::run::failed_delegate::FailedDelegate;
 use crate::run::fallback;
 use crate::run::prev_result::{completed, with_selection};
 use crate::run::step::Step;
-
-/// Runs the delegates of one call.
-pub(crate) struct Steps<'a, D> {
-    pub(crate) delegates: &'a mut D,
-    versions: VersionNegotiation,
-    attachment: Option<&'a Attachment>,
-}
 
 /// Behaviour after the failure of a delegate.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,135 +19,106 @@ pub(crate) enum OnFailure {
     Stop,
 }
 
-impl<'a, D: Delegates> Steps<'a, D> {
-    pub(crate) fn new(delegates: &'a mut D, attachment: Option<&'a Attachment>) -> Self {
-        Self {
-            delegates,
-            versions: VersionNegotiation::default(),
-            attachment,
+/// Runs the steps with a command other than ADD; returns the failed delegates.
+///
+/// The first delegate receives `prev_result`, or the `prevResult` of its
+/// configuration. A result that a delegate prints is the next one's `prevResult`, but a
+/// selector's pools are those that it selected on ADD.
+/// If a delegate prints nothing, as the specification requires, the next one receives
+/// the same `prevResult`, with further keys from the delegate's recorded result.
+pub(crate) fn run(
+    delegates: &mut impl Delegates,
+    command: Command,
+    attachment: Option<&Attachment>,
+    steps: &[Step<'_>],
+    mut prev_result: Option<Box<RawValue>>,
+    on_failure: OnFailure,
+) -> Vec<FailedDelegate> {
+    let mut failed = Vec::new();
+    for step in steps {
+        let mut run = |command, config: &NetworkConfig, prev_result: Option<&RawValue>| {
+            delegates.run(&DelegateCall::new(step.name, command, config, prev_result))
+        };
+        let mut outcome = run(command, step.config, prev_result.as_deref());
+        if let Outcome::Failed(failure) = &outcome {
+            let second =
+                fallback::attempt(step, command, prev_result.as_deref(), failure, &mut run);
+            outcome = second.unwrap_or(outcome);
         }
-    }
-
-    /// Runs the steps with a command other than ADD; returns the failed delegates.
-    ///
-    /// The first delegate receives `prev_result`, or the `prevResult` of its
-    /// configuration. A result that a delegate prints is the next one's `prevResult`, but a
-    /// selector's pools are those that it selected on ADD.
-    /// If a delegate prints nothing, as the specification requires, the next one receives
-    /// the same `prevResult`, with further keys from the delegate's recorded result.
-    pub(crate) fn run(
-        &mut self,
-        command: Command,
-        steps: &[Step<'_>],
-        mut prev_result: Option<Box<RawValue>>,
-        on_failure: OnFailure,
-    ) -> Vec<FailedDelegate> {
-        let mut failed = Vec::new();
-        for step in steps {
-            let mut run = |command, config: &NetworkConfig, prev_result: Option<&RawValue>| {
-                self.run_one(step.name, command, config, prev_result)
-            };
-            match fallback::attempt(step, command, prev_result.as_deref(), &mut run) {
-                Outcome::Result(output) => {
-                    prev_result = Some(match step.selection {
-                        Some(selection) => with_selection(output.json(), selection),
-                        None => output.json().to_owned(),
-                    });
-                    continue;
-                }
-                Outcome::Nothing => {}
-                Outcome::Failed(failure) => {
-                    if let Some(mut error) = self.fatal(step, command, &failure) {
-                        if step.fallback.is_some() && !failure.is_not_run() {
-                            error = fallback::not_asked(error);
-                        }
-                        failed.push(self.failed(step.name, command, step.config, error));
-                        if on_failure == OnFailure::Stop {
-                            break;
-                        }
+        match outcome {
+            Outcome::Result(output) => {
+                prev_result = Some(match step.selection {
+                    Some(selection) => with_selection(output.json(), selection),
+                    None => output.json().to_owned(),
+                });
+                continue;
+            }
+            Outcome::Nothing => {}
+            Outcome::Failed(failure) => {
+                if let Some(mut error) = fatal(step, command, &failure) {
+                    if step.fallback.is_some() && !failure.is_not_run() {
+                        error = fallback::not_asked(error);
+                    }
+                    failed.push(FailedDelegate::new(
+                        step.name,
+                        command,
+                        attachment,
+                        step.config,
+                        error,
+                    ));
+                    if on_failure == OnFailure::Stop {
+                        break;
                     }
                 }
             }
-            let recorded = step
-                .recorded
-                .and_then(|recorded| recorded.next_prev_result());
-            if let Some(recorded) = recorded.or(step.selection) {
-                let unchanged = prev_result
-                    .as_deref()
-                    .or_else(|| step.config.raw_prev_result());
-                let all = completed(unchanged, recorded);
-                prev_result = Some(match step.selection {
-                    Some(selection) => with_selection(&all, selection),
-                    None => all,
-                });
-            }
         }
-        failed
+        let recorded = step
+            .recorded
+            .and_then(|recorded| recorded.next_prev_result());
+        if let Some(recorded) = recorded.or(step.selection) {
+            let unchanged = prev_result
+                .as_deref()
+                .or_else(|| step.config.raw_prev_result());
+            let all = completed(unchanged, recorded);
+            prev_result = Some(match step.selection {
+                Some(selection) => with_selection(&all, selection),
+                None => all,
+            });
+        }
     }
+    failed
+}
 
-    /// The error of a failed step; `None` if the failure may be passed over, which is
-    /// logged.
-    fn fatal(&self, step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
-        let Step { name, recorded, .. } = step;
-        match failure {
-            Failure::Garbled { stdout, .. } => {
-                // The command has succeeded, and it requires no output.
-                tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
-                return None;
-            }
-            Failure::NotFound { .. } if step.may_be_gone => {
-                let result = recorded
-                    .and_then(|recorded| recorded.result)
-                    .map(RawValue::get);
-                tracing::warn!(
-                    delegate = %name,
-                    %command,
-                    result = result.unwrap_or("unknown"),
-                    "neither configured nor installed any more: what it answered on ADD can't be undone"
-                );
-                return None;
-            }
-            _ => {}
-        }
-        let error = failure.to_error();
-        if recorded.is_some_and(|recorded| recorded.holds_nothing) {
-            tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
+/// The error of a failed step; `None` if the failure may be passed over, which is
+/// logged.
+fn fatal(step: &Step<'_>, command: Command, failure: &Failure) -> Option<Error> {
+    let Step { name, recorded, .. } = step;
+    match failure {
+        Failure::Garbled { stdout, .. } => {
+            // The command has succeeded, and it requires no output.
+            tracing::warn!(delegate = %name, %command, stdout, "ignoring output that is no result");
             return None;
         }
-        Some(error)
-    }
-
-    /// Runs one delegate.
-    pub(crate) fn run_one(
-        &mut self,
-        name: &DelegateName,
-        command: Command,
-        config: &NetworkConfig,
-        prev_result: Option<&RawValue>,
-    ) -> Outcome {
-        let call = DelegateCall::new(name, command, config, prev_result);
-        self.versions.run(self.delegates, &call)
-    }
-
-    /// A failed delegate, with its call.
-    pub(crate) fn failed(
-        &self,
-        delegate: &DelegateName,
-        command: Command,
-        config: &NetworkConfig,
-        error: Error,
-    ) -> FailedDelegate {
-        let network = config.name();
-        let call = match self.attachment {
-            Some(attachment) => format!("{command} of {attachment} on network {network}"),
-            None => format!("{command} on network {network}"),
-        };
-        FailedDelegate {
-            delegate: delegate.clone(),
-            call,
-            error,
+        Failure::NotFound { .. } if step.may_be_gone => {
+            let result = recorded
+                .and_then(|recorded| recorded.result)
+                .map(RawValue::get);
+            tracing::warn!(
+                delegate = %name,
+                %command,
+                result = result.unwrap_or("unknown"),
+                "neither configured nor installed any more: what it answered on ADD can't be undone"
+            );
+            return None;
         }
+        _ => {}
     }
+    let error = failure.to_error();
+    if recorded.is_some_and(|recorded| recorded.holds_nothing) {
+        tracing::warn!(delegate = %name, %command, %error, "going on with its recorded result");
+        return None;
+    }
+    Some(error)
 }
 
 #[cfg(test)]
@@ -174,8 +137,7 @@ mod tests {
     ) -> Vec<String> {
         let (config, names) = (config(prev), names(delegates));
         let steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        Steps::new(script, None)
-            .run(command, &steps, None, on_failure)
+        super::run(script, command, None, &steps, None, on_failure)
             .into_iter()
             .map(|failed| failed.delegate.to_string())
             .collect()
@@ -227,8 +189,8 @@ mod tests {
             *step = Step::recorded(recorded, &config);
         }
         let mut script = Script::new(&[("fails", Command::Del, None)]);
-        let failed =
-            Steps::new(&mut script, None).run(Command::Del, &steps, None, OnFailure::Continue);
+        let goes_on = OnFailure::Continue;
+        let failed = super::run(&mut script, Command::Del, None, &steps, None, goes_on);
         assert!(failed.is_empty());
         assert_eq!(
             script.log(),
@@ -259,8 +221,8 @@ mod tests {
         for command in [Command::Del, Command::Check] {
             let answers = ["selector", "allocator"].map(|name| (name, command, Some(now)));
             let mut script = Script::new(&answers);
-            let failed =
-                Steps::new(&mut script, None).run(command, &steps, None, OnFailure::Continue);
+            let goes_on = OnFailure::Continue;
+            let failed = super::run(&mut script, command, None, &steps, None, goes_on);
             assert!(failed.is_empty());
             assert_eq!(
                 script.log()[1..],

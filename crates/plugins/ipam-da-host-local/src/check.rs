@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use cni::{Attachment, Call, Error, NetworkName, code};
 use reservations::{DataDir, Sought, State};
 
-use crate::config;
 use crate::storage;
 
 /// Verifies that every address of `prevResult` that lies in a pool is reserved
@@ -16,14 +15,15 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     let prev_result = config
         .prev_result()?
         .ok_or_else(|| Error::config("prevResult is missing: CHECK compares with it"))?;
-    let pools = config::pools(config)?;
+    let pools = ipam::pools(config)?;
     let in_pools: Vec<(IpAddr, &NetworkName)> = prev_result
         .ips
         .iter()
-        .filter_map(|config| {
-            let placed = pools.iter().find(|p| p.pool.ranges.contains(config.ip()))?;
-            let ip = placed.pool.ranges.in_family(config.ip());
-            Some((ip, &placed.directory))
+        .filter_map(|ip_config| {
+            let mut pools = pools.iter();
+            let pool = pools.find(|pool| pool.ranges.contains(ip_config.ip()))?;
+            let ip = pool.ranges.in_family(ip_config.ip());
+            Some((ip, pool.directory(config.name())))
         })
         .collect();
     let held = |name: &NetworkName| match data_dir.open(name)? {

@@ -2,8 +2,6 @@
 
 mod add;
 mod check;
-mod config;
-mod prepared;
 mod release;
 mod status;
 mod storage;

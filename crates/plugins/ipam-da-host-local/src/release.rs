@@ -3,10 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
-use cni::{Attachment, Call, Error, NetworkName, code};
+use cni::{Attachment, Call, Error, NetworkConfig, NetworkName, code};
 use reservations::{DataDir, Sought, State, Store};
 
-use crate::config;
 use crate::storage;
 
 /// Releases the attachment's addresses, in the directories of the pools and of the
@@ -54,7 +53,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .collect())
     };
     let mut release = Release::new(&data_dir, Sought::Attachment(attachment, &hints));
-    release.everywhere(&config::directories(config), held);
+    release.everywhere(&directories(config), held);
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
     if !hints.iter().all(is_released) {
         // It may be where nobody could look.
@@ -86,7 +85,7 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
         _ => false,
     };
     let mut release = Release::new(&data_dir, Sought::Network);
-    release.everywhere(&config::directories(config), |store, _| {
+    release.everywhere(&directories(config), |store, _| {
         store.remove_leftovers()?;
         let mut stale = store.all()?;
         stale.retain(|(_, state)| !is_valid(state));
@@ -94,6 +93,16 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     });
     data_dir.remove_leftover_indexes();
     release.finish()
+}
+
+/// The directories that may hold an attachment's reservations: those of
+/// `prevResult.pools`, even of invalid pools, and the network's own.
+fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
+    ipam::pool_names(config)
+        .iter()
+        .map(|name| name.directory().clone())
+        .chain([config.name().clone()])
+        .collect()
 }
 
 /// Addresses, and the state of each.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use cni::{Call, DelegateName, Error, NetworkName, code};
-use ipam::Interval;
+use ipam::{Interval, Pool};
 use reservations::{State, Store};
 
-use crate::config::PlacedPool;
-use crate::prepared::Prepared;
+use crate::add::{Prepared, taken};
 
 /// Fails with code 50 if an ADD would fail whatever its container: its answer can't be
 /// completed, no selector stands before this allocator, a pool has no free address, or a
@@ -21,14 +20,15 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     if !may_get_pools(call, &prepared)? {
         return Err(Error::new(code::UNAVAILABLE, Prepared::without_pools().msg));
     }
-    let mut directories: BTreeMap<&NetworkName, Vec<(usize, &PlacedPool)>> = BTreeMap::new();
-    for (index, placed) in prepared.pools.iter().enumerate() {
-        let pools = directories.entry(&placed.directory).or_default();
-        pools.push((index, placed));
+    let mut directories: BTreeMap<&NetworkName, Vec<(usize, &Pool)>> = BTreeMap::new();
+    let network = call.config.name();
+    for (place, pool) in prepared.pools.iter().enumerate() {
+        let pools = directories.entry(pool.directory(network)).or_default();
+        pools.push((place, pool));
     }
     if directories.is_empty() {
         // A selector whose pools depend on the container: any of them may be asked for.
-        directories.insert(call.config.name(), Vec::new());
+        directories.insert(network, Vec::new());
     }
     let mut problems = Vec::new();
     for (name, pools) in directories {
@@ -38,7 +38,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
             Ok(Some(mut store)) => {
                 let mut all: Vec<Error> = pools
                     .into_iter()
-                    .filter_map(|(index, placed)| can_give(&mut store, placed, index).err())
+                    .filter_map(|(place, pool)| can_give(&mut store, pool, network, place).err())
                     .collect();
                 all.extend(store.verify_writable().err());
                 problems.extend(all.into_iter().map(|error| error.msg));
@@ -68,22 +68,25 @@ fn may_get_pools(call: &Call<'_>, prepared: &Prepared<'_>) -> Result<bool, Error
 }
 
 /// An error if the pool has no address for another attachment.
-fn can_give(store: &mut Store<'_>, placed: &PlacedPool, index: usize) -> Result<(), Error> {
-    if let Some(ip) = placed.pool.requested {
+fn can_give(
+    store: &mut Store<'_>,
+    pool: &Pool,
+    network: &NetworkName,
+    place: usize,
+) -> Result<(), Error> {
+    if let Some(ip) = pool.requested {
         return match store.state(ip)? {
             None | Some(State::Torn) => Ok(()),
-            Some(_) => Err(placed.taken(ip, index, "")),
+            Some(_) => Err(taken(ip, pool, network, place, "")),
         };
     }
-    let intervals: Vec<Interval> = placed
-        .pool
-        .ranges
-        .rotation(None)
+    let candidates = pool.ranges.rotation(None);
+    let intervals: Vec<Interval> = candidates
         .iter()
         .map(|candidate| candidate.addresses)
         .collect();
     match store.first_free(&intervals)? {
         Some(_) => Ok(()),
-        None => Err(placed.exhausted(index, code::UNAVAILABLE)),
+        None => Err(pool.exhausted(network, place, code::UNAVAILABLE)),
     }
 }

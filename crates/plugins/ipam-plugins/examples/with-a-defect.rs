@@ -27,5 +27,9 @@ impl Plugin for IpamDaPanics {
 fn main() -> ExitCode {
     let delegates = [Linked(&IpamDaHostLocal), Linked(&IpamDaPanics)];
     let delegated = IpamDelegated { others: &delegates };
-    MultiCall(&[Linked(&delegated), delegates[0], delegates[1]]).main()
+    let all = [Linked(&delegated), delegates[0], delegates[1]];
+    match MultiCall(&all).selected() {
+        Ok(selected) => plugin::main(selected),
+        Err(refused) => refused,
+    }
 }

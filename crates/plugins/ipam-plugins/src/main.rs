@@ -27,5 +27,9 @@ fn main() -> ExitCode {
     };
     let [ranges, rules, fixed, host_local] = delegates;
     let delegated = Linked(&gc.chain);
-    MultiCall(&[delegated, ranges, rules, fixed, host_local, Linked(&gc)]).main()
+    let all = [delegated, ranges, rules, fixed, host_local, Linked(&gc)];
+    match MultiCall(&all).selected() {
+        Ok(selected) => plugin::main(selected),
+        Err(refused) => refused,
+    }
 }

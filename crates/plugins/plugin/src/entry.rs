@@ -1,23 +1,25 @@
-//! A plugin's `main`: reads the process's environment and stdin, handles signals, and
-//! prints the answer.
+//! Entries of a plugin: as a process, in memory, and as a linked plugin of a chain.
 
+use std::any::Any;
 use std::env;
-use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
-use std::panic;
+use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::time::Duration;
 
-use cni::{Cancellation, Command, Environment, Plugin, TRACEPARENT, TraceContext};
-use state_files::wait_writable;
-
+use cni::{
+    AttachmentCommand, CHAIN_CALL, Call, Cancellation, Command, Deliver, Environment, Error,
+    JsonOutput, LinkedOutput, LinkedPlugin, NetworkConfig, OneLine, Plugin, Reply, Request,
+    SpecVersion, TRACEPARENT, TraceContext, code,
+};
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
+use serde::Deserialize;
+use serde_json::json;
 
-use crate::respond::{Caller, respond_to};
+use crate::command_line::{self, COMMIT, FLAVOUR};
+use crate::log::{self, Context, LinkedLog};
 use crate::signals::Signals;
-use crate::{command_line, log, write_to_stderr};
+use crate::stdio::{print, read_stdin, write_to_stderr};
 
 /// Runs a plugin as this process: the whole `main` of its executable.
 ///
@@ -34,38 +36,45 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
         // A person has started it, or a runtime with a defect, which gets a CNI error, too.
         write_to_stderr(command_line::usage(about).as_bytes());
         let is_cni = |name: &str| name.starts_with("CNI_");
-        if !variables
-            .iter()
-            .any(|(name, _)| name.to_str().is_some_and(is_cni))
-        {
+        let mut names = variables.iter().filter_map(|(name, _)| name.to_str());
+        if !names.any(is_cni) {
             return ExitCode::SUCCESS;
         }
     }
     log::init(about.name);
-    log_panics();
 
     // A trace that is made here must be the same in the rollback below.
     let trace = TraceContext::of_call(&variables);
     let environment = variables.with(TRACEPARENT, trace.to_variable());
-    let signals = LazySignals::default();
+    let signals = Signals::default();
     let print = |bytes: &[u8]| print(bytes, &signals);
+    let owns_process = plugin.executes_others() && becomes_subreaper();
     // One read is enough for most configurations.
     let mut stdin = Vec::with_capacity(8 << 10);
-    let caller = Caller {
-        cancellation: Some(&signals),
-        deliver: Some(&print),
-        owns_process: plugin.executes_others() && becomes_subreaper(),
-    };
     let mut read = || {
-        read_bounded(io::stdin().lock(), &mut stdin)?;
+        read_stdin(&mut stdin)?;
         // Until here, a signal ends the process: nothing has been done.
-        signals.install_for(plugin, &environment);
+        handle_signals(plugin, &environment, &signals);
         Ok(stdin.clone())
     };
-    let output = respond_to(plugin, &environment, &mut read, &caller);
+    let answering = Answering {
+        cancellation: Some(&signals),
+        deliver: Some(&print),
+        owns_process,
+        ..Answering::new(plugin, &environment)
+    };
+    let output = answering.of_stdin(&mut read);
     let printed = print(&output.stdout);
-    if let (Err(error), true) = (&printed, output.success) {
-        undo(plugin, error, environment, &stdin, caller.owns_process);
+    if let (Err(error), true) = (&printed, output.success)
+        && environment.text("CNI_COMMAND") == Command::Add.as_str()
+    {
+        tracing::error!(%error, "the result could not be delivered; undoing the ADD");
+        let environment = environment.clone().with("CNI_COMMAND", "DEL");
+        let undoing = Answering {
+            owns_process,
+            ..Answering::new(plugin, &environment)
+        };
+        undoing.of_stdin(&mut || Ok(stdin.clone()));
     }
     if output.success && printed.is_ok() {
         ExitCode::SUCCESS
@@ -74,96 +83,14 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
 }
 
-/// The largest configuration, in bytes. A valid attachment has about 150, so this is room for
-/// a hundred thousand in a GC; a plugin needs several times as much memory.
-const MOST_STDIN: usize = 16 << 20;
-
-/// Reads all of stdin.
-///
-/// # Errors
-///
-/// An I/O error; `FileTooLarge` for more than [`MOST_STDIN`], which is then not read.
-fn read_bounded(stdin: impl Read, into: &mut Vec<u8>) -> io::Result<()> {
-    stdin.take(MOST_STDIN as u64 + 1).read_to_end(into)?;
-    if into.len() > MOST_STDIN {
-        let why = format!("the configuration is larger than {MOST_STDIN} bytes");
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+/// Installs the handlers of signals, for a command that the plugin wants cancelled.
+fn handle_signals(plugin: &dyn Plugin, environment: &Environment, signals: &Signals) {
+    let command: Option<Command> = environment.text("CNI_COMMAND").parse().ok();
+    if command.is_some_and(|command| plugin.handles_signals(command))
+        && let Err(error) = signals.install()
+    {
+        tracing::warn!(%error, "SIGTERM and SIGINT will end the call at once");
     }
-    Ok(())
-}
-
-/// Handlers of signals that are installed when the call has been read.
-#[derive(Default)]
-struct LazySignals(OnceLock<Signals>);
-
-impl LazySignals {
-    /// Installs them for a command that the plugin wants cancelled.
-    fn install_for(&self, plugin: &dyn Plugin, environment: &Environment) {
-        let command: Option<Command> = environment.text("CNI_COMMAND").parse().ok();
-        if !command.is_some_and(|command| plugin.handles_signals(command)) {
-            return;
-        }
-        match Signals::install() {
-            Ok(signals) => drop(self.0.set(signals)),
-            Err(error) => {
-                tracing::warn!(%error, "SIGTERM and SIGINT will end the call at once");
-            }
-        }
-    }
-}
-
-impl Cancellation for LazySignals {
-    fn is_cancelled(&self) -> bool {
-        self.0.get().is_some_and(Cancellation::is_cancelled)
-    }
-
-    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
-        let signals = self.0.get();
-        signals.map_or(Err(io::ErrorKind::Unsupported.into()), Cancellation::fd)
-    }
-}
-
-/// A pipe that is ready takes as many bytes without blocking.
-const PIPE_BUF: usize = 4096;
-
-/// Interval in which a signal is noticed while the caller doesn't read.
-const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Prints to stdout. A caller that doesn't read is waited for, until a signal comes.
-fn print(bytes: &[u8], signals: &LazySignals) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    for chunk in bytes.chunks(PIPE_BUF) {
-        while !wait_writable(&stdout, SIGNAL_INTERVAL)? {
-            if signals.is_cancelled() {
-                return Err(io::Error::other(
-                    "a signal came before the caller has read it",
-                ));
-            }
-        }
-        stdout.write_all(chunk)?;
-        stdout.flush()?;
-    }
-    Ok(())
-}
-
-/// Undoes an ADD whose result nobody has received.
-fn undo(
-    plugin: &dyn Plugin,
-    error: &io::Error,
-    environment: Environment,
-    stdin: &[u8],
-    owns_process: bool,
-) {
-    if environment.get("CNI_COMMAND") != Some(Command::Add.as_str().as_ref()) {
-        return;
-    }
-    tracing::error!(%error, "the result could not be delivered; undoing the ADD");
-    let del = environment.with("CNI_COMMAND", Command::Del.as_str());
-    let caller = Caller {
-        owns_process,
-        ..Caller::default()
-    };
-    respond_to(plugin, &del, &mut || Ok(stdin.to_vec()), &caller);
 }
 
 /// Makes this process the subreaper of its descendants, prctl(2): the kernel makes it the
@@ -175,9 +102,260 @@ fn becomes_subreaper() -> bool {
     has_none && set_child_subreaper(Some(getpid())).is_ok()
 }
 
-/// Sends a panic's message to the log.
-fn log_panics() {
-    panic::set_hook(Box::new(|info| {
-        tracing::error!(at = info.location().map(tracing::field::display), "panic");
-    }));
+/// Output of a plugin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// True if the exit status is 0.
+    pub success: bool,
+    /// All of stdout.
+    pub stdout: Vec<u8>,
+}
+
+/// Answers one call, in memory.
+///
+/// `stdin` is read only after the environment has been found valid. There is always an
+/// answer: even a panic becomes an error object.
+pub fn respond(
+    plugin: &dyn Plugin,
+    environment: &Environment,
+    stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
+    cancellation: Option<&dyn Cancellation>,
+) -> Output {
+    let answering = Answering {
+        cancellation,
+        ..Answering::new(plugin, environment)
+    };
+    answering.of_stdin(stdin)
+}
+
+/// A plugin that is linked into this process. A chain in this process calls it.
+#[derive(Clone, Copy)]
+pub struct Linked<'a>(pub &'a dyn Plugin);
+
+impl LinkedPlugin for Linked<'_> {
+    fn name(&self) -> &str {
+        self.0.about().name
+    }
+
+    fn call(
+        &self,
+        environment: &Environment,
+        config: NetworkConfig,
+        cancellation: Option<&dyn Cancellation>,
+    ) -> LinkedOutput {
+        let log = LinkedLog::begin(self.name());
+        let answering = Answering {
+            cancellation,
+            ..Answering::new(self.0, environment)
+        };
+        let _context = answering.context();
+        let request = answering.logged(|| {
+            let request = Request::from_environment(environment)?;
+            refuse_older(&request, &config).map(|()| request)
+        });
+        let answer = request.and_then(|request| answering.run(&request, config));
+        LinkedOutput {
+            answer,
+            stderr: log.end(),
+        }
+    }
+}
+
+/// A call that is being answered.
+struct Answering<'a> {
+    plugin: &'a dyn Plugin,
+    environment: &'a Environment,
+    trace: TraceContext,
+    /// True if the caller is a chain.
+    is_delegate: bool,
+    /// [`Call::cancellation`].
+    cancellation: Option<&'a dyn Cancellation>,
+    /// [`Call::deliver`].
+    deliver: Option<Deliver<'a>>,
+    /// [`Call::owns_process`].
+    owns_process: bool,
+}
+
+impl<'a> Answering<'a> {
+    fn new(plugin: &'a dyn Plugin, environment: &'a Environment) -> Self {
+        Self {
+            plugin,
+            environment,
+            trace: TraceContext::of_call(environment),
+            is_delegate: environment.get(CHAIN_CALL).is_some(),
+            cancellation: None,
+            deliver: None,
+            owns_process: false,
+        }
+    }
+
+    /// Answers the call whose configuration is on stdin.
+    fn of_stdin(&self, stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>) -> Output {
+        let _context = self.context();
+        let mut version = SpecVersion::LATEST;
+        let input = self.logged(|| self.read(stdin));
+        let printed = input.and_then(|input| match input {
+            (_, Stdin::Probe(stdin)) => Ok(supported_versions(&stdin)),
+            (request, Stdin::Config(config)) => {
+                version = config.version();
+                let output = self.run(&request, config)?;
+                Ok(output.map(JsonOutput::into_bytes).unwrap_or_default())
+            }
+        });
+        let success = printed.is_ok();
+        let stdout = printed.unwrap_or_else(|error| error.to_json(version));
+        Output { success, stdout }
+    }
+
+    fn read(
+        &self,
+        stdin: &mut dyn FnMut() -> io::Result<Vec<u8>>,
+    ) -> Result<(Request, Stdin), Error> {
+        let request = Request::from_environment(self.environment)?;
+        let bytes = stdin().map_err(|error| match error.kind() {
+            io::ErrorKind::FileTooLarge => Error::config(format!("stdin: {error}")),
+            _ => Error::io("stdin", error),
+        })?;
+        if request == Request::Version {
+            return Ok((request, Stdin::Probe(bytes)));
+        }
+        let config = NetworkConfig::parse(bytes)?;
+        refuse_older(&request, &config)?;
+        Ok((request, Stdin::Config(config)))
+    }
+
+    /// Until it is dropped, the lines in the log carry the plugin and the trace.
+    fn context(&self) -> log::Entered {
+        let about = self.plugin.about();
+        let entered = Context::of_process(about.name, &self.trace).enter();
+        tracing::debug!(
+            version = about.version,
+            flavour = FLAVOUR,
+            commit = COMMIT.unwrap_or("unknown"),
+            "starting"
+        );
+        entered
+    }
+
+    /// Runs `f`, and logs its error. A panic is an error, too.
+    fn logged<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        caught(f).inspect_err(|error| match self.is_delegate {
+            // The chain reports a delegate's failure, with the delegate's name.
+            true => tracing::debug!(%error, "failed"),
+            false => tracing::error!(%error, "failed"),
+        })
+    }
+
+    /// Runs the plugin; returns the object to print, unless it has been delivered.
+    fn run(&self, request: &Request, config: NetworkConfig) -> Result<Option<JsonOutput>, Error> {
+        let _context = Context::of_call(request, config.name()).enter();
+        self.log_call(&config);
+        let deliver = self.deliver.map(|deliver| {
+            move |bytes: &[u8]| {
+                tracing::debug!(output = %OneLine(bytes), "delivering the answer");
+                deliver(bytes)
+            }
+        });
+        let version = config.version();
+        let call = Call {
+            config,
+            trace: self.trace.clone(),
+            cancellation: self.cancellation,
+            deliver: deliver.as_ref().map(|deliver| deliver as Deliver<'_>),
+            owns_process: self.owns_process,
+            environment: self.environment,
+        };
+        let output = self.logged(|| {
+            Ok(match reply(self.plugin, request, &call)? {
+                Reply::Nothing | Reply::Delivered => None,
+                Reply::Result(result) => Some(JsonOutput::of_result(&result, version)),
+                Reply::Verbatim(output) => Some(output),
+            })
+        })?;
+        match &output {
+            Some(output) if !self.is_delegate => {
+                tracing::debug!(output = %OneLine(output.as_bytes()), "succeeded");
+            }
+            _ => tracing::debug!("succeeded"),
+        }
+        Ok(output)
+    }
+
+    /// Logs the call. Of a delegate's input, the chain's own log has all but `prevResult`.
+    fn log_call(&self, config: &NetworkConfig) {
+        if self.is_delegate {
+            tracing::debug!("called by a chain");
+            return;
+        }
+        tracing::debug!(
+            args = ?self.environment.text("CNI_ARGS"),
+            netns = ?self.environment.text("CNI_NETNS"),
+            input = %OneLine(config.as_bytes()),
+            "called"
+        );
+    }
+}
+
+/// Content of stdin.
+enum Stdin {
+    /// The question of VERSION.
+    Probe(Vec<u8>),
+    /// The configuration, for any other command.
+    Config(NetworkConfig),
+}
+
+/// Refuses a command that the configuration's version doesn't have.
+fn refuse_older(request: &Request, config: &NetworkConfig) -> Result<(), Error> {
+    let (command, version) = (request.command(), config.version());
+    if version >= command.since() {
+        return Ok(());
+    }
+    let since = command.since();
+    let refusal = format!("cniVersion: {version} does not know {command}, which is of {since}");
+    Err(Error::new(code::INCOMPATIBLE_VERSION, refusal))
+}
+
+fn reply(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Reply, Error> {
+    match request {
+        Request::Attachment(AttachmentCommand::Add, attachment) => plugin.add(attachment, call),
+        Request::Attachment(AttachmentCommand::Del, attachment) => plugin.del(attachment, call),
+        Request::Attachment(AttachmentCommand::Check, attachment) => plugin.check(attachment, call),
+        Request::Gc => plugin.gc(call),
+        Request::Status => plugin.status(call),
+        Request::Version => Ok(Reply::Nothing),
+    }
+}
+
+/// Runs `f`; a panic becomes an error.
+fn caught<T>(f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    panic::catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| Err(defect(panic.as_ref())))
+}
+
+fn defect(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let message = text.or_else(|| Some(panic.downcast_ref::<String>()?.as_str()));
+    let message = message.unwrap_or("no message");
+    Error::new(
+        code::INTERNAL,
+        format!("this is a defect in the plugin: {message}"),
+    )
+}
+
+/// The answer to VERSION. Specification, section 5, "Version": `cniVersion` is the
+/// question's. A probe never fails; without a question, the newest version is named.
+fn supported_versions(stdin: &[u8]) -> Vec<u8> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Probe {
+        cni_version: String,
+    }
+    let asked_with = serde_json::from_slice(stdin).map_or_else(
+        |_| SpecVersion::LATEST.to_string(),
+        |probe: Probe| probe.cni_version,
+    );
+    let answer = json!({
+        "cniVersion": asked_with,
+        "supportedVersions": SpecVersion::ALL.map(SpecVersion::as_str),
+    });
+    format!("{answer}\n").into_bytes()
 }

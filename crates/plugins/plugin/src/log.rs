@@ -9,17 +9,16 @@
 
 use std::cell::RefCell;
 use std::io::{self, Write};
+use std::panic;
 
 use tracing_subscriber::fmt::MakeWriter;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, Entered};
 
 #[cfg(not(feature = "verbose"))]
 use normal as flavour;
 #[cfg(feature = "verbose")]
 use verbose as flavour;
-
-pub(crate) use flavour::init;
 
 mod context;
 #[cfg(feature = "verbose")]
@@ -29,13 +28,36 @@ mod normal;
 #[cfg(feature = "verbose")]
 mod verbose;
 
-/// Runs the call of a linked plugin; returns its stderr, too.
-pub(crate) fn of_linked_plugin<T>(plugin: &str, call: impl FnOnce() -> T) -> (T, Vec<u8>) {
-    // `respond` catches panics, so both are always restored.
-    let before = CAPTURED.replace(Some(Vec::new()));
-    let answer = flavour::with_log_of(plugin, call);
-    let stderr = CAPTURED.replace(before).unwrap_or_default();
-    (answer, stderr)
+/// Installs the log of this process's plugin. It also gets the message of each panic.
+pub(crate) fn init(plugin: &str) {
+    flavour::init(plugin);
+    panic::set_hook(Box::new(|info| {
+        tracing::error!(at = info.location().map(tracing::field::display), "panic");
+    }));
+}
+
+/// The log and the stderr of a linked plugin that runs in this thread. Whoever runs it
+/// catches its panics, so that the caller's are always restored.
+pub(crate) struct LinkedLog {
+    log_before: flavour::ThreadLog,
+    stderr_before: Option<Vec<u8>>,
+}
+
+impl LinkedLog {
+    /// From now on, lines go to the log of this plugin, and stderr is kept.
+    pub(crate) fn begin(plugin: &str) -> Self {
+        let stderr_before = CAPTURED.replace(Some(Vec::new()));
+        Self {
+            log_before: flavour::switch_to(plugin),
+            stderr_before,
+        }
+    }
+
+    /// Restores the log and the stderr of the caller; returns the plugin's stderr.
+    pub(crate) fn end(self) -> Vec<u8> {
+        flavour::restore(self.log_before);
+        CAPTURED.replace(self.stderr_before).unwrap_or_default()
+    }
 }
 
 thread_local! {
@@ -74,12 +96,13 @@ mod tests {
 
     #[test]
     fn a_linked_plugins_stderr_is_its_own() {
-        let (inner, outer) = of_linked_plugin("a", || {
-            Stderr.write_all(b"one\n").unwrap();
-            let ((), inner) = of_linked_plugin("b", || Stderr.write_all(b"two\n").unwrap());
-            Stderr.write_all(b"three\n").unwrap();
-            inner
-        });
+        let outer = LinkedLog::begin("a");
+        Stderr.write_all(b"one\n").unwrap();
+        let inner = LinkedLog::begin("b");
+        Stderr.write_all(b"two\n").unwrap();
+        let inner = inner.end();
+        Stderr.write_all(b"three\n").unwrap();
+        let outer = outer.end();
         assert_eq!(inner, b"two\n");
         assert_eq!(outer, b"one\nthree\n");
     }

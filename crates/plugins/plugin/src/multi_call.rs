@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use cni::{Error, LinkedPlugin as _, SpecVersion};
+use cni::{Error, LinkedPlugin as _, Plugin, SpecVersion};
 use state_files::FileId;
 
 use crate::{Linked, write_to_stderr};
@@ -35,16 +35,19 @@ impl<'a> MultiCall<'a> {
         None
     }
 
-    /// Runs the plugin that `argv[0]` selects: the whole `main` of the executable.
-    pub fn main(&self) -> ExitCode {
+    /// The plugin that `argv[0]` selects, for [`crate::main`].
+    ///
+    /// # Errors
+    ///
+    /// The exit status, if it selects none. The names of all are then on stdout and stderr.
+    pub fn selected(&self) -> Result<&'a dyn Plugin, ExitCode> {
         let called = PathBuf::from(env::args_os().next().unwrap_or_default());
         // A shell passes the bare name; the kernel knows the file.
         let plugin = Self::select(self.0, &called)
             .or_else(|| Self::select(self.0, &env::current_exe().ok()?));
-        match plugin {
-            Some(plugin) => crate::main(plugin.0),
-            None => self.refuse(&called),
-        }
+        plugin
+            .map(|plugin| plugin.0)
+            .ok_or_else(|| self.refuse(&called))
     }
 
     fn refuse(&self, called: &Path) -> ExitCode {

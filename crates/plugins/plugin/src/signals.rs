@@ -3,7 +3,7 @@
 use std::io::{self, PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use cni::Cancellation;
 use signal_hook::SigId;
@@ -13,36 +13,33 @@ use signal_hook::low_level::{pipe, unregister};
 
 const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
 
-/// Handlers of the two signals. As soon as they are installed, the signals don't end the process.
+/// Handlers of the two signals, once they are installed. Then the signals don't end the process.
+#[derive(Default)]
 pub(crate) struct Signals {
     /// Set by a signal.
     came: Arc<AtomicBool>,
     /// Readable after a signal. It is made for the first waiter: a chain in one file
     /// seldom waits.
     pipe: OnceLock<PipeReader>,
-    /// The registered actions, removed on drop.
+    /// The registered actions, removed on drop. Empty before the handlers are installed.
     actions: Mutex<Vec<SigId>>,
 }
 
 impl Signals {
     /// Installs the handlers.
-    pub(crate) fn install() -> io::Result<Self> {
-        let signals = Self {
-            came: Arc::default(),
-            pipe: OnceLock::new(),
-            actions: Mutex::default(),
-        };
+    pub(crate) fn install(&self) -> io::Result<()> {
         for signal in SIGNALS {
-            signals.keep(flag::register(signal, Arc::clone(&signals.came))?);
+            self.keep(flag::register(signal, Arc::clone(&self.came))?);
         }
-        Ok(signals)
+        Ok(())
+    }
+
+    fn actions(&self) -> MutexGuard<'_, Vec<SigId>> {
+        self.actions.lock().expect("nobody panics with the lock")
     }
 
     fn keep(&self, action: SigId) {
-        self.actions
-            .lock()
-            .expect("nobody panics with the lock")
-            .push(action);
+        self.actions().push(action);
     }
 
     fn make_pipe(&self) -> io::Result<PipeReader> {
@@ -64,6 +61,9 @@ impl Cancellation for Signals {
     }
 
     fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.actions().is_empty() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         if self.pipe.get().is_none() {
             let _ = self.pipe.set(self.make_pipe()?);
         }
@@ -77,8 +77,7 @@ impl Cancellation for Signals {
 impl Drop for Signals {
     /// Closes the writing ends of the pipes.
     fn drop(&mut self) {
-        let mut actions = self.actions.lock().expect("nobody panics with the lock");
-        for action in actions.drain(..) {
+        for action in self.actions().drain(..) {
             unregister(action);
         }
     }
@@ -94,7 +93,8 @@ mod tests {
     #[test]
     fn a_signal_is_known_of_before_and_after_somebody_waits_for_it() {
         for waits_first in [true, false] {
-            let signals = Signals::install().unwrap();
+            let signals = Signals::default();
+            signals.install().unwrap();
             let readable = || {
                 let fd = signals.fd().unwrap();
                 state_files::wait_readable(fd, Duration::ZERO).unwrap()
@@ -115,7 +115,8 @@ mod tests {
         let open = || read_dir("/proc/self/fd").unwrap().count();
         let before = open();
         for _ in 0..200 {
-            let signals = Signals::install().unwrap();
+            let signals = Signals::default();
+            signals.install().unwrap();
             signals.fd().unwrap();
         }
         // Other tests open files meanwhile, but not hundreds.

@@ -3,7 +3,9 @@
 
 use anyhow::Result;
 use chain::{Chain, Outcome, Plugins};
-use cni::{Attachment, Call, DelegateName, Environment, LinkedPlugin, NetworkConfig, Object};
+use cni::{
+    Call, ContainerId, DelegateName, Environment, IfName, LinkedPlugin, NetworkConfig, Object,
+};
 use ipam::Pool;
 use ipam_ds_ranges::IpamDsRanges;
 use ipam_ds_rules::IpamDsRules;
@@ -32,7 +34,6 @@ const ANNOTATION: &str = "annotation:";
 pub(super) struct Question {
     pub(super) config: NetworkConfig,
     pub(super) environment: Environment,
-    pub(super) attachment: Attachment,
 }
 
 impl Question {
@@ -67,21 +68,18 @@ impl Question {
         // A selector's cache can't be made there: an explanation leaves nothing behind.
         nested(&mut config, &["ipam", "cacheDir"], "/proc/none");
         let bad = |key: &str, error: cni::InvalidName| anyhow::anyhow!("{key}: {error}");
-        let attachment = Attachment {
-            container_id: container.parse().map_err(|e| bad(CONTAINER_ID, e))?,
-            ifname: ifname.parse().map_err(|e| bad("ifname", e))?,
-        };
+        let container: ContainerId = container.parse().map_err(|e| bad(CONTAINER_ID, e))?;
+        let ifname: IfName = ifname.parse().map_err(|e| bad("ifname", e))?;
         let environment = node
             .environment
             .clone()
-            .with("CNI_CONTAINERID", container)
-            .with("CNI_IFNAME", ifname)
+            .with("CNI_CONTAINERID", container.as_str())
+            .with("CNI_IFNAME", ifname.as_str())
             .with("CNI_NETNS", "/run/netns/ipamctl-explain")
             .with("CNI_ARGS", args.join(";"));
         Ok(Self {
             config: NetworkConfig::parse(serde_json::to_vec(&config)?)?,
             environment,
-            attachment,
         })
     }
 
@@ -118,7 +116,7 @@ impl Question {
             |name: &DelegateName| linked.iter().any(|plugin| plugin.name() == name.as_str());
         let runs = |name: &DelegateName| name.is_selector() && (!no_exec || is_ours(name));
         let mut pools = Vec::new();
-        for (name, outcome) in chain.dry_run(&self.attachment, runs) {
+        for (name, outcome) in chain.dry_run(runs) {
             let (answer, error) = match outcome {
                 Outcome::Result(output) => (Some(output.json().to_owned()), None),
                 Outcome::Nothing => (None, Some("it printed nothing".to_owned())),

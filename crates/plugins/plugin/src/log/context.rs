@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::fmt::Write as _;
 
-use cni::{NetworkName, OneLine, Request, TraceContext};
+use cni::{Attachment, NetworkName, OneLine, Request, TraceContext};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -33,23 +33,32 @@ impl Context {
     pub(crate) fn of_call(request: &Request, network: &NetworkName) -> Self {
         let mut context = CONTEXT.with_borrow(Clone::clone);
         let _ = write!(context, " command={} network={network}", request.command());
-        if let Some(it) = request.attachment() {
-            let _ = write!(
-                context,
-                " container={} ifname={}",
-                it.container_id, it.ifname
-            );
+        if let Some(Attachment {
+            container_id,
+            ifname,
+        }) = request.attachment()
+        {
+            let _ = write!(context, " container={container_id} ifname={ifname}");
         }
         Self(context)
     }
 
-    /// Runs `f`, whose lines carry this context.
-    pub(crate) fn during<T>(self, f: impl FnOnce() -> T) -> T {
-        let before = CONTEXT.replace(self.0);
-        // `respond` catches panics, so the context is always restored.
-        let answer = f();
-        CONTEXT.set(before);
-        answer
+    /// Until the guard is dropped, this thread's lines carry this context.
+    pub(crate) fn enter(self) -> Entered {
+        Entered {
+            before: CONTEXT.replace(self.0),
+        }
+    }
+}
+
+/// A context that this thread's lines carry.
+pub(crate) struct Entered {
+    before: String,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CONTEXT.set(std::mem::take(&mut self.before));
     }
 }
 
@@ -128,16 +137,17 @@ mod tests {
         let call = |command: &str| Context::of_call(&request(command), &network);
         let lines = lines_of(|| {
             tracing::warn!("nobody's");
-            Context::of_process("one", &trace('a')).during(|| {
-                tracing::error!(error = "e\x1b[2J", "its");
-                call("ADD").during(|| {
-                    tracing::info!(number = 1);
-                    Context::of_process("two", &trace('b'))
-                        .during(|| call("GC").during(|| tracing::info!("the delegate's")));
-                    tracing::warn!(parent: None, "of no call");
-                    tracing::info!("its\nagain");
-                });
-            });
+            let _one = Context::of_process("one", &trace('a')).enter();
+            tracing::error!(error = "e\x1b[2J", "its");
+            let _add = call("ADD").enter();
+            tracing::info!(number = 1);
+            {
+                let _two = Context::of_process("two", &trace('b')).enter();
+                let _gc = call("GC").enter();
+                tracing::info!("the delegate's");
+            }
+            tracing::warn!(parent: None, "of no call");
+            tracing::info!("its\nagain");
         });
         let pid = std::process::id();
         let [a, b] = [("one", 'a'), ("two", 'b')].map(|(plugin, id)| {

@@ -9,13 +9,18 @@ use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use super::Stderr;
 use super::context::lines;
 
-pub(crate) fn init(_plugin: &str) {
+pub(super) fn init(_plugin: &str) {
     let _ = tracing::subscriber::set_global_default(Lazy::default());
 }
 
-pub(super) fn with_log_of<T>(_plugin: &str, call: impl FnOnce() -> T) -> T {
-    call()
+/// Nothing: no plugin has a log file.
+pub(super) struct ThreadLog;
+
+pub(super) fn switch_to(_plugin: &str) -> ThreadLog {
+    ThreadLog
 }
+
+pub(super) fn restore(_before: ThreadLog) {}
 
 /// Makes the library's subscriber for the first line. Most calls log nothing, and it
 /// takes a twentieth of an ADD to make.

@@ -21,7 +21,7 @@ const LOG_DIR: &str = "IPAM_DELEGATED_LOG_DIR";
 
 const DEFAULT_LOG_DIR: &str = "/var/log/cni";
 
-pub(crate) fn init(plugin: &str) {
+pub(super) fn init(plugin: &str) {
     let stderr = Stderr.with_max_level(Level::WARN);
     let log = DailyFile::open(&folder(), plugin);
     let level = if log.is_ok() {
@@ -37,16 +37,22 @@ pub(crate) fn init(plugin: &str) {
     warn_of(error);
 }
 
-pub(super) fn with_log_of<T>(plugin: &str, call: impl FnOnce() -> T) -> T {
+/// The log of the plugin that runs in this thread; `None` if it can't be written.
+pub(super) type ThreadLog = Option<DailyFile>;
+
+/// From now on, this thread logs to the file of this plugin. Returns the log until now.
+pub(super) fn switch_to(plugin: &str) -> ThreadLog {
     let (log, error) = match DailyFile::open(&folder(), plugin) {
         Ok(file) => (Some(file), None),
         Err(error) => (None, Some(error)),
     };
     let before = LOG.replace(log);
     warn_of(error);
-    let answer = call();
+    before
+}
+
+pub(super) fn restore(before: ThreadLog) {
     LOG.set(before);
-    answer
 }
 
 fn warn_of(error: Option<io::Error>) {
@@ -58,7 +64,7 @@ fn warn_of(error: Option<io::Error>) {
 
 thread_local! {
     /// The log of the plugin that runs in this thread.
-    static LOG: RefCell<Option<DailyFile>> = const { RefCell::new(None) };
+    static LOG: RefCell<ThreadLog> = const { RefCell::new(None) };
 }
 
 /// Writes to [`LOG`], one line in one write.
