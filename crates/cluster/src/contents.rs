@@ -54,6 +54,12 @@ impl ClaimedBlock {
 }
 
 impl DefinedPool {
+    /// True if both have the same definition, whatever the order of its keys.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let parse = |value: &[u8]| serde_json::from_slice::<serde_json::Value>(value).ok();
+        self.value == other.value || parse(&self.value) == parse(&other.value)
+    }
+
     /// Reads a definition at this path, which messages name.
     ///
     /// # Errors

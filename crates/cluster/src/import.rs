@@ -132,7 +132,7 @@ impl Look {
             let known = self.existing.iter().find(|known| known.name == pool.name);
             let outcome = match known {
                 None => Imported::Created,
-                Some(known) if known.value == pool.value => Imported::Unchanged,
+                Some(known) if known.is_same(pool) => Imported::Unchanged,
                 Some(_) if replaces => Imported::Replaced,
                 Some(_) => {
                     return Err(Error::config(format!(

@@ -17,6 +17,9 @@ use crate::node::state_file::StateFile;
 use crate::try_again;
 use crate::{Change, Condition, Engine, Found, Group, Key, Moment, Node, Read};
 
+/// The mark of an import that goes on. It names no node. Only an engine without transactions has it.
+const IMPORT: &str = ".import";
+
 /// Marks that a message names.
 const NAMED: u32 = 5;
 
@@ -44,6 +47,11 @@ pub fn refuse_marks(engine: &dyn Engine, found: Option<&Found>) -> Result<(), Er
         _ => "?",
     });
     let nodes: Vec<&str> = nodes.collect();
+    if nodes == [IMPORT] {
+        return Err(try_again(
+            "pools are being imported, or an import was interrupted: no address and no block is given before it is finished",
+        ));
+    }
     let more = match found.number > nodes.len() as u64 {
         true => " and others",
         false => "",

@@ -131,7 +131,7 @@ impl<'a> Client<'a> {
         &mut self,
         resource: Resource,
         name: &str,
-        uid: &str,
+        uid: Option<&str>,
         revision: Option<i64>,
     ) -> Result<Deleted, EngineError> {
         let _ = (resource, name, uid, revision);

@@ -1,9 +1,12 @@
 //! A cluster as the configuration describes it: `ipam.kubernetes` and `ipam.node`.
 
-use cluster::Node;
-use cni::{Error, Object};
+use std::sync::LazyLock;
 
-use crate::Settings;
+use cluster::{ConfiguredCluster, Node};
+use cni::{Cancellation, Environment, Error, Object};
+
+use crate::objects::path;
+use crate::{Engine, Resource, Settings};
 
 /// Part of the names of the node's files, which may share a folder with those of another engine.
 const PREFIX: &str = "/kubernetes";
@@ -43,6 +46,30 @@ impl Cluster {
             },
             settings,
         })
+    }
+}
+
+/// A tool's calls have no variables of their own.
+static NO_VARIABLES: LazyLock<Environment> = LazyLock::new(Environment::default);
+
+impl ConfiguredCluster for Cluster {
+    fn node(&self) -> &Node {
+        &self.node
+    }
+
+    fn engine<'a>(
+        &'a self,
+        cancellation: Option<&'a dyn Cancellation>,
+    ) -> Box<dyn cluster::Engine + 'a> {
+        Box::new(Engine::of(self, &NO_VARIABLES, cancellation))
+    }
+
+    fn path(&self) -> String {
+        "kubernetes".to_owned()
+    }
+
+    fn path_of_addresses(&self, pool: &str) -> String {
+        format!("kubernetes:{}", path(Resource::Address, pool))
     }
 }
 

@@ -155,6 +155,10 @@ impl<'a> Addition<'a> {
             let address = outcome.found.get(3).and_then(Found::first);
             if outcome.done || address.is_some_and(|address| address.value == value) {
                 tracing::debug!(tried, "reserved");
+                // Of some engines, only a change shows which state they have.
+                if let Err(error) = self.latest_state.refuse_older(self.node, engine) {
+                    return Err(self.take_back(engine, error, &value));
+                }
                 self.latest_state.remember(engine);
                 return Ok(true);
             }

@@ -17,15 +17,24 @@ impl Addition<'_> {
         error: EngineError,
         value: &[u8],
     ) -> Error {
-        if !error.may_have_changed() {
-            return error.into();
+        match error.may_have_changed() {
+            true => self.take_back(engine, error.into(), value),
+            false => error.into(),
         }
+    }
+
+    /// Releases what this ADD has reserved.
+    pub(super) fn take_back(
+        &mut self,
+        engine: &mut dyn Engine,
+        error: Error,
+        value: &[u8],
+    ) -> Error {
         engine.time().finish();
         let undone = entries(engine, self.holding()).and_then(|mut made: Vec<Entry>| {
             made.retain(|entry| entry.value == value);
             release_as(engine, &mut self.identity, &made)
         });
-        let error = Error::from(error);
         match undone {
             Ok(_) => error,
             Err(why) => error.with_details(format!(

@@ -108,9 +108,10 @@ fn could_reserve_in_any(engine: &mut dyn Engine, addition: &mut Addition<'_>) ->
         pool: NO_POOL.parse().expect("a pool's name"),
         ip: [0, 0, 0, 0].into(),
     };
+    let value = addition.holder.to_value();
     let outcome = engine.commit(&Change {
         conditions: vec![addition.identity.is_current(), is_reconciled()],
-        write: vec![(held.address(), Vec::new()), (Key::Held(held), Vec::new())],
+        write: vec![(held.address(), value.clone()), (Key::Held(held), value)],
         otherwise: vec![
             addition.identity.read(),
             read_marks(),

@@ -150,6 +150,11 @@ impl<'a> Claims<'a> {
         file.claiming = None;
         let now = outcome.found.get(1).and_then(Found::first);
         if outcome.done || now.is_some_and(|now| now.value == claiming.owner.to_value()) {
+            // Of some engines, only a change shows which state they have.
+            if let Err(error) = self.latest_state.refuse_older(self.node, self.engine) {
+                self.give_back(&claiming, file.pool())?;
+                return Err(error);
+            }
             let cidr = claiming.cidr;
             tracing::debug!(%cidr, pool = file.pool(), "claimed a block");
             self.latest_state.remember(self.engine);

@@ -1,0 +1,399 @@
+//! The cluster's engine on Kubernetes' API: each object of the rules is an object of the API.
+
+mod commit;
+mod guards;
+mod import;
+mod marks;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+
+use cluster::{
+    Change, EngineError, Found, Group, Holding, Key, Kind as Failure, Moment, Outcome, Read,
+    Stored, TimeLimit,
+};
+use cni::{Call, Cancellation, Environment, NetworkName};
+use state_files::boot_id;
+
+use crate::held_index::HeldIndex;
+use crate::names::object_of;
+use crate::objects::{self, Pod, attachment, held, is_label_value, label, stored};
+use crate::view::View;
+use crate::{Client, Cluster, Item, Resource};
+
+/// Creations in a row that met an address which the view has as free, after which a pool's
+/// addresses are listed.
+const MOST_MISSES: u32 = 8;
+
+/// Of this number of ADDs with a sticky key, one counts the keys.
+const COUNTED: u32 = 64;
+
+/// The engine of one call. It connects with the first request.
+pub struct Engine<'a> {
+    /// The client.
+    pub client: Client<'a>,
+    node: &'a str,
+    pod: Pod,
+    index: Option<HeldIndex>,
+    view: View,
+    /// Addresses that were said to be free, by pool.
+    said_free: HashSet<(String, IpAddr)>,
+    /// The blocks of a pool, listed once in a call.
+    blocks: HashMap<String, BTreeSet<Key>>,
+    misses: u32,
+    moment: Option<Moment>,
+}
+
+impl<'a> Engine<'a> {
+    /// The engine of a plugin's call.
+    pub fn new(cluster: &'a Cluster, call: &Call<'a>) -> Self {
+        let mut engine = Self::of(cluster, call.environment, call.cancellation);
+        let arguments = call.environment.text("CNI_ARGS");
+        let value = |key: &str| {
+            let pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
+            let mut found = pairs.filter(|(name, value)| *name == key && !value.is_empty());
+            found.next().map(|(_, value)| value.to_owned())
+        };
+        engine.pod = Pod {
+            namespace: value("K8S_POD_NAMESPACE"),
+            name: value("K8S_POD_NAME"),
+        };
+        engine
+    }
+
+    /// The engine of a tool.
+    pub fn of(
+        cluster: &'a Cluster,
+        environment: &'a Environment,
+        cancellation: Option<&'a dyn Cancellation>,
+    ) -> Self {
+        let client = Client::new(&cluster.settings, cancellation).with_environment(environment);
+        let node = &cluster.node;
+        Self {
+            index: HeldIndex::open(&node.cache_dir, &node.name, boot_id(environment)),
+            view: View::open(&node.cache_dir),
+            client,
+            node: &node.name,
+            pod: Pod::default(),
+            said_free: HashSet::new(),
+            blocks: HashMap::new(),
+            misses: 0,
+            moment: None,
+        }
+    }
+
+    /// The object of a key, with its value; `None` if there is none.
+    fn object(&mut self, key: &Key) -> Result<Option<(Item, Stored)>, EngineError> {
+        let Some((kind, name)) = object_of(key) else {
+            return Ok(None);
+        };
+        let item = self.client.get(kind, &name)?;
+        Ok(item.and_then(|item| {
+            let mut found = stored(kind, &item);
+            if let Key::Held(wanted) = key {
+                found.key = Key::Held(held(&item).filter(|held| held == wanted)?);
+            }
+            Some((item, found))
+        }))
+    }
+
+    /// The objects of a kind with this label.
+    fn labelled(
+        &mut self,
+        kind: Resource,
+        with: Option<(&str, &str)>,
+        metadata_only: bool,
+    ) -> Result<Vec<Item>, EngineError> {
+        // What can't be a label's value has no label: all objects are looked at.
+        let with = with.filter(|(_, value)| is_label_value(value));
+        let selector = with.map(|(name, value)| format!("{}={value}", label(name)));
+        let list = self.client.list(kind, selector.as_deref(), metadata_only)?;
+        self.saw(list.revision)?;
+        Ok(list.items)
+    }
+
+    /// Notes the revision of an answer that is the API server's latest: of a list, or a change.
+    fn saw(&mut self, revision: i64) -> Result<(), EngineError> {
+        let cluster = self.client.cluster_id()?;
+        let latest = self
+            .moment
+            .map_or(revision, |seen| seen.revision.max(revision));
+        self.moment = Some(Moment {
+            cluster,
+            revision: latest,
+        });
+        Ok(())
+    }
+
+    /// The objects of a pool, or of all pools.
+    fn of_pool(
+        &mut self,
+        kind: Resource,
+        pool: Option<&str>,
+        with_values: bool,
+    ) -> Result<Vec<Stored>, EngineError> {
+        let with = pool.map(|pool| ("pool", pool));
+        let items = self.labelled(kind, with, !with_values)?;
+        let mut all: Vec<Stored> = items.iter().map(|item| stored(kind, item)).collect();
+        all.retain(|stored| match &stored.key {
+            Key::Address(of, _) | Key::Block(of, _) | Key::StickyKey(of, _) => {
+                pool.is_none_or(|pool| of == pool)
+            }
+            _ => pool.is_none(),
+        });
+        Ok(all)
+    }
+
+    /// The names of a pool's addresses.
+    fn addresses(&mut self, pool: &str) -> Result<Vec<Stored>, EngineError> {
+        let time = self.client.time.remaining();
+        let view = std::mem::replace(&mut self.view, View::none());
+        let listed = view.list(pool, time, || {
+            let all = self.of_pool(Resource::Address, Some(pool), false)?;
+            let ip = |stored: &Stored| match stored.key {
+                Key::Address(_, ip) => Some(ip),
+                _ => None,
+            };
+            Ok(all.iter().filter_map(ip).collect())
+        });
+        self.view = view;
+        self.misses = 0;
+        self.said_free.clear();
+        let stored = |ip| Stored {
+            key: Key::Address(pool.to_owned(), ip),
+            value: Vec::new(),
+            revision: 0,
+        };
+        Ok(listed?.into_iter().map(stored).collect())
+    }
+
+    /// True if the view has an address as free. After many that were not, the view is replaced.
+    fn seems_free(&mut self, pool: &str, ip: IpAddr) -> Result<bool, EngineError> {
+        if self.misses >= MOST_MISSES {
+            self.addresses(pool)?;
+        }
+        let is_free = !self.view.has(pool, ip);
+        if is_free {
+            self.said_free.insert((pool.to_owned(), ip));
+        }
+        Ok(is_free)
+    }
+
+    /// The addresses of an attachment on this node, by the index, but not those with these names;
+    /// `None` if the index can't tell.
+    fn indexed(
+        &mut self,
+        holding: &Holding,
+        but: &[&str],
+    ) -> Result<Option<Vec<Stored>>, EngineError> {
+        let (Some(node), Some(network), Some(of)) =
+            (&holding.node, &holding.network, &holding.attachment)
+        else {
+            return Ok(None);
+        };
+        if node != self.node || !self.complete_index()? {
+            return Ok(None);
+        }
+        let names = self.index.as_ref().map(|index| index.of(network, of));
+        let Some(Ok(names)) = names else {
+            return Ok(None);
+        };
+        let mut found = Vec::new();
+        for name in names.iter().filter(|name| !but.contains(&name.as_str())) {
+            if let Some(item) = self.client.get(Resource::Address, name)? {
+                found.extend(of_holding(&item, holding));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// True if the index has all addresses of this node; lists them if it isn't known.
+    fn complete_index(&mut self) -> Result<bool, EngineError> {
+        let cluster = self.client.cluster_id()?;
+        match &self.index {
+            None => return Ok(false),
+            Some(index) if index.is_complete(cluster) => return Ok(true),
+            Some(_) => {}
+        }
+        let items = self.labelled(Resource::Address, Some(("node", self.node)), false)?;
+        let all = items.iter().filter_map(held);
+        let own: Vec<_> = all.filter(|held| held.node == self.node).collect();
+        let completed = self
+            .index
+            .as_ref()
+            .map(|index| index.complete(cluster, &own));
+        if let Some(Err(error)) = &completed {
+            tracing::warn!(%error, "the index of this node's addresses can't be written");
+        }
+        Ok(matches!(completed, Some(Ok(()))))
+    }
+
+    /// The addresses that nodes hold.
+    fn holding(&mut self, holding: &Holding) -> Result<Vec<Stored>, EngineError> {
+        if let Some(found) = self.indexed(holding, &[])? {
+            return Ok(found);
+        }
+        let of = holding.attachment.as_ref().zip(holding.network.as_ref());
+        let of = of.map(|(of, network): (_, &NetworkName)| {
+            attachment(
+                network.as_str(),
+                of.container_id.as_str(),
+                of.ifname.as_str(),
+            )
+        });
+        let with = match (&of, &holding.node, &holding.pool) {
+            (Some(attachment), _, _) => Some(("attachment", attachment.as_str())),
+            (None, Some(node), _) => Some(("node", node.as_str())),
+            (None, None, pool) => pool.as_deref().map(|pool| ("pool", pool)),
+        };
+        let items = self.labelled(Resource::Address, with, false)?;
+        Ok(items
+            .iter()
+            .filter_map(|item| of_holding(item, holding))
+            .collect())
+    }
+
+    fn answer(&mut self, read: &Read) -> Result<Found, EngineError> {
+        let found = |objects: Vec<Stored>| Found {
+            number: objects.len() as u64,
+            objects,
+        };
+        Ok(match read {
+            Read::Get(key) => found(
+                self.object(key)?
+                    .map(|(_, stored)| stored)
+                    .into_iter()
+                    .collect(),
+            ),
+            Read::Exists(Key::Address(pool, ip)) => Found {
+                number: u64::from(!self.seems_free(pool, *ip)?),
+                ..Found::default()
+            },
+            Read::Exists(key @ Key::Block(pool, _)) => {
+                if !self.blocks.contains_key(pool) {
+                    let all = self.of_pool(Resource::Block, Some(pool), false)?;
+                    let keys = all.into_iter().map(|stored| stored.key).collect();
+                    self.blocks.insert(pool.clone(), keys);
+                }
+                Found {
+                    number: u64::from(self.blocks[pool].contains(key)),
+                    ..Found::default()
+                }
+            }
+            Read::Exists(key) => Found {
+                number: u64::from(self.object(key)?.is_some()),
+                ..Found::default()
+            },
+            Read::First(Group::Marks, _) if !self.is_restored()? => Found::default(),
+            Read::First(group, most) => {
+                let mut found = found(self.group(group, false)?);
+                found.objects.truncate(*most as usize);
+                found
+            }
+            Read::Oldest(group, most) => {
+                let mut found = found(self.group(group, true)?);
+                found.objects.sort_by_key(|stored| stored.revision);
+                found.objects.truncate(*most as usize);
+                found
+            }
+            // A list of all keys for each ADD with a sticky key would be too much: few of them look
+            // whether there are too many.
+            Read::Count(Group::StickyKeys(_)) if fastrand::u32(..COUNTED) > 0 => Found::default(),
+            Read::Count(group) => Found {
+                number: self.group(group, false)?.len() as u64,
+                ..Found::default()
+            },
+        })
+    }
+
+    fn group(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
+        match group {
+            Group::Pools => self.of_pool(Resource::Pool, None, true),
+            Group::Addresses(Some(pool)) if !with_values => self.addresses(pool),
+            Group::Addresses(pool) => self.of_pool(Resource::Address, pool.as_deref(), with_values),
+            Group::Held(holding) => self.holding(holding),
+            Group::Blocks(pool) => self.of_pool(Resource::Block, pool.as_deref(), with_values),
+            Group::Marks => self.marks(),
+            // Its name has only a hash of a key.
+            Group::StickyKeys(pool) => self.of_pool(Resource::StickyKey, Some(pool), true),
+            Group::Nodes => self.of_pool(Resource::IpamNode, None, true),
+        }
+    }
+}
+
+/// The address as one that this holding has; `None` if it hasn't.
+fn of_holding(item: &Item, holding: &Holding) -> Option<Stored> {
+    let held = held(item)?;
+    let of = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+    let is_held = of(&holding.node, &held.node)
+        && holding
+            .network
+            .as_ref()
+            .is_none_or(|network| *network == held.network)
+        && holding
+            .attachment
+            .as_ref()
+            .is_none_or(|attachment| *attachment == held.attachment)
+        && of(&holding.pool, held.pool.as_str());
+    is_held.then(|| Stored {
+        key: Key::Held(held),
+        ..stored(Resource::Address, item)
+    })
+}
+
+impl cluster::Engine for Engine<'_> {
+    fn name(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn path(&self, key: &Key) -> String {
+        match (object_of(key), key) {
+            (Some((kind, name)), _) => objects::path(kind, &name),
+            (None, Key::Foreign(path)) => path.clone(),
+            (None, other) => format!("{other:?}"),
+        }
+    }
+
+    fn time(&mut self) -> &mut TimeLimit {
+        &mut self.client.time
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        self.moment
+    }
+
+    fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+        reads.iter().map(|read| self.answer(read)).collect()
+    }
+
+    fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
+        let all = self.group(group, with_values)?;
+        for stored in &all {
+            if let Key::Foreign(key) = &stored.key {
+                tracing::warn!(key, "this object isn't ours; it is left alone");
+            }
+        }
+        Ok(all)
+    }
+
+    fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
+        let done = match change.dry_run {
+            true => self.try_out(change).map(|()| false)?,
+            false => self.make(change)?,
+        };
+        let found = match done {
+            true => Vec::new(),
+            false => cluster::Engine::read(self, &change.otherwise)?,
+        };
+        Ok(Outcome {
+            done,
+            resent: false,
+            found,
+        })
+    }
+}
+
+/// The failure of a change whose objects can't be written to this engine.
+fn unable(msg: impl Into<String>) -> EngineError {
+    EngineError::new(Failure::Unable, msg)
+}

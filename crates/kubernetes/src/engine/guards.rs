@@ -1,0 +1,94 @@
+//! Verifies conditions on objects that a change doesn't touch.
+
+use cluster::{Condition, EngineError, Group, Holding, Key, Stored};
+
+use super::Engine;
+use crate::{Item, Resource};
+
+/// What the change has created itself.
+#[derive(Debug, Default)]
+pub(super) struct Own<'i> {
+    names: Vec<&'i str>,
+    /// The first revision of these.
+    revision: Option<i64>,
+}
+
+impl<'i> Own<'i> {
+    pub(super) fn of(created: &'i [Item]) -> Self {
+        Self {
+            names: created.iter().map(|item| item.name.as_str()).collect(),
+            revision: created.iter().map(|item| item.revision).min(),
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// True if all of these conditions hold now.
+    pub(super) fn hold(
+        &mut self,
+        conditions: &[&Condition],
+        own: &Own<'_>,
+    ) -> Result<bool, EngineError> {
+        for condition in conditions {
+            let holds = self.holds(condition, own)?;
+            if !holds {
+                tracing::debug!(?condition, "a condition doesn't hold");
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn holds(&mut self, condition: &Condition, own: &Own<'_>) -> Result<bool, EngineError> {
+        let mut found = |key: &Key| Ok(self.object(key)?.map(|(_, stored)| stored));
+        Ok(match condition {
+            Condition::Missing(key) => found(key)?.is_none(),
+            Condition::Value(key, value) => {
+                found(key)?.is_some_and(|stored: Stored| stored.value == *value)
+            }
+            Condition::Revision(key, revision) => {
+                found(key)?.is_some_and(|stored: Stored| stored.revision == *revision)
+            }
+            Condition::Empty(Group::Marks) => !self.is_restored()?,
+            Condition::Empty(Group::Held(holding)) => self.holds_no_other(holding, own)?,
+            Condition::Empty(Group::Blocks(Some(pool))) => self.has_no_block(pool)?,
+            Condition::Empty(group) => self.group(group, false)?.is_empty(),
+            Condition::NoneChangedSince(group, revision)
+            // Addresses and blocks are never changed.
+            | Condition::NoneCreatedSince(group, revision) => {
+                let all = self.group(group, true)?;
+                all.iter().all(|stored| stored.revision <= *revision)
+            }
+        })
+    }
+
+    /// True if an attachment holds nothing but what the change has created. Of two changes at once,
+    /// the one that created first is the one that holds.
+    fn holds_no_other(&mut self, holding: &Holding, own: &Own<'_>) -> Result<bool, EngineError> {
+        let is_other = |stored: &Stored| own.revision.is_none_or(|own| stored.revision < own);
+        let found = match self.indexed(holding, &own.names)? {
+            Some(found) => found,
+            None => self.holding(holding)?,
+        };
+        Ok(!found.iter().any(is_other))
+    }
+
+    /// True if no node has a block of the pool. A pool's `block` never changes as long as the
+    /// pool exists, so what was true once for a pool with this UID stays true.
+    fn has_no_block(&mut self, pool: &str) -> Result<bool, EngineError> {
+        let uid = match self.client.get(Resource::Pool, pool)? {
+            Some(item) if item.spec["block"].is_null() => item.uid,
+            Some(_) => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
+            // Its addresses are of ranges in the configuration; nobody can claim a block of it.
+            None => "none".to_owned(),
+        };
+        if self.view.is_without_blocks(pool, &uid) {
+            return Ok(true);
+        }
+        let is_without = self.of_pool(Resource::Block, Some(pool), false)?.is_empty();
+        if is_without {
+            self.view.note_without_blocks(pool, &uid);
+        }
+        Ok(is_without)
+    }
+}

@@ -1,0 +1,132 @@
+//! Import of pools: nothing is given while they are verified and written.
+//!
+//! A restore named `import` is created first, so an address that is created later is given back,
+//! and an earlier one is seen. Of two imports at once, one is refused. If this process is killed,
+//! the restore stays, and nothing is given, until a person deletes it and imports again.
+
+use cluster::{Change, Condition, EngineError, Group, Kind as Failure};
+use serde_json::Value;
+
+use super::guards::Own;
+use super::{Engine, unable};
+use crate::names::{IMPORT, object_of};
+use crate::objects::{object, path, restore};
+use crate::{Created, Item, Replaced};
+use crate::{Resource, objects::Pod};
+
+/// Annotation of a pool that `ipamctl import` has written: the resource version that it has
+/// replaced. The policy for those who edit pools by hand passes such a change.
+pub(crate) const IMPORTED: &str = "ipam-delegated.io/imported-over";
+
+impl Engine<'_> {
+    /// Writes pools, if the conditions hold; false if one doesn't.
+    pub(super) fn import(&mut self, change: &Change) -> Result<bool, EngineError> {
+        if self
+            .client
+            .create(Resource::Restore, &restore(IMPORT), false)?
+            == Created::Exists
+        {
+            return Err(self.refuse_import()?);
+        }
+        let done = self
+            .renew_any_restore()
+            .and_then(|()| self.import_alone(change));
+        if matches!(&done, Err(error) if error.may_have_changed()) {
+            // It stays: some of the pools may be written.
+            return done;
+        }
+        let ended = self.end_import();
+        match (done, ended) {
+            (Ok(_), Err(error)) => {
+                let msg = format!(
+                    "{} stays, and nothing is given: {}; delete it, and run the same import again",
+                    path(Resource::Restore, IMPORT),
+                    error.msg
+                );
+                Err(EngineError::new(Failure::Lost, msg))
+            }
+            (done, _) => done,
+        }
+    }
+
+    fn refuse_import(&mut self) -> Result<EngineError, EngineError> {
+        let item = self.client.get(Resource::Restore, IMPORT)?;
+        let by = item.map_or_else(String::new, |item| item.spec.to_string());
+        Ok(unable(format!(
+            "another import goes on, or was interrupted: {by}; if it doesn't run any more: kubectl delete {}, and run this import again",
+            path(Resource::Restore, IMPORT)
+        )))
+    }
+
+    fn end_import(&mut self) -> Result<(), EngineError> {
+        let limit = self.client.time;
+        self.client.time.finish();
+        let ended = match self.client.get(Resource::Restore, IMPORT) {
+            Ok(Some(item)) => self
+                .client
+                .delete(Resource::Restore, IMPORT, Some(&item.uid), None)
+                .map(|_| ()),
+            other => other.map(|_| ()),
+        };
+        let ended = ended.and_then(|()| self.sweep());
+        self.client.time = limit;
+        ended
+    }
+
+    fn import_alone(&mut self, change: &Change) -> Result<bool, EngineError> {
+        for condition in &change.conditions {
+            let holds = match condition {
+                Condition::Empty(Group::Marks) => {
+                    self.marks()?.iter().all(|mark| Self::is_import(&mark.key))
+                }
+                other => self.hold(&[other], &Own::default())?,
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        let mut pools = Vec::new();
+        for (key, value) in &change.write {
+            let Some((_, name)) = object_of(key) else {
+                continue;
+            };
+            let object = object(key, value, &Pod::default());
+            let object = object.ok_or_else(|| unable(format!("{name}: it is no JSON object")))?;
+            pools.push((self.client.get(Resource::Pool, &name)?, object));
+        }
+        // What the API server refuses, it refuses before anything is written.
+        for dry_run in [true, false] {
+            for (old, new) in &mut pools {
+                if !self.write_pool(old.as_ref(), new, dry_run)? {
+                    let failure = if dry_run {
+                        Failure::Unable
+                    } else {
+                        Failure::Lost
+                    };
+                    let msg = "a pool was changed by others during the import";
+                    return Err(EngineError::new(failure, msg));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn write_pool(
+        &mut self,
+        old: Option<&Item>,
+        new: &mut Value,
+        dry_run: bool,
+    ) -> Result<bool, EngineError> {
+        let Some(old) = old else {
+            let created = self.client.create(Resource::Pool, new, dry_run)?;
+            return Ok(matches!(created, Created::Done(_)));
+        };
+        let revision = old.revision.to_string();
+        let metadata = &mut new["metadata"];
+        metadata["uid"] = old.uid.as_str().into();
+        metadata["resourceVersion"] = revision.as_str().into();
+        metadata["annotations"] = serde_json::json!({IMPORTED: revision});
+        let replaced = self.client.replace(Resource::Pool, new, dry_run)?;
+        Ok(matches!(replaced, Replaced::Done(_)))
+    }
+}

@@ -1,0 +1,91 @@
+//! Restores: while there is one, nothing new is given.
+//!
+//! A claim looks for one object alone, the restore named `cluster`. It is written after each
+//! mark, with a new revision, and deleted only with the revision that it had before all marks were
+//! found to be gone. So it exists as long as any mark does.
+
+use cluster::{Change, Condition, EngineError, Key, Stored};
+
+use super::{Engine, unable};
+use crate::Resource;
+use crate::names::{ANY_RESTORE, object_of};
+use crate::objects::{restore, stored};
+use crate::{Created, Item, Replaced};
+
+/// Times that the restore of the cluster is written again, because others write it.
+const MOST_TRIES: u32 = 50;
+
+impl Engine<'_> {
+    /// True if nothing new is to be given.
+    pub(super) fn is_restored(&mut self) -> Result<bool, EngineError> {
+        Ok(self.client.get(Resource::Restore, ANY_RESTORE)?.is_some())
+    }
+
+    /// All marks.
+    pub(super) fn marks(&mut self) -> Result<Vec<Stored>, EngineError> {
+        let items = self.labelled(Resource::Restore, None, false)?;
+        let marks = items.iter().filter(|item| item.name != ANY_RESTORE);
+        Ok(marks.map(|item| stored(Resource::Restore, item)).collect())
+    }
+
+    /// Writes marks; false if one exists that must be missing.
+    pub(super) fn write_marks(&mut self, change: &Change) -> Result<bool, EngineError> {
+        for (key, _) in &change.write {
+            let Some((kind, name)) = object_of(key) else {
+                continue;
+            };
+            let must_be_missing = change.conditions.contains(&Condition::Missing(key.clone()));
+            if self.client.create(kind, &restore(&name), false)? == Created::Exists
+                && must_be_missing
+            {
+                return Ok(false);
+            }
+        }
+        self.renew_any_restore().map(|()| true)
+    }
+
+    /// Writes the restore of the cluster with a new revision.
+    pub(super) fn renew_any_restore(&mut self) -> Result<(), EngineError> {
+        for _ in 0..MOST_TRIES {
+            let mut object = restore(ANY_RESTORE);
+            let is_written = match self.client.get(Resource::Restore, ANY_RESTORE)? {
+                None => matches!(
+                    self.client.create(Resource::Restore, &object, false)?,
+                    Created::Done(_)
+                ),
+                Some(item) => {
+                    object["metadata"]["resourceVersion"] = item.revision.to_string().into();
+                    matches!(
+                        self.client.replace(Resource::Restore, &object, false)?,
+                        Replaced::Done(_)
+                    )
+                }
+            };
+            if is_written {
+                return Ok(());
+            }
+        }
+        Err(unable(
+            "the restore of the cluster is changed by others all the time",
+        ))
+    }
+
+    /// Deletes the restore of the cluster, if there is no mark any more.
+    pub(super) fn sweep(&mut self) -> Result<(), EngineError> {
+        let Some(Item { uid, revision, .. }) = self.client.get(Resource::Restore, ANY_RESTORE)?
+        else {
+            return Ok(());
+        };
+        if self.marks()?.is_empty() {
+            // A mark that was written meanwhile has given it another revision.
+            self.client
+                .delete(Resource::Restore, ANY_RESTORE, Some(&uid), Some(revision))?;
+        }
+        Ok(())
+    }
+
+    /// True if the key is the mark of an import that goes on, or was interrupted.
+    pub(super) fn is_import(key: &Key) -> bool {
+        matches!(key, Key::Mark(node) if node == ".import")
+    }
+}

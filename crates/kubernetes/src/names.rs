@@ -1,0 +1,187 @@
+//! Names of the API's objects: one for each key of the cluster's rules.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use cluster::Key;
+use ipam::IpNet;
+use sha2::{Digest, Sha256};
+
+use crate::Resource;
+
+/// The restore that exists as long as any other one does: an ADD looks for this one alone.
+pub(crate) const ANY_RESTORE: &str = "cluster";
+
+/// The restore that exists while pools are imported.
+pub(crate) const IMPORT: &str = "import";
+
+/// The key, and the name, of the mark that lasts while the marks of nodes are written.
+const BEGINNING: (&str, &str) = (".begin", "begin");
+
+/// First part of the name of a node's restore.
+const OF_NODE: &str = "node.";
+
+/// Hexadecimal digits of a hash in a name or a label.
+const HASH: usize = 32;
+
+/// The kind and the name of an object; `None` for one that isn't ours.
+pub(crate) fn object_of(key: &Key) -> Option<(Resource, String)> {
+    Some(match key {
+        Key::Pool(pool) => (Resource::Pool, pool.clone()),
+        Key::Address(pool, ip) => (Resource::Address, address(pool, *ip)),
+        Key::Held(held) => (Resource::Address, address(held.pool.as_str(), held.ip)),
+        Key::Block(pool, cidr) => (Resource::Block, block(pool, *cidr)),
+        Key::Node(node) => (Resource::IpamNode, node.clone()),
+        Key::Mark(node) if node == BEGINNING.0 => (Resource::Restore, BEGINNING.1.to_owned()),
+        Key::Mark(node) => (Resource::Restore, format!("{OF_NODE}{node}")),
+        Key::StickyKey(pool, key) => (Resource::StickyKey, format!("{pool}.{}", hash(&[key]))),
+        Key::StickyAddress(pool, ip) => (Resource::StickyAddress, address(pool, *ip)),
+        Key::Foreign(_) => return None,
+    })
+}
+
+/// The key of an object with this name; `None` if it isn't one that we write. A sticky key's
+/// name has only a hash of it.
+pub(crate) fn key_of(kind: Resource, name: &str) -> Option<Key> {
+    let key = match kind {
+        Resource::Pool => Key::Pool(name.to_owned()),
+        Resource::Address => {
+            let (pool, ip) = split(name)?;
+            Key::Address(pool.to_owned(), parse_ip(ip)?)
+        }
+        Resource::StickyAddress => {
+            let (pool, ip) = split(name)?;
+            Key::StickyAddress(pool.to_owned(), parse_ip(ip)?)
+        }
+        Resource::Block => {
+            let (start, length) = name.rsplit_once('-')?;
+            let (pool, ip) = split(start)?;
+            let cidr = IpNet::new(parse_ip(ip)?, length.parse().ok()?).ok()?;
+            Key::Block(pool.to_owned(), cidr)
+        }
+        Resource::IpamNode => Key::Node(name.to_owned()),
+        Resource::Restore if name == BEGINNING.1 => Key::Mark(BEGINNING.0.to_owned()),
+        Resource::Restore if name == IMPORT => Key::Mark(format!(".{IMPORT}")),
+        Resource::Restore => Key::Mark(name.strip_prefix(OF_NODE)?.to_owned()),
+        Resource::StickyKey => return None,
+    };
+    // Another spelling is another object.
+    let is_ours = object_of(&key).is_some_and(|(_, ours)| ours == name);
+    (is_ours || name == IMPORT).then_some(key)
+}
+
+/// A hash of these texts, for a name or a label.
+pub(crate) fn hash(texts: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for text in texts {
+        hasher.update(text.as_bytes());
+        hasher.update([0]);
+    }
+    let digest = hasher.finalize();
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    digits.collect::<String>()[..HASH].to_owned()
+}
+
+fn address(pool: &str, ip: IpAddr) -> String {
+    format!("{pool}.{}", ip_part(ip))
+}
+
+fn block(pool: &str, cidr: IpNet) -> String {
+    format!("{pool}.{}-{}", ip_part(cidr.addr()), cidr.prefix_len())
+}
+
+/// An address as a part of a name. A name can't have colons, and no part of it can begin with
+/// a dash, so an IPv6 address has all of its eight groups.
+fn ip_part(ip: IpAddr) -> String {
+    match ip {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => ip.segments().map(|group| format!("{group:x}")).join("-"),
+    }
+}
+
+fn parse_ip(part: &str) -> Option<IpAddr> {
+    if part.contains('.') {
+        return part.parse().ok();
+    }
+    let groups: Option<Vec<u16>> = part
+        .split('-')
+        .map(|group| u16::from_str_radix(group, 16).ok())
+        .collect();
+    let groups: [u16; 8] = groups?.try_into().ok()?;
+    Some(Ipv6Addr::from(groups).into())
+}
+
+/// A pool's name, and the address behind it: the last part of the name, or the last four.
+fn split(name: &str) -> Option<(&str, &str)> {
+    let (pool, last) = name.rsplit_once('.')?;
+    if last.contains('-') {
+        return Some((pool, last));
+    }
+    let (at, _) = name.rmatch_indices('.').nth(3)?;
+    Some((&name[..at], &name[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_names_are_those_of_the_contract() {
+        let [v4, v6]: [IpAddr; 2] = ["10.0.0.5", "fd00::5"].map(|ip| ip.parse().unwrap());
+        for (key, name) in [
+            (Key::Pool("blue".into()), "blue"),
+            (Key::Address("blue".into(), v4), "blue.10.0.0.5"),
+            (Key::Address("a.b".into(), v6), "a.b.fd00-0-0-0-0-0-0-5"),
+            (Key::StickyAddress("blue".into(), v4), "blue.10.0.0.5"),
+            (
+                Key::Block("blue".into(), "10.0.0.64/26".parse().unwrap()),
+                "blue.10.0.0.64-26",
+            ),
+            (
+                Key::Block("blue".into(), "fd00::/64".parse().unwrap()),
+                "blue.fd00-0-0-0-0-0-0-0-64",
+            ),
+            (Key::Node("n1.example".into()), "n1.example"),
+            (Key::Mark("n1".into()), "node.n1"),
+            (Key::Mark(".begin".into()), "begin"),
+        ] {
+            let (kind, found) = object_of(&key).unwrap();
+            assert_eq!(found, name);
+            assert_eq!(key_of(kind, name), Some(key));
+        }
+        let (_, name) = object_of(&Key::StickyKey("blue".into(), "a/b c".into())).unwrap();
+        assert_eq!(name.len(), "blue.".len() + HASH);
+    }
+
+    #[test]
+    fn another_spelling_is_not_ours() {
+        for name in [
+            "blue",
+            "blue.10.0.0",
+            "10.0.0.5",
+            "blue.10.0.0.05",
+            "blue.fd00-0-0-0-0-0-0-05",
+            "blue.fd00--5",
+            "blue.x-0-0-0-0-0-0-5",
+        ] {
+            assert_eq!(key_of(Resource::Address, name), None, "{name}");
+        }
+        for name in ["blue.10.0.0.0", "blue.10.0.0.0-33", "blue.10.0.0.0-x"] {
+            assert_eq!(key_of(Resource::Block, name), None, "{name}");
+        }
+        for name in [ANY_RESTORE, "n1", ""] {
+            assert_eq!(key_of(Resource::Restore, name), None, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_is_read_back(pool in "[a-z0-9]([a-z0-9.]{0,9}[a-z0-9])?", ip: IpAddr, length in 0u8..=32) {
+            let cidr = IpNet::new(ip, length).unwrap().trunc();
+            for key in [Key::Address(pool.clone(), ip), Key::Block(pool, cidr)] {
+                let (kind, name) = object_of(&key).unwrap();
+                prop_assert_eq!(key_of(kind, &name), Some(key));
+            }
+        }
+    }
+}

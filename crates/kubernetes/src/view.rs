@@ -1,0 +1,232 @@
+//! This node's view of a pool: which addresses seem to be reserved. It spares requests for
+//! addresses that are taken, and no rule believes it: only a creation decides.
+//!
+//! A file of `cacheDir` has one bit for each of 65,536 addresses that lie together.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::time::{ClockId, clock_gettime};
+use state_files::StateFolder;
+
+/// Bytes of a file: one bit for each of 65,536 addresses.
+const BYTES: usize = 8192;
+
+/// Most files of a pool that a list writes: of a larger pool, nearly all addresses are free.
+const MOST_FILES: usize = 64;
+
+/// The view of all pools.
+pub(crate) struct View(Option<StateFolder>);
+
+impl View {
+    pub(crate) fn open(cache_dir: &Path) -> Self {
+        let folder = StateFolder::create(&cache_dir.join("view"));
+        if let Err(error) = &folder {
+            tracing::debug!(%error, "no view of the pools is kept");
+        }
+        Self(folder.ok())
+    }
+
+    /// No view.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// True if it was noted that no node has a block of the pool with this UID.
+    pub(crate) fn is_without_blocks(&self, pool: &str, uid: &str) -> bool {
+        let read = |folder: &StateFolder| folder.read(&format!("noblock_{pool}"));
+        let noted = self.0.as_ref().map(read);
+        matches!(noted, Some(Ok(noted)) if noted == uid.as_bytes())
+    }
+
+    /// Notes that no node has a block of the pool with this UID.
+    pub(crate) fn note_without_blocks(&self, pool: &str, uid: &str) {
+        if let Some(folder) = &self.0
+            && let Err(error) = folder.replace(&format!("noblock_{pool}"), uid.as_bytes())
+        {
+            tracing::debug!(%error, pool, "the pool's blocks will be listed again");
+        }
+    }
+
+    /// True if the address seems to be reserved.
+    pub(crate) fn has(&self, pool: &str, ip: IpAddr) -> bool {
+        let (name, bit) = place(pool, ip);
+        let read = |folder: &StateFolder| {
+            let mut byte = [0];
+            let file = folder.open_file(&name, OFlags::RDONLY)?;
+            file.read_exact_at(&mut byte, (bit / 8) as u64)?;
+            Ok::<_, io::Error>(byte[0] & (1 << (bit % 8)) != 0)
+        };
+        self.0
+            .as_ref()
+            .is_some_and(|folder| read(folder).unwrap_or(false))
+    }
+
+    /// Notes that an address is reserved now, or isn't.
+    pub(crate) fn note(&self, pool: &str, ip: IpAddr, is_reserved: bool) {
+        let Some(folder) = &self.0 else {
+            return;
+        };
+        let (name, bit) = place(pool, ip);
+        let write = || {
+            let file = match (ip.is_ipv4() && is_reserved, OFlags::RDWR) {
+                (true, access) => folder.create_file(&name, access)?,
+                (false, access) => folder.open_file(&name, access)?,
+            };
+            let mut byte = [0];
+            // A new file is empty.
+            let _ = file.read_at(&mut byte, (bit / 8) as u64)?;
+            match is_reserved {
+                true => byte[0] |= 1 << (bit % 8),
+                false => byte[0] &= !(1 << (bit % 8)),
+            }
+            file.write_all_at(&byte, (bit / 8) as u64)
+        };
+        match write() {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(%error, name, "not noted");
+            }
+            _ => {}
+        }
+    }
+
+    /// Lists a pool's addresses by `list`, or takes the list of another process that began later
+    /// than this call: of many who find a pool full at the same time, one asks. The list replaces
+    /// the view.
+    pub(crate) fn list<E>(
+        &self,
+        pool: &str,
+        at_most: Duration,
+        list: impl FnOnce() -> Result<Vec<IpAddr>, E>,
+    ) -> Result<Vec<IpAddr>, E> {
+        let Some(folder) = &self.0 else {
+            return list();
+        };
+        let began = now();
+        let mut list = Some(list);
+        let file = format!("listed_{pool}");
+        let listed = folder.with_lock(at_most, || {
+            if let Some(all) = folder.read(&file).ok().and_then(|list| read(&list, began)) {
+                return Ok(Ok(all));
+            }
+            let at = now();
+            let all = match list.take().map(|list| list()) {
+                Some(Ok(all)) => all,
+                other => return Ok(other.unwrap_or_else(|| Ok(Vec::new()))),
+            };
+            let lines: String = all.iter().map(|ip| format!("\n{ip}")).collect();
+            let kept = replace(folder, pool, &all)
+                .and_then(|()| folder.replace(&file, format!("{at}{lines}").as_bytes()));
+            if let Err(error) = kept {
+                tracing::debug!(%error, pool, "no view is kept");
+            }
+            Ok(Ok(all))
+        });
+        match (listed, list) {
+            (Ok(listed), _) => listed,
+            // Without the lock, this process asks, too.
+            (Err(_), Some(list)) => list(),
+            (Err(_), None) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// The addresses of a list that began at this time or later.
+fn read(list: &[u8], began: u128) -> Option<Vec<IpAddr>> {
+    let mut lines = str::from_utf8(list).ok()?.lines();
+    let at: u128 = lines.next()?.parse().ok()?;
+    let all = lines.map(|ip| ip.parse().ok());
+    all.collect::<Option<_>>().filter(|_| at >= began)
+}
+
+/// Replaces the view of a pool.
+fn replace(folder: &StateFolder, pool: &str, all: &[IpAddr]) -> io::Result<()> {
+    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+    let prefix = format!("{pool}_");
+    for entry in std::fs::read_dir(folder.path_of(""))? {
+        if let Ok(name) = entry?.file_name().into_string()
+            && name
+                .strip_prefix(&prefix)
+                .is_some_and(|start| !start.contains('_'))
+        {
+            files.insert(name, vec![0; BYTES]);
+        }
+    }
+    for ip in all {
+        let (name, bit) = place(pool, *ip);
+        if files.len() < MOST_FILES || files.contains_key(&name) {
+            files.entry(name).or_insert_with(|| vec![0; BYTES])[bit / 8] |= 1 << (bit % 8);
+        }
+    }
+    for (name, bits) in files {
+        folder
+            .create_file(&name, OFlags::RDWR)?
+            .write_all_at(&bits, 0)?;
+    }
+    Ok(())
+}
+
+/// The file of an address, and its bit there.
+fn place(pool: &str, ip: IpAddr) -> (String, usize) {
+    let (start, low) = match ip {
+        IpAddr::V4(ip) => (u128::from(ip.to_bits() >> 16), ip.to_bits() & 0xffff),
+        IpAddr::V6(ip) => (ip.to_bits() >> 16, (ip.to_bits() & 0xffff) as u32),
+    };
+    (format!("{pool}_{start:x}"), low as usize)
+}
+
+/// The time since the boot, in nanoseconds: the same in all processes.
+fn now() -> u128 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u128 * 1_000_000_000 + now.tv_nsec as u128
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_seen_as_it_was_noted_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let view = View::open(folder.path());
+        let [a, b] = [ip("10.0.0.5"), ip("10.0.255.255")];
+        assert!(!view.has("blue", a));
+        view.note("blue", a, true);
+        view.note("blue", b, true);
+        assert!(view.has("blue", a) && view.has("blue", b) && !view.has("red", a));
+        view.note("blue", a, false);
+        assert!(!view.has("blue", a) && view.has("blue", b));
+    }
+
+    #[test]
+    fn a_list_replaces_the_view_of_addresses_that_others_reserved_or_released() {
+        let folder = tempfile::tempdir().unwrap();
+        let view = View::open(folder.path());
+        view.note("blue", ip("10.0.0.5"), true);
+        let listed = view.list("blue", Duration::from_secs(1), || {
+            Ok::<_, io::Error>(vec![ip("10.0.0.6"), ip("fd00::7")])
+        });
+        assert_eq!(listed.unwrap().len(), 2);
+        assert!(!view.has("blue", ip("10.0.0.5")));
+        assert!(view.has("blue", ip("10.0.0.6")) && view.has("blue", ip("fd00::7")));
+    }
+
+    #[test]
+    fn a_list_that_began_after_the_call_counts_for_it_and_no_earlier_one() {
+        let list = b"7\n10.0.0.6\nfd00::7";
+        assert_eq!(read(list, 7), Some(vec![ip("10.0.0.6"), ip("fd00::7")]));
+        assert_eq!(read(list, 8), None);
+        for torn in ["", "x\n10.0.0.6", "7\n10.0.0."] {
+            assert_eq!(read(torn.as_bytes(), 7), None, "{torn}");
+        }
+    }
+}
