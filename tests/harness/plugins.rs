@@ -19,7 +19,12 @@ pub const PLUGINS: [&str; 6] = [
 
 /// The plugins with a network client. Each is a crate of this name, and an executable of its
 /// own: [`MULTI_CALL`] stays free of them.
-pub const NETWORK_PLUGINS: [&str; 2] = ["ipam-da-etcd", "ipam-ds-etcd"];
+pub const NETWORK_PLUGINS: [&str; 4] = [
+    "ipam-da-etcd",
+    "ipam-ds-etcd",
+    "ipam-da-kubernetes",
+    "ipam-ds-kubernetes",
+];
 
 /// The crate, and the executable, that holds all of [`PLUGINS`].
 pub const MULTI_CALL: &str = "ipam-plugins";

@@ -16,11 +16,18 @@ pub(crate) struct EngineKind {
     pub(crate) read: fn(&Object) -> Result<Rc<dyn ConfiguredCluster>, Error>,
 }
 
-static ENGINES: [EngineKind; 1] = [EngineKind {
-    allocator: "ipam-da-etcd",
-    selector: "ipam-ds-etcd",
-    read: |ipam| Ok(Rc::new(etcd::Cluster::read(ipam)?)),
-}];
+static ENGINES: [EngineKind; 2] = [
+    EngineKind {
+        allocator: "ipam-da-etcd",
+        selector: "ipam-ds-etcd",
+        read: |ipam| Ok(Rc::new(etcd::Cluster::read(ipam)?)),
+    },
+    EngineKind {
+        allocator: "ipam-da-kubernetes",
+        selector: "ipam-ds-kubernetes",
+        read: |ipam| Ok(Rc::new(kubernetes::Cluster::read(ipam)?)),
+    },
+];
 
 impl EngineKind {
     /// The engine of the first of these delegates that uses one.
