@@ -1,5 +1,6 @@
 //! `ipamctl leaks`: attachments that nobody will release, each with the evidence.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -45,22 +46,19 @@ struct Leak<'a> {
 impl<'a> Leak<'a> {
     fn new(attachment: &'a NetworkAttachment<'a>, evidence: &[Evidence], node: &Node) -> Self {
         let lock = Lock::of(attachment);
-        let lock_reason = lock.reason();
-        let (locked, locked_by) = match lock {
-            Lock::Free => (Some(false), Vec::new()),
-            Lock::Held(holders) => (Some(true), holders),
-            Lock::Unknown(_) => (None, Vec::new()),
-        };
         Self {
             attachment,
             names: attachment.names(),
             since: attachment.last_change(),
-            evidence: evidence.iter().map(Evidence::key).collect(),
-            evidence_text: evidence.iter().map(Evidence::text).collect(),
-            locked,
-            locked_by,
+            evidence: evidence.iter().map(|evidence| evidence.key).collect(),
+            evidence_text: evidence
+                .iter()
+                .map(|evidence| evidence.text.clone())
+                .collect(),
+            locked: lock.is_held,
+            locked_by: lock.holders,
             release: release_command(node, attachment),
-            lock_reason,
+            lock_reason: lock.reason,
             is_proven: is_proven(evidence),
         }
     }
@@ -110,26 +108,17 @@ fn remedies(leaks: &[Leak<'_>]) -> Vec<String> {
         let proven = leaks.iter().filter(|leak| leak.is_proven);
         lines.extend(proven.map(|leak| format!("  {}", leak.release)));
     }
-    let has_unknown = |of_docker| {
-        let is_one =
-            |leak: &Leak<'_>| !leak.is_proven && leak.attachment.docker().is_some() == of_docker;
-        leaks.iter().any(is_one)
-    };
-    let hints = [
-        (
-            has_unknown(false),
-            "Unknown ones, if their containers are gone: ipamctl gc --valid FILE",
-        ),
-        (
-            has_unknown(true),
-            "Unknown ones, if Docker doesn't have them: ipamctl gc --docker",
-        ),
-    ];
-    let mut hints = hints.iter().filter(|(is_given, _)| *is_given).peekable();
-    if hints.peek().is_some() {
+    let unknown = leaks.iter().filter(|leak| !leak.is_proven);
+    let is_dockers: BTreeSet<bool> = unknown
+        .map(|leak| leak.attachment.docker().is_some())
+        .collect();
+    if !is_dockers.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(hints.map(|(_, hint)| (*hint).to_owned()));
+    lines.extend(is_dockers.into_iter().map(|is_dockers| match is_dockers {
+        false => "Unknown ones, if their containers are gone: ipamctl gc --valid FILE".to_owned(),
+        true => "Unknown ones, if Docker doesn't have them: ipamctl gc --docker".to_owned(),
+    }));
     lines
 }
 
@@ -137,10 +126,9 @@ fn table(leaks: &[Leak<'_>]) -> Table {
     let header = &["ADDRESS", "NETWORK", "CONTAINER", "AGE", "NAME", "EVIDENCE"];
     let mut table = Table::new(header);
     for leak in leaks {
-        let style = if leak.is_proven {
-            Style::Yellow
-        } else {
-            Style::Dim
+        let style = match leak.is_proven {
+            true => Style::Yellow,
+            false => Style::Dim,
         };
         let age = leak.since.and_then(|since| since.elapsed().ok());
         let attachment = leak.attachment;

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
+use chain::record::{AttachmentRecord, ListedRecord, RecordState};
 use reservations::view::last_reclaim;
 use serde::{Serialize, Serializer};
 
@@ -15,7 +16,7 @@ use crate::output::{Output, joined, warn};
 /// The samples of one gauge. The keys are documented, and don't change their meaning.
 #[derive(Serialize)]
 struct Family {
-    name: &'static str,
+    name: String,
     help: &'static str,
     samples: Vec<Sample>,
 }
@@ -37,7 +38,7 @@ pub(crate) fn run(node: &Node, output: Output) -> Result<ExitCode> {
     let (reclaims, unread) = reclaims(&inventory);
     families.extend(reclaims);
     unread.iter().for_each(warn);
-    let mut problems = Family::new("ipam_problems", "Files and folders that could not be read.");
+    let mut problems = Family::new("problems", "Files and folders that could not be read.");
     problems.add(&[], Some(inventory.unread + unread.len()));
     families.push(problems);
     output.print(&families, || {
@@ -48,17 +49,18 @@ pub(crate) fn run(node: &Node, output: Output) -> Result<ExitCode> {
 
 fn pools(inventory: &Inventory) -> [Family; 4] {
     let mut families = [
-        Family::new(
-            "ipam_pool_addresses",
+        (
+            "pool_addresses",
             "Addresses that the pool gives without request.",
         ),
-        Family::new("ipam_pool_reserved_addresses", "Reserved ones of these."),
-        Family::new("ipam_pool_free_addresses", "Free ones of these."),
-        Family::new(
-            "ipam_pool_excluded_addresses",
+        ("pool_reserved_addresses", "Reserved ones of these."),
+        ("pool_free_addresses", "Free ones of these."),
+        (
+            "pool_excluded_addresses",
             "Addresses that the pool gives on request only.",
         ),
-    ];
+    ]
+    .map(|(name, help)| Family::new(name, help));
     for pool in pool_usages(inventory) {
         let labels = [
             ("network", joined(&pool.networks, ",")),
@@ -75,15 +77,12 @@ fn pools(inventory: &Inventory) -> [Family; 4] {
 }
 
 fn records(inventory: &Inventory) -> [Family; 2] {
-    let mut counts = Family::new(
-        "ipam_attachment_records",
-        "Records of attachments, by state.",
-    );
+    let mut counts = Family::new("attachment_records", "Records of attachments, by state.");
     let mut pending = Family::new(
-        "ipam_oldest_pending_record_timestamp_seconds",
+        "oldest_pending_record_timestamp_seconds",
         "Start of the oldest ADD or DEL that has not ended.",
     );
-    let mut networks: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    let mut networks: BTreeMap<&str, Vec<&ListedRecord>> = BTreeMap::new();
     for record in &inventory.records {
         networks
             .entry(record.network.as_str())
@@ -92,24 +91,21 @@ fn records(inventory: &Inventory) -> [Family; 2] {
     }
     for (network, records) in networks {
         let network = ("network", network.to_owned());
-        for state in [
-            HeldState::Adding,
-            HeldState::Added,
-            HeldState::Deleting,
-            HeldState::BrokenRecord,
-        ] {
+        for state in HeldState::OF_RECORDS {
             let count = records
                 .iter()
-                .filter(|record| HeldState::of(record) == state)
-                .count();
-            let state = ("state", state.to_string());
-            counts.add(&[network.clone(), state], Some(count));
+                .filter(|record| HeldState::of(record) == state);
+            let labels = [network.clone(), ("state", state.to_string())];
+            counts.add(&labels, Some(count.count()));
         }
-        let unended = records
+        let contents = records
             .iter()
-            .filter(|record| HeldState::of(record) != HeldState::Added);
-        let starts = unended.filter_map(|record| Some(record.content.as_ref().ok()?.since()));
-        pending.add(&[network], starts.min().map(seconds));
+            .filter_map(|record| record.content.as_ref().ok());
+        let unended = contents.filter(|content| content.state != RecordState::Added);
+        pending.add(
+            &[network],
+            unended.map(AttachmentRecord::since).min().map(seconds),
+        );
     }
     [counts, pending]
 }
@@ -118,41 +114,37 @@ fn records(inventory: &Inventory) -> [Family; 2] {
 /// why it is not known of some.
 fn reclaims(inventory: &Inventory) -> ([Family; 2], BTreeSet<String>) {
     let mut times = Family::new(
-        "ipam_reclaim_timestamp_seconds",
+        "reclaim_timestamp_seconds",
         "Last release of reservations from before a boot.",
     );
     let mut kept = Family::new(
-        "ipam_reclaim_kept_reservations",
+        "reclaim_kept_reservations",
         "Reservations that this release found and kept.",
     );
     let mut unread = BTreeSet::new();
     let pools = inventory.pools.all.iter();
-    let places: BTreeSet<_> = pools
-        .flat_map(|placed| {
-            placed
-                .networks
-                .iter()
-                .map(|network| (&placed.directory, network))
-        })
-        .collect();
-    for (directory, network) in places {
+    let places = pools.flat_map(|placed| {
+        let networks = placed.networks.iter();
+        networks.map(|network| (&placed.directory, network))
+    });
+    for (directory, network) in places.collect::<BTreeSet<_>>() {
         let shown = directory.display();
-        let last = match last_reclaim(directory, network.as_str()) {
-            Ok(Some(last)) => last,
-            Ok(None) => continue,
+        match last_reclaim(directory, network.as_str()) {
+            Ok(Some(last)) => {
+                let labels = [
+                    ("network", network.to_string()),
+                    ("directory", shown.to_string()),
+                ];
+                times.add(&labels, last.time.map(seconds));
+                kept.add(&labels, Some(last.kept));
+            }
+            Ok(None) => {}
             // Nothing was ever reserved there.
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 unread.insert(format!("{shown}: last reclaim of {network}: {error}"));
-                continue;
             }
-        };
-        let labels = [
-            ("network", network.to_string()),
-            ("directory", shown.to_string()),
-        ];
-        times.add(&labels, last.time.map(seconds));
-        kept.add(&labels, Some(last.kept));
+        }
     }
     ([times, kept], unread)
 }
@@ -163,9 +155,10 @@ fn seconds(time: SystemTime) -> u64 {
 }
 
 impl Family {
-    fn new(name: &'static str, help: &'static str) -> Self {
+    /// A family without samples; its name follows `ipam_`.
+    fn new(name: &str, help: &'static str) -> Self {
         Self {
-            name,
+            name: format!("ipam_{name}"),
             help,
             samples: Vec::new(),
         }
@@ -216,17 +209,17 @@ mod tests {
 
     #[test]
     fn a_family_has_help_type_and_samples_with_escaped_labels() {
-        let mut family = Family::new("a_b", "What it is.");
+        let mut family = Family::new("b", "What it is.");
         family.add(&[("x", "1\"\\\n".to_owned())], Some(7));
         family.add(&[], Some(8));
         family.add(&[("y", String::new())], None::<u8>);
         assert_eq!(
             family.lines(),
             [
-                "# HELP a_b What it is.",
-                "# TYPE a_b gauge",
-                "a_b{x=\"1\\\"\\\\\\n\"} 7",
-                "a_b 8"
+                "# HELP ipam_b What it is.",
+                "# TYPE ipam_b gauge",
+                "ipam_b{x=\"1\\\"\\\\\\n\"} 7",
+                "ipam_b 8"
             ]
         );
     }

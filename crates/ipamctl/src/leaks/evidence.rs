@@ -12,55 +12,31 @@ use crate::node::{HeldState, NetworkAttachment, Standing, is_of_a_build};
 
 /// A piece of evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Evidence {
-    /// The recorded network namespace is gone.
-    NetnsGone(String),
-    /// The ADD was before the last boot, which ended every namespace.
-    BeforeBoot,
-    /// The container is not among the valid ones.
-    NotValid,
-    /// ADD or DEL has begun long ago, and hasn't ended.
-    Pending(HeldState),
-    /// Docker has no container and no network with it.
-    NotDockers,
-    /// Docker can't release it: `docker-ipam-delegated` has forgotten it.
-    Forgotten,
-    /// Whether it is leaked is unknown, for this reason.
-    Unknown(String),
+pub(crate) struct Evidence {
+    /// Its name in JSON, which is documented.
+    pub(crate) key: &'static str,
+    /// The evidence for people.
+    pub(crate) text: String,
 }
 
+/// The key of a piece of evidence that doesn't say whether the attachment is leaked.
+const UNKNOWN: &str = "unknown";
+
 impl Evidence {
-    /// Its name in JSON.
-    pub(crate) fn key(&self) -> &'static str {
-        match self {
-            Self::NetnsGone(_) => "netns-gone",
-            Self::BeforeBoot => "before-boot",
-            Self::NotValid => "not-valid",
-            Self::Pending(_) => "pending",
-            Self::NotDockers => "not-dockers",
-            Self::Forgotten => "forgotten",
-            Self::Unknown(_) => "unknown",
-        }
+    fn new(key: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { key, text }
     }
 
-    /// The evidence for people.
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Self::NetnsGone(path) => format!("netns {path} is gone"),
-            Self::BeforeBoot => "added before the last boot".to_owned(),
-            Self::NotValid => "not among the valid containers".to_owned(),
-            Self::Pending(state) => format!("{state} has not ended"),
-            Self::NotDockers => "no container of Docker's has it".to_owned(),
-            Self::Forgotten => "docker-ipam-delegated does not remember it".to_owned(),
-            Self::Unknown(reason) => format!("unknown: {reason}"),
-        }
+    /// Whether the attachment is leaked is unknown, for this reason.
+    fn unknown(reason: &str) -> Self {
+        Self::new(UNKNOWN, format!("unknown: {reason}"))
     }
 }
 
 /// True if there is a piece of evidence that says that the attachment is leaked.
 pub(crate) fn is_proven(evidence: &[Evidence]) -> bool {
-    let is_proof = |evidence: &Evidence| !matches!(evidence, Evidence::Unknown(_));
-    evidence.iter().any(is_proof)
+    evidence.iter().any(|evidence| evidence.key != UNKNOWN)
 }
 
 /// Judges attachments.
@@ -94,45 +70,54 @@ impl<'a> Judge<'a> {
     /// The evidence against an attachment; none if its container is valid, or nothing
     /// speaks against it.
     pub(crate) fn evidence(&self, attachment: &NetworkAttachment<'_>) -> Vec<Evidence> {
+        let changed = attachment.last_change();
+        let is_unchanged = changed.is_some_and(|time| self.is_old(time));
         // Docker knows: its namespaces say nothing, and it is in no list.
         if let Some(holder) = attachment.docker() {
-            return self
-                .of_docker(attachment, &holder.standing)
-                .into_iter()
-                .collect();
+            let evidence = match &holder.standing {
+                Standing::Unknown(reason) => Evidence::unknown(reason),
+                Standing::Lost if is_unchanged => {
+                    Evidence::new("not-dockers", "no container of Docker's has it")
+                }
+                Standing::Forgotten if is_unchanged => {
+                    Evidence::new("forgotten", "docker-ipam-delegated does not remember it")
+                }
+                // Docker may be about to give it to a container.
+                _ => return Vec::new(),
+            };
+            return vec![evidence];
         }
         let mut found = Vec::new();
         let is_listed = self.valid.map(|list| list.contains(attachment.container));
         // A container that is being made just now is in no list yet.
-        if is_listed == Some(false)
-            && self.is_unchanged(attachment)
-            && !is_of_a_build(attachment.container)
-        {
-            found.push(Evidence::NotValid);
+        if is_listed == Some(false) && is_unchanged && !is_of_a_build(attachment.container) {
+            found.push(Evidence::new("not-valid", "not among the valid containers"));
         }
         // A valid container may have been started again, with another namespace.
-        let namespace = self
-            .namespace(attachment)
-            .filter(|_| is_listed != Some(true));
-        found.extend(match namespace {
+        let namespace = self.namespace(attachment);
+        found.extend(match namespace.filter(|_| is_listed != Some(true)) {
             None | Some(Namespace::There) => None,
             Some(Namespace::Missing) => {
-                let netns = attachment.content().map(|content| content.netns.clone());
-                Some(Evidence::NetnsGone(netns.unwrap_or_default()))
+                let netns = attachment.content().map_or("", |content| &content.netns);
+                Some(Evidence::new(
+                    "netns-gone",
+                    format!("netns {netns} is gone"),
+                ))
             }
-            Some(Namespace::BeforeBoot) => Some(Evidence::BeforeBoot),
-            Some(Namespace::Unknown(reason)) => Some(Evidence::Unknown(reason)),
+            Some(Namespace::BeforeBoot) => {
+                Some(Evidence::new("before-boot", "added before the last boot"))
+            }
+            Some(Namespace::Unknown(reason)) => Some(Evidence::unknown(&reason)),
         });
-        if let (Some(content), Some(record)) = (attachment.content(), attachment.record)
-            && HeldState::of(record) != HeldState::Added
+        let state = attachment.record.map(HeldState::of);
+        if let (Some(content), Some(state)) = (attachment.content(), state)
+            && state != HeldState::Added
             && self.is_old(content.since())
         {
-            found.push(Evidence::Pending(HeldState::of(record)));
+            found.push(Evidence::new("pending", format!("{state} has not ended")));
         }
         if attachment.record.is_none() && is_listed.is_none() {
-            found.push(Evidence::Unknown(
-                "no record, no netns to look at".to_owned(),
-            ));
+            found.push(Evidence::unknown("no record, no netns to look at"));
         }
         found
     }
@@ -140,28 +125,6 @@ impl<'a> Judge<'a> {
     /// The network namespace of an attachment; `None` without a record.
     pub(crate) fn namespace(&self, attachment: &NetworkAttachment<'_>) -> Option<Namespace> {
         Some(namespace(attachment.record?, self.boot.as_ref()))
-    }
-
-    fn of_docker(
-        &self,
-        attachment: &NetworkAttachment<'_>,
-        standing: &Standing,
-    ) -> Option<Evidence> {
-        match standing {
-            Standing::InUse => None,
-            Standing::Unknown(reason) => Some(Evidence::Unknown(reason.clone())),
-            // Docker may be about to give it to a container.
-            _ if !self.is_unchanged(attachment) => None,
-            Standing::Lost => Some(Evidence::NotDockers),
-            Standing::Forgotten => Some(Evidence::Forgotten),
-        }
-    }
-
-    /// True if it has not changed for as long as `older_than`.
-    fn is_unchanged(&self, attachment: &NetworkAttachment<'_>) -> bool {
-        attachment
-            .last_change()
-            .is_some_and(|time| self.is_old(time))
     }
 
     /// True if this is as long ago as `older_than`. A time in the future is not.

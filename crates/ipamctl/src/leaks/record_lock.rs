@@ -1,44 +1,48 @@
 //! Tells whether a process holds the lock of an attachment, and which one.
 
-use crate::node::NetworkAttachment;
 use std::fs::File;
 use std::path::Path;
 
+use crate::node::NetworkAttachment;
+
 /// The lock of an attachment's record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lock {
-    /// No process holds it.
-    Free,
-    /// These processes hold it: a call, or a process that a call has started and left. Empty if
-    /// they can't be seen from here.
-    Held(Vec<String>),
-    /// The lock can't be asked for, for this reason.
-    Unknown(String),
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lock {
+    /// True if a process holds it; `None` if it can't be asked for.
+    pub(crate) is_held: Option<bool>,
+    /// The processes that hold it: a call, or a process that a call has started and left. Empty
+    /// if they can't be seen from here.
+    pub(crate) holders: Vec<String>,
+    /// The reason to leave the attachment alone; `None` if the lock is free.
+    pub(crate) reason: Option<String>,
 }
 
 impl Lock {
     /// The lock of this attachment; one without a record has none.
     pub(crate) fn of(attachment: &NetworkAttachment<'_>) -> Self {
-        let Some(record) = attachment.record else {
-            return Self::Free;
+        let file = attachment.record.map(|record| record.file.as_path());
+        let is_held = file.map_or(Ok(false), chain::record::is_locked);
+        let holders = match (file, &is_held) {
+            (Some(file), Ok(true)) => holders(file),
+            _ => Vec::new(),
         };
-        let file = &record.file;
-        match chain::record::is_locked(file) {
-            Ok(false) => Self::Free,
-            Ok(true) => Self::Held(holders(file)),
-            Err(error) => Self::Unknown(format!("{}: {error}", file.display())),
-        }
-    }
-
-    /// The reason to leave the attachment alone; `None` if the lock is free.
-    pub(crate) fn reason(&self) -> Option<String> {
-        match self {
-            Self::Free => None,
-            Self::Held(holders) if holders.is_empty() => {
+        let reason = match &is_held {
+            Ok(false) => None,
+            Ok(true) if holders.is_empty() => {
                 Some("its lock is held by a process that can't be seen from here".to_owned())
             }
-            Self::Held(holders) => Some(format!("its lock is held by {}", holders.join(", "))),
-            Self::Unknown(reason) => Some(format!("whether its lock is held is unknown: {reason}")),
+            Ok(true) => Some(format!("its lock is held by {}", holders.join(", "))),
+            Err(error) => {
+                let file = file.unwrap_or(Path::new("")).display();
+                Some(format!(
+                    "whether its lock is held is unknown: {file}: {error}"
+                ))
+            }
+        };
+        Self {
+            is_held: is_held.ok(),
+            holders,
+            reason,
         }
     }
 }

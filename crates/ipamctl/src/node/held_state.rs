@@ -29,6 +29,14 @@ pub(crate) enum HeldState {
 }
 
 impl HeldState {
+    /// The states that a record says.
+    pub(crate) const OF_RECORDS: [Self; 4] = [
+        Self::Adding,
+        Self::Added,
+        Self::Deleting,
+        Self::BrokenRecord,
+    ];
+
     /// The state that the record says.
     pub(crate) fn of(record: &ListedRecord) -> Self {
         match record.content.as_ref().map(|content| content.state) {

@@ -1,23 +1,21 @@
 //! Releases an attachment through its chain, in this process, as ipam-delegated does it.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::record::AttachmentRecord;
 use chain::{Chain, Plugins, Released, WhenBusy};
+use cluster::{Holder, Key};
 use cni::{Cancellation, Environment, NetworkConfig, Object};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
 use docker_ipam_delegated::linked_plugins::LINKED;
 use reservations::State;
-use reservations::view::ListedAddress;
 
 use crate::node::{Directory, NetworkAttachment, Node};
 use crate::release::by_file;
 use crate::release::deadline::Deadline;
 use crate::release::printed_command::release_command;
-use crate::shared_pools::SharedCluster;
 
 /// Variables of a runtime's call, which are not passed on.
 const OF_CALLS: [&str; 5] = [
@@ -100,16 +98,19 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
             continue;
         };
         let path = directory.path.join(ip.to_string());
-        let left = match &directory.shared_by {
-            None => reservations::view::address(&directory.path, ip)
-                .with_context(|| path.display().to_string())?,
-            Some(_) => shared_address(node, directory, ip)?,
+        let container = match &directory.shared_by {
+            None => {
+                let left = reservations::view::address(&directory.path, ip);
+                let left = left.with_context(|| path.display().to_string())?;
+                left.and_then(|left| match left.state {
+                    State::Reserved(holder) => Some(holder.container_id),
+                    _ => None,
+                })
+            }
+            Some(_) => shared_holder(node, directory, ip)?,
         };
-        let is_held = left.is_some_and(|left| {
-            matches!(left.state, State::Reserved(holder) if holder.container_id == attachment.container)
-        });
         ensure!(
-            !is_held,
+            container.is_none_or(|container| container != attachment.container),
             "{attachment}: DEL has succeeded, and {} is still there: the chain does not keep its \
              addresses there",
             path.display()
@@ -118,19 +119,17 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
     Ok(())
 }
 
-/// An address of this node, as its cluster has it.
-fn shared_address(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<ListedAddress>> {
-    let path = |cluster: &SharedCluster| cluster.directory(directory.name.as_str());
+/// The container on this node that holds an address in a cluster.
+fn shared_holder(node: &Node, directory: &Directory, ip: IpAddr) -> Result<Option<String>> {
+    let pool = directory.name.as_str();
     let mut clusters = node.clusters.iter();
     let cluster = clusters
-        .find(|cluster| path(cluster) == directory.path)
+        .find(|cluster| cluster.directory(pool) == directory.path)
         .with_context(|| format!("no conflist leads to {}", directory.path.display()))?;
-    let used = BTreeSet::from([directory.name.clone()]);
-    let view = cluster.view(used, true)?;
-    let mut found = view.directories.into_iter();
-    let found = found.find(|found| found.path == directory.path);
-    let mut listed = found.into_iter().flat_map(|found| found.listed);
-    Ok(listed.find(|listed| listed.ip == ip))
+    let stored = cluster.engine().get(Key::Address(pool.to_owned(), ip))?;
+    let holder = stored.and_then(|stored| Holder::parse(&stored.value));
+    let holder = holder.filter(|holder| holder.node == cluster.node().name);
+    Ok(holder.map(|holder| holder.container_id))
 }
 
 /// The configuration of the network today; without one, that of the ADD; without a record, of

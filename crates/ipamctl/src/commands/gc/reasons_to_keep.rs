@@ -15,7 +15,7 @@ pub(super) fn reason_to_keep(
     even_in_use: bool,
 ) -> Option<String> {
     too_young(attachment.last_change(), judge)
-        .or_else(|| Lock::of(attachment).reason())
+        .or_else(|| Lock::of(attachment).reason)
         .or_else(|| in_use(attachment, judge).filter(|_| !even_in_use))
 }
 
