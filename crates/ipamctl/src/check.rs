@@ -4,73 +4,54 @@
 //! [`host::Host`].
 
 mod capabilities;
-mod checked;
 mod collection;
+mod conflist_check;
 mod delegates;
 pub(crate) mod findings;
-pub(crate) mod folders;
+mod folders;
 pub(crate) mod host;
 mod main_plugin;
 mod moved_ranges;
 mod overlaps;
-mod range_index;
-mod rules;
+mod settings;
 #[cfg(test)]
 mod tests;
 
-use cni::Environment;
 use conflist::Conflist;
 
-use checked::Checked;
-use findings::{Finding, Findings};
+use conflist_check::{Check, Checked};
+use findings::Finding;
 use host::Host;
-use range_index::RangeIndex;
+
+pub(crate) use folders::are_roots;
 
 /// The findings of the conflists that `is_wanted` selects, beside all others.
 pub(crate) fn findings(
     conflists: &[Conflist],
     is_wanted: impl Fn(&Conflist) -> bool,
     host: &Host<'_>,
-    environment: &Environment,
 ) -> Vec<Finding> {
-    let mut all = Vec::new();
-    let mut checked = Vec::with_capacity(conflists.len());
-    for conflist in conflists {
-        let mut findings = Findings::of(&conflist.file);
-        checked.push(Checked::read(conflist, environment, &mut findings));
-        if is_wanted(conflist) {
-            all.extend(findings.all);
+    let conflists = conflists.iter();
+    let all: Vec<Checked<'_>> = conflists
+        .map(|conflist| Checked::read(conflist, host.environment))
+        .collect();
+    let overlaps = overlaps::of_pools(&all);
+    let mut found = Vec::new();
+    for at in (0..all.len()).filter(|&at| is_wanted(all[at].conflist)) {
+        let mut check = Check::new(at, &all, host);
+        check.settings();
+        check.plugins();
+        check.ipam_gc();
+        if let Some(network) = &all[at].network {
+            check.delegates(network);
+            check.collection(network);
+            check.subnets_of_main_plugin(network);
+            check.capabilities(network);
+            check.folders(network);
+            check.moved_ranges(network);
         }
+        check.overlaps(&overlaps);
+        found.extend(check.findings.all);
     }
-    let ranges = RangeIndex::of(&checked);
-    for (i, one) in checked.iter().enumerate() {
-        let conflist = one.conflist;
-        if !is_wanted(conflist) {
-            continue;
-        }
-        let mut findings = Findings::of(&conflist.file);
-        let mut earlier = checked[..i].iter().map(|earlier| earlier.conflist);
-        if let Some(earlier) = earlier.find(|earlier| earlier.name == conflist.name) {
-            findings.error(
-                "name",
-                format!(
-                    "{} is the name of the network in {}, too; runtimes use the first file",
-                    conflist.name,
-                    earlier.file.display()
-                ),
-                "a different name",
-            );
-        }
-        delegates::check(one, host, environment, &mut findings);
-        collection::check(one, &mut findings);
-        if let Some(network) = &one.network {
-            main_plugin::check(network, &one.pools, &mut findings);
-            capabilities::check(conflist, network, &mut findings);
-            folders::check(network, host, &mut findings);
-        }
-        overlaps::check(i, &checked, &ranges, host, &mut findings);
-        moved_ranges::check(one, &checked, host, &mut findings);
-        all.extend(findings.all);
-    }
-    all
+    found
 }

@@ -6,8 +6,8 @@ use cni::{Command, Object};
 use conflist::PluginEntry;
 use serde_json::Value;
 
-use crate::check::checked::Checked;
-use crate::check::findings::Findings;
+use crate::check::conflist_check::Check;
+use crate::node::Network;
 use crate::node::network::GC;
 
 /// Main plugins that answer GC themselves and don't hand it on to IPAM: the reference
@@ -22,93 +22,78 @@ const SWALLOWS_GC: [&str; 7] = [
     "dummy",
 ];
 
-pub(crate) fn check(checked: &Checked<'_>, findings: &mut Findings<'_>) {
-    ipam_gc(checked, findings);
-    let Some(network) = checked
-        .network
-        .as_ref()
-        .filter(|network| !network.is_host_local)
-    else {
-        return;
-    };
-    // Before this version, no runtime sends GC.
-    let is_sent = checked.conflist.version >= Command::Gc.since() && !checked.conflist.disable_gc;
-    let swallows = SWALLOWS_GC.contains(&network.main.kind.as_str());
-    let has_gc = checked
-        .conflist
-        .plugins
-        .iter()
-        .any(|plugin| plugin.kind == GC);
-    if is_sent && swallows && !has_gc {
-        findings.warning(
-            "plugins",
-            format!("{} answers GC and doesn't hand it on: forgotten attachments are not collected", network.main.kind),
-            format!("{{\"type\": \"{GC}\", \"ipam\": …}} behind it, with the same ipam section; or a timer with ipamctl gc"),
-        );
-    }
-}
-
-/// `ipam-gc` has to be behind the main plugin, with the same `ipam` section.
-fn ipam_gc(checked: &Checked<'_>, findings: &mut Findings<'_>) {
-    let plugins = &checked.conflist.plugins;
-    let ours = checked
-        .network
-        .as_ref()
-        .and_then(|network| network.main.ipam_type());
-    let is_main = |plugin: &PluginEntry| {
-        let kind = plugin.ipam_type();
-        plugin.kind != GC && kind.is_some() && (ours.is_none() || kind == ours)
-    };
-    let main = plugins.iter().position(is_main);
-    for (i, plugin) in plugins.iter().enumerate() {
-        if plugin.kind != GC {
-            continue;
-        }
-        if i == 0 || main.is_some_and(|main| i < main) {
-            findings.error(
-                &format!("plugins[{i}]"),
-                format!("{GC} is before the main plugin: each ADD fails, as prevResult is missing"),
-                format!("{GC} behind the main plugin"),
+impl Check<'_> {
+    /// A main plugin that doesn't hand GC on needs `ipam-gc` behind it.
+    pub(super) fn collection(&mut self, network: &Network) {
+        let (conflist, main) = (self.one.conflist, &network.main.kind);
+        // Before this version, no runtime sends GC.
+        let is_sent = conflist.version >= Command::Gc.since() && !conflist.disable_gc;
+        let has_gc = conflist.plugins.iter().any(|plugin| plugin.kind == GC);
+        let swallows = SWALLOWS_GC.contains(&main.as_str());
+        if is_sent && swallows && !has_gc && !network.is_host_local {
+            self.findings.warning(
+                "plugins",
+                format!("{main} answers GC and doesn't hand it on: forgotten attachments are not collected"),
+                format!("{{\"type\": \"{GC}\", \"ipam\": …}} behind it, with the same ipam section; or a timer with ipamctl gc"),
             );
         }
-        let Some(main) = main.map(|at| &plugins[at]) else {
-            continue;
+    }
+
+    /// `ipam-gc` has to be behind the main plugin, with the same `ipam` section.
+    pub(super) fn ipam_gc(&mut self) {
+        let plugins = &self.one.conflist.plugins;
+        let network = self.one.network.as_ref();
+        let ours = network.and_then(|network| network.main.ipam_type());
+        let is_main = |plugin: &PluginEntry| {
+            let kind = plugin.ipam_type();
+            plugin.kind != GC && kind.is_some() && (ours.is_none() || kind == ours)
         };
-        let key = format!("plugins[{i}].ipam");
-        let instead = format!("the ipam section of {}, key by key", main.kind);
-        match (plugin.ipam(), main.ipam()) {
-            (None, _) => findings.error(
-                &key,
-                format!("{GC} has no ipam section: GC and STATUS fail"),
-                instead,
-            ),
-            (Some(ipam), Some(main_ipam)) => {
-                let different = different(ipam, main_ipam);
-                if !different.is_empty() {
-                    let keys: Vec<&str> = different.into_iter().collect();
-                    findings.warning(
-                        &key,
-                        format!(
-                            "{} of {GC} and of {} differ: GC and STATUS look elsewhere",
-                            keys.join(", "),
-                            main.kind
-                        ),
-                        instead,
-                    );
-                }
+        let main = plugins.iter().position(is_main);
+        let of_gc = plugins.iter().enumerate();
+        for (i, plugin) in of_gc.filter(|(_, plugin)| plugin.kind == GC) {
+            if i == 0 || main.is_some_and(|main| i < main) {
+                self.findings.error(
+                    &format!("plugins[{i}]"),
+                    format!(
+                        "{GC} is before the main plugin: each ADD fails, as prevResult is missing"
+                    ),
+                    format!("{GC} behind the main plugin"),
+                );
             }
-            (Some(_), None) => {}
+            let Some(main) = main.map(|at| &plugins[at]) else {
+                continue;
+            };
+            let (key, kind) = (format!("plugins[{i}].ipam"), &main.kind);
+            let instead = format!("the ipam section of {kind}, key by key");
+            match (plugin.ipam(), main.ipam()) {
+                (None, _) => {
+                    let problem = format!("{GC} has no ipam section: GC and STATUS fail");
+                    self.findings.error(&key, problem, instead);
+                }
+                (Some(ipam), Some(main_ipam)) => {
+                    let keys = different_keys(ipam, main_ipam).join(", ");
+                    if !keys.is_empty() {
+                        let problem = format!(
+                            "{keys} of {GC} and of {kind} differ: GC and STATUS look elsewhere"
+                        );
+                        self.findings.warning(&key, problem, instead);
+                    }
+                }
+                (Some(_), None) => {}
+            }
         }
     }
 }
 
-/// The keys whose values differ. A value `null` counts as missing.
-fn different<'a>(one: &'a Object, other: &'a Object) -> BTreeSet<&'a str> {
+/// The keys whose values differ, in order. A value `null` counts as missing.
+fn different_keys<'a>(one: &'a Object, other: &'a Object) -> Vec<&'a str> {
     let value = |object: &Object, key: &str| -> Value {
         let raw = object.get(key).map(|raw| serde_json::from_str(raw.get()));
         raw.and_then(Result::ok).unwrap_or_default()
     };
-    let keys = one.keys().chain(other.keys());
-    keys.filter(|key| value(one, key) != value(other, key))
+    let keys: BTreeSet<&str> = one.keys().chain(other.keys()).collect();
+    let different = keys.into_iter();
+    different
+        .filter(|key| value(one, key) != value(other, key))
         .collect()
 }

@@ -1,11 +1,10 @@
 //! Checks plugins and delegates: installed, new enough, in an order that yields an address.
 
 use chain::{Chain, Plugins};
-use cni::Environment;
 
-use crate::check::checked::Checked;
-use crate::check::findings::{Findings, key_of};
-use crate::check::host::{Host, Plugin};
+use crate::check::conflist_check::Check;
+use crate::check::findings::key_of;
+use crate::check::host::Plugin;
 use crate::node::Network;
 use crate::node::network::{ALLOCATOR, CHAIN};
 
@@ -28,135 +27,113 @@ const KEYS: [&str; 15] = [
     "exclude",
 ];
 
-pub(crate) fn check(
-    checked: &Checked<'_>,
-    host: &Host<'_>,
-    environment: &Environment,
-    findings: &mut Findings<'_>,
-) {
-    for (i, plugin) in checked.conflist.plugins.iter().enumerate() {
-        let key = format!("plugins[{i}]");
-        installed_plugin(
-            &plugin.kind,
-            &format!("{key}.type"),
-            checked,
-            host,
-            findings,
-        );
-        if let Some(ipam) = plugin.ipam_type() {
-            installed_plugin(ipam, &format!("{key}.ipam.type"), checked, host, findings);
+impl Check<'_> {
+    /// The plugins of the conflist, and their IPAM plugins.
+    pub(super) fn plugins(&mut self) {
+        let conflist = self.one.conflist;
+        for (i, plugin) in conflist.plugins.iter().enumerate() {
+            let key = format!("plugins[{i}].type");
+            let ipam = plugin.ipam_type();
+            let ipam = ipam.map(|ipam| (ipam, format!("plugins[{i}].ipam.type")));
+            for (name, key) in [(plugin.kind.as_str(), key)].into_iter().chain(ipam) {
+                if let Some(versions) = self.other_versions(name, &key)
+                    && conflist.unsupported_version.is_none()
+                {
+                    let newest = versions.last().map_or("another", String::as_str);
+                    let (versions, version) = (versions.join(", "), conflist.version);
+                    self.findings.error(
+                        &key,
+                        format!("{name} supports {versions}, not the network's {version}"),
+                        format!("\"cniVersion\": \"{newest}\", or a newer {name}"),
+                    );
+                }
+            }
         }
     }
-    let Some(network) = checked.network.as_ref() else {
-        return;
-    };
-    if network.is_host_local {
-        return;
+
+    /// The settings of the chain, and its delegates.
+    pub(super) fn delegates(&mut self, network: &Network) {
+        if network.is_host_local {
+            return;
+        }
+        let environment = self.host.environment;
+        if let Ok(plugins) = Plugins::in_cni_path(environment)
+            && let Err(error) = Chain::new(&network.config, environment, plugins)
+        {
+            let instead = "settings as docs/configuration.md has them";
+            return self.findings.error(key_of(&error.msg), &error.msg, instead);
+        }
+        let version = self.one.conflist.version;
+        for (i, name) in network.delegates.iter().enumerate() {
+            let key = format!("ipam.delegates[{i}]");
+            if let Some(versions) = self.other_versions(name.as_str(), &key) {
+                let versions = versions.join(", ");
+                self.findings.warning(
+                    &key,
+                    format!("{name} supports {versions}, not the network's {version}; the chain calls it with an older version"),
+                    format!("a newer {name}, or a \"cniVersion\" that it supports"),
+                );
+            }
+        }
+        self.order(network);
+        self.spelling(network);
     }
-    if let Ok(plugins) = Plugins::in_cni_path(environment)
-        && let Err(error) = Chain::new(&network.config, environment, plugins)
-    {
-        let instead = "settings as docs/configuration.md has them";
-        return findings.error(key_of(&error.msg), error.msg.as_str(), instead);
+
+    /// The versions of a plugin that doesn't support the network's. One that is missing, or that
+    /// doesn't answer VERSION, is a finding.
+    fn other_versions(&mut self, name: &str, key: &str) -> Option<Vec<String>> {
+        let version = self.one.conflist.version;
+        match (self.host.plugin)(name, version) {
+            Plugin::Missing(reason) => {
+                let instead = "the name of an executable in one of these folders";
+                self.findings
+                    .error(key, format!("{name}: {reason}"), instead);
+            }
+            Plugin::Failing(reason) => {
+                let instead = "a plugin that answers VERSION";
+                self.findings.error(key, reason, instead);
+            }
+            Plugin::Versions(versions)
+                if !versions.iter().any(|known| known == version.as_str()) =>
+            {
+                return Some(versions);
+            }
+            Plugin::Versions(_) | Plugin::Present => {}
+        }
+        None
     }
-    let version = checked.conflist.version;
-    for (i, name) in network.delegates.iter().enumerate() {
-        let key = format!("ipam.delegates[{i}]");
-        if let Some(versions) = unsupported(name.as_str(), &key, checked, host, findings) {
-            findings.warning(
-                &key,
+
+    /// Selectors have to be before the allocator, and an allocator last.
+    fn order(&mut self, network: &Network) {
+        let names = &network.delegates;
+        if let Some(last) = names.last().filter(|name| name.is_selector()) {
+            self.findings.error(
+                &format!("ipam.delegates[{}]", names.len() - 1),
                 format!(
-                    "{name} supports {}, not the network's {version}; the chain calls it with an older version",
-                    versions.join(", ")
+                    "{last} is a selector and the last one: {CHAIN} would answer without an address"
                 ),
-                format!("a newer {name}, or a \"cniVersion\" that it supports"),
+                format!("\"{ALLOCATOR}\" behind it"),
+            );
+        }
+        if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
+            self.findings.error(
+                "ipam.delegates[0]",
+                format!("{ALLOCATOR} is the first one: nothing says its pools"),
+                "\"ipam-ds-ranges\", or another selector, before it",
             );
         }
     }
-    order(network, findings);
-    spelling(network, findings);
-}
 
-fn installed_plugin(
-    name: &str,
-    key: &str,
-    checked: &Checked<'_>,
-    host: &Host<'_>,
-    findings: &mut Findings<'_>,
-) {
-    let Some(versions) = unsupported(name, key, checked, host, findings) else {
-        return;
-    };
-    if checked.conflist.unsupported_version.is_none() {
-        let newest = versions.last().map_or("another", String::as_str);
-        findings.error(
-            key,
-            format!(
-                "{name} supports {}, not the network's {}",
-                versions.join(", "),
-                checked.conflist.version
-            ),
-            format!("\"cniVersion\": \"{newest}\", or a newer {name}"),
-        );
-    }
-}
-
-/// The versions of a plugin that doesn't support the network's. One that is missing, or that
-/// doesn't answer VERSION, is a finding.
-fn unsupported(
-    name: &str,
-    key: &str,
-    checked: &Checked<'_>,
-    host: &Host<'_>,
-    findings: &mut Findings<'_>,
-) -> Option<Vec<String>> {
-    let version = checked.conflist.version;
-    match (host.plugin)(name, version) {
-        Plugin::Missing(reason) => findings.error(
-            key,
-            format!("{name}: {reason}"),
-            "the name of an executable in one of these folders",
-        ),
-        Plugin::Failing(reason) => findings.error(key, reason, "a plugin that answers VERSION"),
-        Plugin::Versions(versions) if !versions.iter().any(|known| known == version.as_str()) => {
-            return Some(versions);
-        }
-        Plugin::Versions(_) | Plugin::Present => {}
-    }
-    None
-}
-
-/// Selectors have to be before the allocator, and an allocator last.
-fn order(network: &Network, findings: &mut Findings<'_>) {
-    let names = &network.delegates;
-    if let Some(last) = names.last().filter(|name| name.is_selector()) {
-        findings.error(
-            &format!("ipam.delegates[{}]", names.len() - 1),
-            format!(
-                "{last} is a selector and the last one: {CHAIN} would answer without an address"
-            ),
-            format!("\"{ALLOCATOR}\" behind it"),
-        );
-    }
-    if names.first().is_some_and(|name| name.as_str() == ALLOCATOR) {
-        findings.error(
-            "ipam.delegates[0]",
-            format!("{ALLOCATOR} is the first one: nothing says its pools"),
-            "\"ipam-ds-ranges\", or another selector, before it",
-        );
-    }
-}
-
-fn spelling(network: &Network, findings: &mut Findings<'_>) {
-    for key in network.ipam().keys() {
-        let mut keys = KEYS.iter();
-        let meant = keys.find(|meant| **meant != key && meant.eq_ignore_ascii_case(key));
-        if let Some(meant) = meant {
-            findings.error(
-                &format!("ipam.{key}"),
-                "no plugin of the chain reads this spelling",
-                format!("\"{meant}\""),
-            );
+    fn spelling(&mut self, network: &Network) {
+        for key in network.ipam().keys() {
+            let mut keys = KEYS.iter();
+            let meant = keys.find(|meant| **meant != key && meant.eq_ignore_ascii_case(key));
+            if let Some(meant) = meant {
+                let problem = "no plugin of the chain reads this spelling";
+                let instead = format!("\"{meant}\"");
+                self.findings
+                    .error(&format!("ipam.{key}"), problem, instead);
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Findings in a conflist: key, problem, and what to write instead.
 
 use std::collections::HashSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use conflist::Problem;
@@ -87,6 +88,17 @@ impl<'a> Findings<'a> {
             });
         }
     }
+}
+
+/// The items in one text; of more than `most`, the rest by number.
+pub(crate) fn listed<T: Display>(items: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut texts: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    if texts.len() > most {
+        let more = format!("{} more", texts.len() - most);
+        texts.truncate(most);
+        texts.push(more);
+    }
+    texts.join(", ")
 }
 
 /// The key at the start of a message such as `ipam.ranges[0].subnet: …`.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::check::findings::Findings;
+use crate::check::conflist_check::Check;
 use crate::check::host::{Folder, Host};
 use crate::node::Network;
 
@@ -13,54 +13,49 @@ pub(crate) fn are_roots(network: &Network, host: &Host<'_>) -> bool {
         || !network.is_host_local && is_roots(&network.state_dir)
 }
 
-pub(crate) fn check(network: &Network, host: &Host<'_>, findings: &mut Findings<'_>) {
-    let data_dir = (host.folder)(&network.folders.data_dir);
-    if network.keeps_files() {
-        writable(
-            "ipam.dataDir",
-            &network.folders.data_dir,
-            &data_dir,
-            findings,
-        );
+impl Check<'_> {
+    pub(super) fn folders(&mut self, network: &Network) {
+        let (data_dir, state_dir) = (&network.folders.data_dir, &network.state_dir);
+        let keeps_files = network.keeps_files();
+        let data = (self.host.folder)(data_dir);
+        if keeps_files {
+            self.writable("ipam.dataDir", data_dir, &data);
+        }
+        if network.is_host_local {
+            return;
+        }
+        let state = (self.host.folder)(state_dir);
+        self.writable("ipam.stateDir", state_dir, &state);
+        let is_known = data.unknown.is_none() && state.unknown.is_none();
+        if !is_known || !keeps_files || data.volatile == state.volatile {
+            return;
+        }
+        let (data_dir, state_dir) = (data_dir.display(), state_dir.display());
+        if data.volatile {
+            self.findings.warning(
+                "ipam.dataDir",
+                format!("a reboot empties {data_dir}, and not the records in {state_dir}"),
+                "both on one file system: \"stateDir\" in /run, too, or \"dataDir\" in /var/lib",
+            );
+        } else {
+            self.findings.warning(
+                "ipam.stateDir",
+                format!("a reboot empties {state_dir}, and not the reservations in {data_dir}"),
+                "both on one file system: \"stateDir\" in /var/lib, or \"reclaim\": \"boot\"",
+            );
+        }
     }
-    if network.is_host_local {
-        return;
-    }
-    let state_dir = (host.folder)(&network.state_dir);
-    writable("ipam.stateDir", &network.state_dir, &state_dir, findings);
-    if data_dir.unknown.is_some() || state_dir.unknown.is_some() {
-        return;
-    }
-    let (path, records) = (
-        network.folders.data_dir.display(),
-        network.state_dir.display(),
-    );
-    if !network.keeps_files() || data_dir.volatile == state_dir.volatile {
-        return;
-    }
-    if data_dir.volatile {
-        findings.warning(
-            "ipam.dataDir",
-            format!("a reboot empties {path}, and not the records in {records}"),
-            "both on one file system: \"stateDir\" in /run, too, or \"dataDir\" in /var/lib",
-        );
-    } else {
-        findings.warning(
-            "ipam.stateDir",
-            format!("a reboot empties {records}, and not the reservations in {path}"),
-            "both on one file system: \"stateDir\" in /var/lib, or \"reclaim\": \"boot\"",
-        );
-    }
-}
 
-fn writable(key: &str, path: &Path, folder: &Folder, findings: &mut Findings<'_>) {
-    let path = path.display();
-    let instead = "an absolute path on a writable file system";
-    if let Some(reason) = &folder.unwritable {
-        findings.error(key, format!("{path} can't be written: {reason}"), instead);
-    }
-    if let Some(reason) = &folder.unknown {
-        let problem = format!("whether {path} can be written is unknown: {reason}");
-        findings.warning(key, problem, instead);
+    fn writable(&mut self, key: &str, path: &Path, folder: &Folder) {
+        let path = path.display();
+        let instead = "an absolute path on a writable file system";
+        if let Some(reason) = &folder.unwritable {
+            let problem = format!("{path} can't be written: {reason}");
+            self.findings.error(key, problem, instead);
+        }
+        if let Some(reason) = &folder.unknown {
+            let problem = format!("whether {path} can be written is unknown: {reason}");
+            self.findings.warning(key, problem, instead);
+        }
     }
 }

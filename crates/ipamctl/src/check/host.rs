@@ -1,16 +1,14 @@
 //! The parts of the machine that conflists depend on: plugins, routes, folders, runtimes.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use chain::{Failure, SearchPath};
-use cni::{DelegateName, Environment, NetworkName, SpecVersion};
-use ipam::{RangeSet, Route};
-use ipam_ds_rules::explain::HeldElsewhere;
-use reservations::view::ListedAddress;
+use cni::{DelegateName, Environment, SpecVersion};
+use ipam::Route;
 use rustix::fs::{Access, access, statfs};
 use rustix::process::geteuid;
 
@@ -45,18 +43,6 @@ pub(crate) struct Folder {
 /// Looks for a plugin, and asks it for its versions.
 type AskPlugin<'a> = Box<dyn Fn(&str, SpecVersion) -> Plugin + 'a>;
 
-/// Addresses of these pools that other directories below the folder hold: those of the named
-/// pools, and any that these networks hold.
-type HeldAddresses<'a> = Box<
-    dyn Fn(
-            &Path,
-            &[(&str, &RangeSet)],
-            &BTreeSet<NetworkName>,
-            &BTreeSet<&str>,
-        ) -> Result<Vec<HeldElsewhere>, String>
-        + 'a,
->;
-
 /// A machine.
 pub(crate) struct Host<'a> {
     pub(crate) routes: Vec<Route>,
@@ -64,7 +50,8 @@ pub(crate) struct Host<'a> {
     pub(crate) has_docker: bool,
     pub(crate) plugin: AskPlugin<'a>,
     pub(crate) folder: Box<dyn Fn(&Path) -> Folder + 'a>,
-    pub(crate) held_elsewhere: HeldAddresses<'a>,
+    /// The environment of calls.
+    pub(crate) environment: &'a Environment,
 }
 
 impl<'a> Host<'a> {
@@ -100,7 +87,7 @@ impl<'a> Host<'a> {
             has_docker: has("dockerd"),
             plugin: Box::new(ask),
             folder: Box::new(folder),
-            held_elsewhere: Box::new(held_elsewhere),
+            environment,
         }
     }
 }
@@ -120,22 +107,6 @@ fn plugin(name: &str, version: SpecVersion, environment: &Environment, executes:
             Err(reason) => Plugin::Failing(format!("{name}: {reason}")),
         },
     }
-}
-
-fn held_elsewhere(
-    data_dir: &Path,
-    pools: &[(&str, &RangeSet)],
-    names: &BTreeSet<NetworkName>,
-    networks: &BTreeSet<&str>,
-) -> Result<Vec<HeldElsewhere>, String> {
-    let concerns = |directory: &NetworkName, address: &ListedAddress| {
-        names.contains(directory)
-            || address
-                .network
-                .as_deref()
-                .is_none_or(|network| networks.contains(network))
-    };
-    ipam_ds_rules::explain::held_elsewhere(data_dir, pools, concerns).map_err(|error| error.msg)
 }
 
 fn folder(path: &Path) -> Folder {

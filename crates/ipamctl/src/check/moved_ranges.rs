@@ -5,95 +5,73 @@ use std::collections::BTreeSet;
 
 use cni::NetworkName;
 use ipam::RangeSet;
-use ipam_ds_rules::explain::HeldElsewhere;
+use ipam_ds_rules::explain::{HeldElsewhere, held_elsewhere};
 use reservations::State;
+use reservations::view::ListedAddress;
 
-use crate::check::checked::Checked;
-use crate::check::findings::Findings;
-use crate::check::host::Host;
+use crate::check::conflist_check::{Check, Checked};
+use crate::check::findings::listed;
+use crate::node::Network;
 use crate::node::network::RULES;
 
 /// Most holders that are named in a finding.
 const MOST_NAMED: usize = 5;
 
-pub(crate) fn check(
-    checked: &Checked<'_>,
-    all: &[Checked<'_>],
-    host: &Host<'_>,
-    findings: &mut Findings<'_>,
-) {
-    let Some(network) = &checked.network else {
-        return;
-    };
-    if !network.has_delegate(RULES) || !network.keeps_files() {
-        return;
-    }
-    let data_dir = &network.folders.data_dir;
-    // The command says that only root can tell.
-    if (host.folder)(data_dir).is_roots {
-        return;
-    }
-    let named = |checked: &Checked<'_>| -> BTreeSet<NetworkName> {
-        let named = checked
-            .pools
-            .iter()
-            .filter(|placed| placed.name().is_some());
-        named
-            .map(|placed| placed.directory_name().clone())
-            .collect()
-    };
-    let own = named(checked);
-    // This network, and those that share a pool with it.
-    let networks: BTreeSet<&str> = all
-        .iter()
-        .filter(|other| {
-            other.conflist.name == checked.conflist.name || !named(other).is_disjoint(&own)
-        })
-        .map(|other| other.conflist.name.as_str())
-        .collect();
-    let pools: Vec<(&str, &RangeSet)> = checked
-        .pools
-        .iter()
-        .map(|placed| (placed.directory_name().as_str(), &placed.pool.ranges))
-        .collect();
-    let held = match (host.held_elsewhere)(data_dir, &pools, &own, &networks) {
-        Ok(held) => held,
-        Err(reason) => {
-            findings.error(
-                "ipam.dataDir",
-                format!("what is reserved can't be read: {reason}"),
-                "folders that root can read",
-            );
+impl Check<'_> {
+    pub(super) fn moved_ranges(&mut self, network: &Network) {
+        let data_dir = &network.folders.data_dir;
+        // Of folders that only root can read, the command says so.
+        let is_roots = (self.host.folder)(data_dir).is_roots;
+        if !network.has_delegate(RULES) || !network.keeps_files() || is_roots {
             return;
         }
-    };
-    for (i, (pool, _)) in pools.iter().enumerate() {
-        let held: Vec<&HeldElsewhere> = held.iter().filter(|held| held.pool == i).collect();
-        if held.is_empty() {
-            continue;
-        }
-        let mut holders: Vec<String> = held
-            .iter()
-            .take(MOST_NAMED)
-            .map(|held| text(held))
+        let own = named_pools(self.one);
+        // This network, and those that share a pool with it.
+        let others = self.all.iter().filter(|other| {
+            other.conflist.name == network.name || !named_pools(other).is_disjoint(&own)
+        });
+        let networks: BTreeSet<&str> = others.map(|other| other.conflist.name.as_str()).collect();
+        let concerns = |directory: &NetworkName, address: &ListedAddress| {
+            let holder = address.network.as_deref();
+            own.contains(directory) || holder.is_none_or(|network| networks.contains(network))
+        };
+        let pools = self.one.pools.all.iter();
+        let pools: Vec<(&str, &RangeSet)> = pools
+            .map(|placed| (placed.directory_name().as_str(), &placed.pool.ranges))
             .collect();
-        if held.len() > MOST_NAMED {
-            holders.push(format!("{} more", held.len() - MOST_NAMED));
+        let held = match held_elsewhere(data_dir, &pools, concerns) {
+            Ok(held) => held,
+            Err(error) => {
+                let problem = format!("what is reserved can't be read: {}", error.msg);
+                let instead = "folders that root can read";
+                return self.findings.error("ipam.dataDir", problem, instead);
+            }
+        };
+        for (i, (pool, _)) in pools.iter().enumerate() {
+            let of_pool = held.iter().filter(|held| held.pool == i).map(text);
+            let holders = listed(of_pool, MOST_NAMED);
+            if !holders.is_empty() {
+                self.findings.error(
+                    "ipam.pools",
+                    format!("pool {pool} has addresses that containers hold of another: {holders}"),
+                    "the border where it was until these containers are gone",
+                );
+            }
         }
-        findings.error(
-            "ipam.pools",
-            format!(
-                "pool {pool} has addresses that containers hold of another: {}",
-                holders.join(", ")
-            ),
-            "the border where it was until these containers are gone",
-        );
     }
 }
 
+/// The directories of a network's named pools.
+fn named_pools(checked: &Checked<'_>) -> BTreeSet<NetworkName> {
+    let pools = checked.pools.all.iter();
+    let named = pools.filter(|placed| placed.name().is_some());
+    named
+        .map(|placed| placed.directory_name().clone())
+        .collect()
+}
+
 fn text(held: &HeldElsewhere) -> String {
-    let ip = held.address.ip;
-    let pool = &held.directory;
+    let (ip, pool) = (held.address.ip, &held.directory);
     match &held.address.state {
         State::Reserved(holder) => format!("{ip} of {pool} by {}", holder.container_id),
         _ => format!("{ip} of {pool}"),

@@ -10,7 +10,7 @@ use conflist::{Conflist, Found};
 use crate::arguments::{CheckArguments, Places};
 use crate::check::findings::{Finding, Severity};
 use crate::check::host::Host;
-use crate::check::{findings, folders};
+use crate::check::{are_roots, findings};
 use crate::node::Node;
 use crate::output::{Output, Style, joined, warn};
 
@@ -38,9 +38,9 @@ pub(crate) fn run(
     );
     let host = Host::this(&node.environment, !arguments.no_exec);
     let wanted = |conflist: &Conflist| is_wanted(&conflist.file);
-    all.extend(findings(&node.conflists, wanted, &host, &node.environment));
+    all.extend(findings(&node.conflists, wanted, &host));
     let mut networks = node.networks.iter();
-    if networks.any(|network| is_wanted(&network.file) && folders::are_roots(network, &host)) {
+    if networks.any(|network| is_wanted(&network.file) && are_roots(network, &host)) {
         warn("only root can say whether the folders can be written; run ipamctl as root");
     }
     output.print(&all, || {
