@@ -1,16 +1,33 @@
 //! The client: requests to the API server, and the time that they may take together.
 
+mod answer;
+mod connection;
+mod exchange;
+mod executor;
+mod failures;
 mod item;
+mod patience;
+mod proxy;
+mod request;
 mod resource;
+mod tls;
 
 pub use item::{Created, Deleted, Item, List, Replaced};
 pub use resource::{GROUP, Resource, VERSION};
 
-use cluster::{EngineError, Kind, TimeLimit};
+use cluster::{EngineError, TimeLimit};
 use cni::{Cancellation, Environment};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::Settings;
+use answer::{Answer, Verdict};
+use exchange::Started;
+use failures::{refusal, unreadable};
+use request::Request;
+
+/// How often a list starts again after its pages have expired.
+const MOST_STARTS: u32 = 3;
 
 /// A client for one call. All of its requests together take no longer than
 /// `ipam.kubernetes.timeout`.
@@ -20,6 +37,8 @@ pub struct Client<'a> {
     environment: Option<&'a Environment>,
     /// Time limit of the requests.
     pub time: TimeLimit,
+    /// `None` before the first request.
+    started: Option<Started>,
 }
 
 impl<'a> Client<'a> {
@@ -30,6 +49,7 @@ impl<'a> Client<'a> {
             cancellation,
             environment: None,
             time: TimeLimit::new(settings.timeout),
+            started: None,
         }
     }
 
@@ -45,9 +65,17 @@ impl<'a> Client<'a> {
     ///
     /// # Errors
     ///
-    /// [`Kind::Settings`]: the kubeconfig can't be read.
+    /// [`cluster::Kind::Settings`]: the kubeconfig can't be read.
     pub fn cluster_id(&mut self) -> Result<u64, EngineError> {
-        self.unfinished()
+        let kubeconfig = &self.start()?.kubeconfig;
+        let mut hash = Sha256::new_with_prefix(kubeconfig.server.to_string());
+        hash.update([0]);
+        hash.update(kubeconfig.authorities.as_deref().unwrap_or_default());
+        let hash = hash.finalize();
+        Ok(hash
+            .iter()
+            .take(8)
+            .fold(0, |id, byte| id << 8 | u64::from(*byte)))
     }
 
     /// Reads an object as it is now; `None` if it doesn't exist.
@@ -56,8 +84,12 @@ impl<'a> Client<'a> {
     ///
     /// See [`cluster::Kind`].
     pub fn get(&mut self, resource: Resource, name: &str) -> Result<Option<Item>, EngineError> {
-        let _ = (resource, name);
-        self.unfinished()
+        let request = Request::get(resource, name);
+        match self.call(&request)? {
+            (answer, Verdict::Executed) => Self::item(&request, &answer).map(Some),
+            (_, Verdict::Missing) => Ok(None),
+            (answer, _) => Err(refusal(self.settings, &request, &answer)),
+        }
     }
 
     /// Reads the objects of a resource, by pages, as they are when the first page is read.
@@ -73,15 +105,35 @@ impl<'a> Client<'a> {
         labels: Option<&str>,
         only_metadata: bool,
     ) -> Result<List, EngineError> {
-        let _ = (resource, labels, only_metadata);
-        self.unfinished()
+        let mut list = List::default();
+        let mut token: Option<String> = None;
+        let mut starts = 1;
+        loop {
+            let request = Request::list(resource, labels, only_metadata, token.as_deref());
+            match self.call(&request)? {
+                (answer, Verdict::Executed) => {
+                    let mut page = Self::object(&request, &answer)?;
+                    list.add(&mut page)?;
+                    let next = page["metadata"]["continue"].as_str();
+                    match next.filter(|next| !next.is_empty()) {
+                        Some(next) => token = Some(next.to_owned()),
+                        None => return Ok(list),
+                    }
+                }
+                (_, Verdict::Expired) if starts < MOST_STARTS => {
+                    starts += 1;
+                    (list, token) = (List::default(), None);
+                }
+                (answer, _) => return Err(refusal(self.settings, &request, &answer)),
+            }
+        }
     }
 
     /// Creates an object. With `dry_run`, the API server only says whether it would.
     ///
     /// # Errors
     ///
-    /// See [`cluster::Kind`]. With [`Kind::Lost`] and [`Kind::Cancelled`], it may have been
+    /// See [`cluster::Kind`]. With [`cluster::Kind::Lost`] and [`cluster::Kind::Cancelled`], it may have been
     /// created.
     pub fn create(
         &mut self,
@@ -89,8 +141,12 @@ impl<'a> Client<'a> {
         object: &Value,
         dry_run: bool,
     ) -> Result<Created, EngineError> {
-        let _ = (resource, object, dry_run);
-        self.unfinished()
+        let request = Request::create(resource, object, dry_run);
+        match self.call(&request)? {
+            (answer, Verdict::Executed) => Self::item(&request, &answer).map(Created::Done),
+            (_, Verdict::Exists) => Ok(Created::Exists),
+            (answer, _) => Err(refusal(self.settings, &request, &answer)),
+        }
     }
 
     /// Replaces an object, if it has the `metadata.resourceVersion` (and `uid`) of the new one.
@@ -104,8 +160,7 @@ impl<'a> Client<'a> {
         object: &Value,
         dry_run: bool,
     ) -> Result<Replaced, EngineError> {
-        let _ = (resource, object, dry_run);
-        self.unfinished()
+        self.replace_by(&Request::replace(resource, object, dry_run))
     }
 
     /// Replaces the status of an object, if it has the `metadata.resourceVersion` of the new one.
@@ -118,11 +173,20 @@ impl<'a> Client<'a> {
         resource: Resource,
         object: &Value,
     ) -> Result<Replaced, EngineError> {
-        let _ = (resource, object);
-        self.unfinished()
+        self.replace_by(&Request::replace_status(resource, object))
     }
 
-    /// Deletes an object, if it has this `uid` and, if one is given, this `resourceVersion`.
+    fn replace_by(&mut self, request: &Request) -> Result<Replaced, EngineError> {
+        match self.call(request)? {
+            (answer, Verdict::Executed) => Self::item(request, &answer).map(Replaced::Done),
+            (_, Verdict::Changed) => Ok(Replaced::Changed),
+            (_, Verdict::Missing) => Ok(Replaced::Missing),
+            (answer, _) => Err(refusal(self.settings, request, &answer)),
+        }
+    }
+
+    /// Deletes an object, if it has this `uid` and this `resourceVersion`, as far as they are
+    /// given.
     ///
     /// # Errors
     ///
@@ -134,15 +198,34 @@ impl<'a> Client<'a> {
         uid: Option<&str>,
         revision: Option<i64>,
     ) -> Result<Deleted, EngineError> {
-        let _ = (resource, name, uid, revision);
-        self.unfinished()
+        let request = Request::delete(resource, name, uid, revision);
+        match self.call(&request)? {
+            (answer, Verdict::Executed) => {
+                let object = Self::object(&request, &answer)?;
+                let is_done = object["status"] == "Success" || object["metadata"]["name"] == name;
+                match is_done {
+                    true => Ok(Deleted::Done),
+                    false => Err(unreadable(&request, &answer.said())),
+                }
+            }
+            (_, Verdict::Changed) => Ok(Deleted::Changed),
+            (_, Verdict::Missing) => Ok(Deleted::Missing),
+            (answer, _) => Err(refusal(self.settings, &request, &answer)),
+        }
     }
 
-    fn unfinished<T>(&mut self) -> Result<T, EngineError> {
-        self.time.start_request();
-        let _ = (self.cancellation, self.environment);
-        let path = self.settings.kubeconfig.display();
-        let msg = format!("{path}: requests to Kubernetes' API can't be made yet");
-        Err(EngineError::new(Kind::Unable, msg))
+    fn item(request: &Request, answer: &Answer) -> Result<Item, EngineError> {
+        let item = Item::read(Self::object(request, answer)?);
+        let item = item.map_err(|error| unreadable(request, &error.msg))?;
+        match item.name == request.name {
+            true => Ok(item),
+            false => Err(unreadable(request, &answer.said())),
+        }
+    }
+
+    /// The object in an answer. Without one, nobody knows what has answered.
+    fn object(request: &Request, answer: &Answer) -> Result<Value, EngineError> {
+        let object = answer.object();
+        object.ok_or_else(|| unreadable(request, &answer.said()))
     }
 }

@@ -6,7 +6,7 @@ use cluster::{ConfiguredCluster, Node};
 use cni::{Cancellation, Environment, Error, Object};
 
 use crate::objects::path;
-use crate::{Engine, Resource, Settings};
+use crate::{Engine, Resource, Settings, kubeconfig};
 
 /// Part of the names of the node's files, which may share a folder with those of another engine.
 const PREFIX: &str = "/kubernetes";
@@ -34,7 +34,9 @@ impl Cluster {
                 "ipam.node: {name:?} is no name of a Kubernetes object: it must be a DNS name in lower case, with at most 253 characters"
             )));
         }
-        let endpoint = settings.kubeconfig.display().to_string();
+        // Without a kubeconfig, the blocks of this node are still known by something.
+        let endpoint = kubeconfig::server(&settings.kubeconfig)
+            .unwrap_or_else(|_| settings.kubeconfig.display().to_string());
         Ok(Self {
             node: Node {
                 name,

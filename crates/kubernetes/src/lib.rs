@@ -4,6 +4,7 @@ mod client;
 mod cluster_settings;
 mod engine;
 mod held_index;
+mod kubeconfig;
 mod names;
 mod objects;
 mod settings;

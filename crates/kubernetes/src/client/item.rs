@@ -62,7 +62,6 @@ pub enum Deleted {
     Missing,
 }
 
-#[expect(dead_code)]
 impl Item {
     /// Reads an object.
     ///
@@ -91,8 +90,23 @@ impl Item {
     }
 }
 
+impl List {
+    /// Adds a page.
+    pub(super) fn add(&mut self, page: &mut Value) -> Result<(), EngineError> {
+        self.revision = revision(&page["metadata"])?;
+        let Value::Array(items) = page["items"].take() else {
+            let msg = "the API server's answer has no items";
+            return Err(EngineError::new(Kind::Unable, msg));
+        };
+        for item in items {
+            self.items.push(Item::read(item)?);
+        }
+        Ok(())
+    }
+}
+
 /// `resourceVersion`. Since Kubernetes 1.35, it is promised to be a number that grows.
-pub(crate) fn revision(metadata: &Value) -> Result<i64, EngineError> {
+fn revision(metadata: &Value) -> Result<i64, EngineError> {
     let text = metadata["resourceVersion"].as_str().unwrap_or_default();
     text.parse().map_err(|_| {
         let msg = format!(

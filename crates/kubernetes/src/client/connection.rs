@@ -1,0 +1,163 @@
+//! One connection to the API server: made, and used for one request after the other.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{Request, Uri};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::Intercept;
+use hyper_util::rt::TokioIo;
+use tokio_rustls::TlsConnector;
+use tower_service::Service;
+
+use super::answer::Answer;
+use super::tls::Tls;
+
+/// Largest answer. A page of a list stays far below it.
+const LARGEST_ANSWER: usize = 64 << 20;
+
+/// Longest pause between two requests on one connection. The API server, and whatever is in
+/// front of it, closes connections that nobody uses; a request that crosses the end would be lost.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// How the API server is reached.
+pub(super) struct Route {
+    pub(super) server: Uri,
+    /// `None` for an `http` URL.
+    pub(super) tls: Option<Tls>,
+    pub(super) proxy: Option<Intercept>,
+}
+
+/// A connection.
+pub(super) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    used: Instant,
+}
+
+/// The reason why there is no answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The request was not sent.
+    NotSent(String),
+    /// A certificate isn't trusted, here or there: the request was not executed.
+    Distrusted(String),
+    /// The request was sent.
+    Lost(String),
+    /// The request was answered with more than a client reads.
+    TooLong,
+}
+
+impl Connection {
+    pub(super) async fn open(route: &Route) -> Result<Self, Failure> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        // Otherwise the first request waits for 40 ms until the handshake is acknowledged.
+        tcp.set_nodelay(true);
+        let server = route.server.clone();
+        let connected = match &route.proxy {
+            None => tcp.call(server).await.map_err(|error| reason(&error)),
+            Some(proxy) => {
+                let mut tunnel = Tunnel::new(proxy.uri().clone(), tcp);
+                if let Some(login) = proxy.basic_auth() {
+                    tunnel = tunnel.with_auth(login.clone());
+                }
+                let connected = tunnel.call(server).await;
+                connected.map_err(|error| format!("proxy {}: {}", proxy.uri(), reason(&error)))
+            }
+        };
+        let tcp = connected.map_err(Failure::NotSent)?;
+        let sender = match &route.tls {
+            None => start(tcp).await?,
+            Some(tls) => {
+                let connector = TlsConnector::from(Arc::clone(&tls.config));
+                let connecting = connector.connect(tls.server_name.clone(), tcp.into_inner());
+                let tls = connecting.await.map_err(|error| {
+                    let reason = reason(&error);
+                    match is_distrust(&reason) {
+                        true => Failure::Distrusted(reason),
+                        false => Failure::NotSent(reason),
+                    }
+                })?;
+                start(TokioIo::new(tls)).await?
+            }
+        };
+        Ok(Self {
+            sender,
+            used: Instant::now(),
+        })
+    }
+
+    /// True if a request can be sent.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.sender.is_closed() && self.used.elapsed() < LONGEST_PAUSE
+    }
+
+    /// Sends a request and reads the whole answer.
+    pub(super) async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let ready = self.sender.ready().await;
+        ready.map_err(|error| Failure::NotSent(reason(&error)))?;
+        let response = self.sender.try_send_request(request).await;
+        let response = response.map_err(|mut error| {
+            let was_sent = error.take_message().is_none();
+            let reason = reason(error.error());
+            match (was_sent, is_distrust(&reason)) {
+                // With TLS 1.3, a server refuses the client's certificate after the handshake.
+                (_, true) => Failure::Distrusted(reason),
+                (true, false) => Failure::Lost(reason),
+                (false, false) => Failure::NotSent(reason),
+            }
+        })?;
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, LARGEST_ANSWER).collect().await;
+        let body = body.map_err(|error| match error.is::<LengthLimitError>() {
+            true => Failure::TooLong,
+            false => Failure::Lost(reason(&*error)),
+        })?;
+        self.used = Instant::now();
+        let retry_after = head.headers.get(RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok());
+        Ok(Answer {
+            status: head.status,
+            retry_after: retry_after.map(Duration::from_secs),
+            body: body.to_bytes().into(),
+        })
+    }
+}
+
+/// Starts HTTP on a connection.
+async fn start<T>(io: T) -> Result<SendRequest<Full<Bytes>>, Failure>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let started = handshake(io).await;
+    let (sender, connection) = started.map_err(|error| Failure::NotSent(reason(&error)))?;
+    // It ends with an error if the connection does, and so does the request.
+    tokio::spawn(connection);
+    Ok(sender)
+}
+
+/// True for a failure of TLS that time doesn't heal.
+fn is_distrust(reason: &str) -> bool {
+    let said = ["invalid peer certificate", "received fatal alert"];
+    said.iter().any(|text| reason.contains(text))
+}
+
+/// The texts of an error and of its sources, outermost first, each once.
+fn reason(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    texts.join(": ")
+}

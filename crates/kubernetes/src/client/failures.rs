@@ -1,0 +1,68 @@
+//! Failures, as errors that say what is known of a change.
+
+use cluster::{EngineError, Kind};
+
+use super::answer::Answer;
+use super::request::Request;
+use super::resource::GROUP;
+use crate::Settings;
+
+/// The error for a request that the API server refuses: nothing was changed.
+pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -> EngineError {
+    let (verb, plural) = (request.verb(), request.resource.plural());
+    let path = settings.kubeconfig.display();
+    let (kind, hint) = match answer.status.as_u16() {
+        401 => (
+            Kind::Refused,
+            format!("; the credentials in {path} are wrong or have expired"),
+        ),
+        403 => (
+            Kind::Refused,
+            format!("; the user of {path} needs the right to {verb} {plural}.{GROUP}"),
+        ),
+        404 => (
+            Kind::Unable,
+            format!("; are the CustomResourceDefinitions of {GROUP} applied?"),
+        ),
+        _ => (Kind::Unable, String::new()),
+    };
+    let said = answer.said();
+    let msg = format!(
+        "Kubernetes' API refuses to {}: {said}{hint}",
+        request.in_words()
+    );
+    EngineError::new(kind, msg)
+}
+
+/// The error for an answer that can't be read.
+pub(super) fn unreadable(request: &Request, why: &str) -> EngineError {
+    if request.changes {
+        return lost(request, why);
+    }
+    let msg = format!(
+        "Kubernetes' API was asked to {}, and the answer can't be read: {why}",
+        request.in_words()
+    );
+    EngineError::new(Kind::Unable, msg)
+}
+
+/// The error for a change that may have been made.
+pub(super) fn lost(request: &Request, reason: &str) -> EngineError {
+    let msg = format!(
+        "Kubernetes' API was asked to {}, and has not said whether it did, so the change may have been made: {reason}",
+        request.in_words()
+    );
+    EngineError::new(Kind::Lost, msg)
+}
+
+/// The error for a server that can't be trusted, or doesn't trust: nothing was changed.
+pub(super) fn distrusted(server: &str, reason: &str) -> EngineError {
+    let msg = format!("Kubernetes' API at {server} can't be used: {reason}");
+    EngineError::new(Kind::Refused, msg)
+}
+
+/// The error of a call that was cancelled.
+pub(super) fn cancelled() -> EngineError {
+    let msg = "the call was cancelled while it waited for Kubernetes' API";
+    EngineError::new(Kind::Cancelled, msg)
+}

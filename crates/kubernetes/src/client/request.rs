@@ -1,0 +1,191 @@
+//! Requests: method, path, query, body.
+
+use http::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::resource::{GROUP, Resource};
+
+/// Bytes that are written in a path or a query as they are.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// Objects in a page of a list.
+const PAGE: u32 = 1000;
+
+/// A request to the API server.
+pub(super) struct Request {
+    pub(super) method: Method,
+    /// Path and query, below the path of the server's URL.
+    pub(super) target: String,
+    /// JSON; empty for a request without a body.
+    pub(super) body: Vec<u8>,
+    /// `Accept`.
+    pub(super) accept: &'static str,
+    /// True if it changes something, once it is executed.
+    pub(super) changes: bool,
+    /// Name of the object; empty for a list.
+    pub(super) name: String,
+    pub(super) resource: Resource,
+}
+
+impl Request {
+    fn new(method: Method, resource: Resource, name: &str) -> Self {
+        let mut target = resource.path();
+        if !name.is_empty() && method != Method::POST {
+            target.push('/');
+            target.extend(utf8_percent_encode(name, UNRESERVED));
+        }
+        Self {
+            method,
+            target,
+            body: Vec::new(),
+            accept: "application/json",
+            changes: false,
+            name: name.to_owned(),
+            resource,
+        }
+    }
+
+    pub(super) fn get(resource: Resource, name: &str) -> Self {
+        Self::new(Method::GET, resource, name)
+    }
+
+    /// One page; the first one, or that to which a token of the page before leads.
+    pub(super) fn list(
+        resource: Resource,
+        labels: Option<&str>,
+        only_metadata: bool,
+        token: Option<&str>,
+    ) -> Self {
+        let mut list = Self::new(Method::GET, resource, "").with("limit", &PAGE.to_string());
+        if let Some(labels) = labels {
+            list = list.with("labelSelector", labels);
+        }
+        if let Some(token) = token {
+            list = list.with("continue", token);
+        }
+        if only_metadata {
+            list.accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        }
+        list
+    }
+
+    pub(super) fn create(resource: Resource, object: &Value, dry_run: bool) -> Self {
+        Self::new(Method::POST, resource, name(object)).writing(object, dry_run)
+    }
+
+    pub(super) fn replace(resource: Resource, object: &Value, dry_run: bool) -> Self {
+        Self::new(Method::PUT, resource, name(object)).writing(object, dry_run)
+    }
+
+    pub(super) fn replace_status(resource: Resource, object: &Value) -> Self {
+        let mut request = Self::new(Method::PUT, resource, name(object));
+        request.target.push_str("/status");
+        request.writing(object, false)
+    }
+
+    pub(super) fn delete(
+        resource: Resource,
+        name: &str,
+        uid: Option<&str>,
+        revision: Option<i64>,
+    ) -> Self {
+        let mut preconditions = json!({});
+        if let Some(uid) = uid {
+            preconditions["uid"] = uid.into();
+        }
+        if let Some(revision) = revision {
+            preconditions["resourceVersion"] = revision.to_string().into();
+        }
+        let options = json!({
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": preconditions,
+        });
+        Self::new(Method::DELETE, resource, name).writing(&options, false)
+    }
+
+    fn writing(mut self, body: &Value, dry_run: bool) -> Self {
+        self.body = body.to_string().into_bytes();
+        self.changes = !dry_run;
+        match dry_run {
+            true => self.with("dryRun", "All"),
+            false => self,
+        }
+    }
+
+    /// The request with one more parameter.
+    fn with(mut self, key: &str, value: &str) -> Self {
+        let separator = if self.target.contains('?') { '&' } else { '?' };
+        self.target.push(separator);
+        self.target.push_str(key);
+        self.target.push('=');
+        self.target.extend(utf8_percent_encode(value, UNRESERVED));
+        self
+    }
+
+    /// What is asked for, such as `create addresses.ipam-delegated.io blue.10.0.0.5`.
+    pub(super) fn in_words(&self) -> String {
+        let words = format!(
+            "{} {}.{GROUP} {}",
+            self.verb(),
+            self.resource.plural(),
+            self.name
+        );
+        words.trim_end().to_owned()
+    }
+
+    /// The verb of the right that it needs.
+    pub(super) fn verb(&self) -> &'static str {
+        match self.method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::DELETE => "delete",
+            _ if self.name.is_empty() => "list",
+            _ => "get",
+        }
+    }
+}
+
+fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_parameters_are_encoded() {
+        let pool = Resource::Pool;
+        let targets = [
+            Request::get(pool, "a/../b").target,
+            Request::list(pool, Some("ipam-delegated.io/pool=a,x!=b"), false, None).target,
+            Request::list(pool, None, true, Some("a+b=")).target,
+            Request::create(pool, &json!({"metadata": {"name": "a"}}), true).target,
+            Request::replace_status(pool, &json!({"metadata": {"name": "a"}})).target,
+        ];
+        let path = "/apis/ipam-delegated.io/v1/pools";
+        let expected = [
+            format!("{path}/a%2F..%2Fb"),
+            format!("{path}?limit=1000&labelSelector=ipam-delegated.io%2Fpool%3Da%2Cx%21%3Db"),
+            format!("{path}?limit=1000&continue=a%2Bb%3D"),
+            format!("{path}?dryRun=All"),
+            format!("{path}/a/status"),
+        ];
+        assert_eq!(targets, expected);
+    }
+
+    #[test]
+    fn a_deletion_is_of_one_object_in_one_state() {
+        let request = Request::delete(Resource::Address, "a", Some("u"), Some(7));
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let expected = json!({"uid": "u", "resourceVersion": "7"});
+        assert_eq!(body["preconditions"], expected);
+        assert!(request.changes);
+    }
+}
