@@ -14,6 +14,7 @@ mod cache;
 mod chain;
 mod chain_faults;
 mod cluster;
+mod cluster_pool;
 mod cluster_traffic;
 mod cni_network;
 mod collection;

@@ -146,8 +146,7 @@ impl Cluster {
     ///
     /// If it can't be opened.
     pub fn clients(&self) -> Namespace {
-        let namespace = format!("/proc/{}/ns/net", self.clients.holder());
-        Namespace(File::open(namespace).unwrap())
+        Namespace::of(&self.clients)
     }
 
     /// Does something in the clients' network namespace.
@@ -283,6 +282,12 @@ impl Cluster {
 pub struct Namespace(File);
 
 impl Namespace {
+    /// The network namespace of a node.
+    pub(crate) fn of(node: &Node) -> Self {
+        let namespace = format!("/proc/{}/ns/net", node.holder());
+        Self(File::open(namespace).unwrap())
+    }
+
     /// Moves the calling thread to it, with all processes that the thread starts from now on.
     ///
     /// # Panics

@@ -4,7 +4,10 @@
 //! A test starts a cluster and makes its claims one after the other, since a start takes ten to
 //! twenty seconds.
 
+#[cfg(feature = "tls")]
+mod api;
 mod control_plane;
+mod daemon;
 mod machine;
 mod pod_image;
 mod pods;
@@ -23,6 +26,8 @@ use tempfile::TempDir;
 use crate::repository;
 use control_plane::ControlPlane;
 
+#[cfg(feature = "tls")]
+pub use api::{KubernetesApi, Snapshot};
 pub use machine::KubernetesNode;
 pub use pod_image::POD_IMAGE;
 pub use pods::{Pod, pod, workload};
@@ -68,7 +73,7 @@ impl KubernetesCluster {
             .unwrap();
         let pod_image = pod_image::make(root.path()).map_err(|reason| reason.to_string())?;
         let images = [&[pod_image.as_path()], images].concat();
-        let control_plane = ControlPlane::launch(root.path())?;
+        let control_plane = ControlPlane::launch(root.path(), &[])?;
         let nodes: Result<Vec<KubernetesNode>, String> = (0..NODES.len())
             .map(|number| KubernetesNode::new(number, runtime, root.path(), &control_plane))
             .collect();

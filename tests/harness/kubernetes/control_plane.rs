@@ -1,13 +1,13 @@
 //! The control plane of a cluster: etcd, API server, controllers and scheduler, in one
 //! namespace of processes and of the network, with the bridge that joins the nodes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::programs::kubernetes_programs;
+use super::daemon::Daemon;
 use crate::Node;
 
 /// The network of control plane and nodes.
@@ -17,7 +17,7 @@ const NETWORK: &str = "10.123.0";
 pub(super) const ETCD: &str = "http://10.123.0.1:2379";
 
 /// The administrator's token, whose group may do everything.
-const TOKEN: &str = "administrator";
+pub(super) const ADMINISTRATOR: &str = "administrator";
 
 /// Longest time in which the API server becomes ready.
 const READY: Duration = Duration::from_secs(120);
@@ -25,14 +25,22 @@ const READY: Duration = Duration::from_secs(120);
 pub(super) struct ControlPlane {
     node: Node,
     folder: PathBuf,
-    processes: Vec<Child>,
+    daemons: Vec<Daemon>,
+    /// Arguments of the API server besides the usual ones.
+    api_server_arguments: Vec<String>,
 }
 
 impl ControlPlane {
-    /// Starts etcd and the API server, and doesn't wait for them.
-    pub(super) fn launch(root: &Path) -> Result<Self, String> {
+    /// The address of the API server.
+    pub(super) const HOST: &str = "10.123.0.1";
+
+    /// Host and port of the API server.
+    pub(super) const API: &str = "10.123.0.1:6443";
+
+    /// Starts etcd and the API server, with these further arguments, and doesn't wait for them.
+    pub(super) fn launch(root: &Path, api_server_arguments: &[String]) -> Result<Self, String> {
         let folder = root.join("control-plane");
-        fs::create_dir(&folder).unwrap();
+        fs::create_dir_all(&folder).unwrap();
         let node = Node::with_own_processes()?;
         node.sh(&format!(
             "ip link add nodes type bridge
@@ -44,32 +52,42 @@ impl ControlPlane {
         let mut plane = Self {
             node,
             folder,
-            processes: Vec::new(),
+            daemons: Vec::new(),
+            api_server_arguments: api_server_arguments.to_vec(),
         };
         plane.write_files();
-        plane.start("etcd36", &["/run/etcd.yaml"]);
-        let token_file = plane.path("tokens");
-        let [public, private] = [plane.path("sa.pub"), plane.path("sa.key")];
-        plane.start(
-            "kube-apiserver",
-            &[
-                &format!("--etcd-servers={ETCD}"),
-                &format!("--bind-address={NETWORK}.1"),
-                &format!("--advertise-address={NETWORK}.1"),
-                "--secure-port=6443",
-                "--cert-dir=/run/certificates",
-                "--service-account-issuer=https://kubernetes.default.svc",
-                &format!("--service-account-key-file={public}"),
-                &format!("--service-account-signing-key-file={private}"),
-                "--service-cluster-ip-range=10.96.0.0/16",
-                &format!("--token-auth-file={token_file}"),
-                "--authorization-mode=RBAC",
-                "--allow-privileged=true",
-                // Nodes' names can't be resolved.
-                "--kubelet-preferred-address-types=InternalIP",
-            ],
-        );
+        plane.start_etcd();
+        plane.start_api_server();
         Ok(plane)
+    }
+
+    /// Starts etcd, with the data that it had.
+    pub(super) fn start_etcd(&mut self) {
+        self.start("etcd36", &["/run/etcd.yaml".to_owned()]);
+    }
+
+    /// Starts the API server.
+    pub(super) fn start_api_server(&mut self) {
+        let token_file = self.path("tokens");
+        let [public, private] = [self.path("sa.pub"), self.path("sa.key")];
+        let mut arguments = vec![
+            format!("--etcd-servers={ETCD}"),
+            format!("--bind-address={NETWORK}.1"),
+            format!("--advertise-address={NETWORK}.1"),
+            "--secure-port=6443".to_owned(),
+            "--cert-dir=/run/certificates".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={public}"),
+            format!("--service-account-signing-key-file={private}"),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            format!("--token-auth-file={token_file}"),
+            "--authorization-mode=RBAC".to_owned(),
+            "--allow-privileged=true".to_owned(),
+            // Nodes' names can't be resolved.
+            "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        ];
+        arguments.extend(self.api_server_arguments.iter().cloned());
+        self.start("kube-apiserver", &arguments);
     }
 
     /// Waits until the API server is ready.
@@ -95,18 +113,38 @@ impl ControlPlane {
         let key = format!("--service-account-private-key-file={}", self.path("sa.key"));
         let options = ["--leader-elect=false", "--secure-port=0"];
         let controllers = [
-            &kubeconfig,
-            &key,
-            options[0],
-            options[1],
+            kubeconfig.clone(),
+            key,
+            options[0].to_owned(),
+            options[1].to_owned(),
             // What pods trust to be the API server, which has made it.
-            "--root-ca-file=/run/certificates/apiserver.crt",
+            "--root-ca-file=/run/certificates/apiserver.crt".to_owned(),
             // Pods of a lost node are evicted after `tolerationSeconds`, once it is known.
-            "--node-monitor-grace-period=12s",
-            "--node-monitor-period=2s",
+            "--node-monitor-grace-period=12s".to_owned(),
+            "--node-monitor-period=2s".to_owned(),
         ];
         self.start("kube-controller-manager", &controllers);
-        self.start("kube-scheduler", &[&kubeconfig, options[0], options[1]]);
+        let scheduler = [kubeconfig, options[0].to_owned(), options[1].to_owned()];
+        self.start("kube-scheduler", &scheduler);
+    }
+
+    /// Kills a daemon, if it runs.
+    pub(super) fn kill(&mut self, program: &str) {
+        let found = self
+            .daemons
+            .iter()
+            .position(|daemon| daemon.program() == program);
+        if let Some(found) = found {
+            self.daemons.swap_remove(found).kill(&self.node);
+        }
+    }
+
+    /// Sends a daemon a signal, by its name.
+    pub(super) fn signal(&self, program: &str, signal: &str) {
+        let daemons = self.daemons.iter();
+        for daemon in daemons.filter(|daemon| daemon.program() == program) {
+            daemon.signal(&self.node, signal);
+        }
     }
 
     /// Joins a node's network namespace to the bridge by `eth0`, and to a second one, without
@@ -183,13 +221,13 @@ log-level: error
         );
         self.node
             .sh(&format!("cat > /run/etcd.yaml <<'end'\n{etcd}end"));
-        let tokens = format!("{TOKEN},administrator,1,system:masters\n");
+        let tokens = format!("{ADMINISTRATOR},administrator,1,system:masters\n");
         fs::write(self.folder.join("tokens"), tokens).unwrap();
         let kubeconfig = format!(
             "apiVersion: v1
 kind: Config
 clusters: [{{name: test, cluster: {{server: \"https://{NETWORK}.1:6443\", insecure-skip-tls-verify: true}}}}]
-users: [{{name: administrator, user: {{token: {TOKEN}}}}}]
+users: [{{name: administrator, user: {{token: {ADMINISTRATOR}}}}}]
 contexts: [{{name: test, context: {{cluster: test, user: administrator}}}}]
 current-context: test
 "
@@ -202,15 +240,9 @@ current-context: test
         ));
     }
 
-    fn start(&mut self, program: &str, arguments: &[&str]) {
-        let path = kubernetes_programs().unwrap().join(program);
-        let log = File::create(self.folder.join(format!("{program}.log"))).unwrap();
-        let mut command = self.node.command(path.to_str().unwrap());
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log);
-        self.processes.push(command.spawn().unwrap());
+    fn start(&mut self, program: &'static str, arguments: &[String]) {
+        let log = self.folder.join(format!("{program}.log"));
+        let daemon = Daemon::start(&self.node, program, arguments, &log);
+        self.daemons.push(daemon);
     }
 }

@@ -1,0 +1,3 @@
+//! Pools of a cluster in Kubernetes' API: `docs/kubernetes-cluster-pool` on a real API server.
+
+mod schemas;

@@ -1,0 +1,289 @@
+//! The API server of Kubernetes and its etcd, without nodes, controllers and scheduler.
+//!
+//! ```no_run
+//! # use harness::{KubernetesApi, needs, KUBECTL, KUBERNETES_PROGRAMS};
+//! needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+//! let mut api = KubernetesApi::start().unwrap();
+//! api.enter();
+//! api.install();
+//! let kubeconfig = api.kubeconfig_of_node("worker-1");
+//! let held = api.kubectl(&["get", "addresses", "--no-headers"]);
+//! api.stop_api_server();
+//! // Plugins with this kubeconfig fail now.
+//! api.start_api_server();
+//! ```
+
+mod faults;
+mod identities;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::control_plane::{ADMINISTRATOR, ControlPlane};
+use super::programs::KUBECTL;
+use crate::{Authority, Namespace, repository};
+
+pub use faults::Snapshot;
+
+/// The longest that something is waited for that comes in the end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The API server, in namespaces of its own. A process that is to reach it must run in its network
+/// namespace: see [`Self::enter`].
+pub struct KubernetesApi {
+    control_plane: ControlPlane,
+    authority: Authority,
+    root: TempDir,
+    snapshots: u32,
+}
+
+impl KubernetesApi {
+    /// Starts etcd and the API server, and waits until it is ready.
+    ///
+    /// # Errors
+    ///
+    /// Namespaces can't be made.
+    ///
+    /// # Panics
+    ///
+    /// If the API server doesn't become ready.
+    pub fn start() -> Result<Self, String> {
+        Self::start_with(&[])
+    }
+
+    /// As [`Self::start`], with further arguments of `kube-apiserver`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::start`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Self::start`].
+    pub fn start_with(arguments: &[&str]) -> Result<Self, String> {
+        let root = tempfile::Builder::new()
+            .prefix("ipam-delegated-api-")
+            .tempdir()
+            .unwrap();
+        let authority = Authority::new(&root.path().join("authority"));
+        // Its proxies are on the loopback interface.
+        let certificate = authority.sign("api", &[ControlPlane::HOST, "127.0.0.1"]);
+        let mut all = vec![
+            format!("--tls-cert-file={}", certificate.cert.display()),
+            format!("--tls-private-key-file={}", certificate.key.display()),
+            format!("--client-ca-file={}", authority.ca().display()),
+        ];
+        all.extend(arguments.iter().map(|word| (*word).to_owned()));
+        let api = Self {
+            control_plane: ControlPlane::launch(root.path(), &all)?,
+            authority,
+            root,
+            snapshots: 0,
+        };
+        let user = json!({"token": ADMINISTRATOR});
+        api.write_kubeconfig(&api.kubeconfig(), &api.url(), &user);
+        api.control_plane.wait_until_ready();
+        api.wait_for("kube-system", || {
+            let words = ["get", "namespace", "kube-system"];
+            api.try_kubectl(&words).status.success()
+        });
+        Ok(api)
+    }
+
+    /// A folder that is removed with it.
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The URL of the API server in its network namespace.
+    pub fn url(&self) -> String {
+        format!("https://{}", ControlPlane::API)
+    }
+
+    /// The certificate of the authority that has signed the API server's certificate.
+    pub fn ca(&self) -> PathBuf {
+        self.authority.ca()
+    }
+
+    /// The authority: it signs the API server's certificate, and those of users. The common name is
+    /// the user's.
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Moves the calling thread to the network namespace of the API server, with all processes and
+    /// threads that it starts from now on.
+    ///
+    /// # Panics
+    ///
+    /// If the kernel refuses.
+    pub fn enter(&self) {
+        self.namespace().enter();
+    }
+
+    /// The network namespace of the API server.
+    pub fn namespace(&self) -> Namespace {
+        Namespace::of(self.control_plane.node())
+    }
+
+    /// Runs kubectl as the administrator, from any network namespace; it may fail.
+    pub fn try_kubectl(&self, words: &[&str]) -> Output {
+        self.kubectl_with(&self.kubeconfig(), words)
+    }
+
+    /// Runs kubectl as the administrator; returns its stdout.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn kubectl(&self, words: &[&str]) -> String {
+        let output = self.try_kubectl(words);
+        assert!(output.status.success(), "kubectl {words:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs kubectl with a kubeconfig; it may fail.
+    pub fn kubectl_with(&self, kubeconfig: &Path, words: &[&str]) -> Output {
+        let mut command = self.control_plane.node().command(KUBECTL);
+        command
+            .args(words)
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            // For its cache, in the mount namespace.
+            .env("HOME", "/run")
+            .env("KUBECONFIG", kubeconfig);
+        command.output().unwrap()
+    }
+
+    /// The objects of a resource, as `kubectl get` with these further words shows them.
+    ///
+    /// # Panics
+    ///
+    /// If it fails.
+    #[track_caller]
+    pub fn get(&self, resource: &str, words: &[&str]) -> Vec<Value> {
+        let words = [&["get", resource, "-o", "json"], words].concat();
+        let mut list: Value = serde_json::from_str(&self.kubectl(&words)).unwrap();
+        match list["items"].take() {
+            Value::Array(items) => items,
+            _ => vec![list],
+        }
+    }
+
+    /// Applies objects; the outcome may be a refusal.
+    pub fn try_apply(&self, kubeconfig: &Path, objects: &Value) -> Output {
+        self.try_with_file("apply", kubeconfig, objects)
+    }
+
+    /// Creates objects; the outcome may be a refusal.
+    pub fn try_create(&self, kubeconfig: &Path, objects: &Value) -> Output {
+        self.try_with_file("create", kubeconfig, objects)
+    }
+
+    fn try_with_file(&self, verb: &str, kubeconfig: &Path, objects: &Value) -> Output {
+        let file = tempfile::NamedTempFile::new_in(self.root()).unwrap();
+        let content = match objects {
+            Value::Array(items) => json!({"apiVersion": "v1", "kind": "List", "items": items}),
+            object => object.clone(),
+        };
+        fs::write(&file, content.to_string()).unwrap();
+        self.kubectl_with(kubeconfig, &[verb, "-f", file.path().to_str().unwrap()])
+    }
+
+    /// Applies objects as the administrator.
+    ///
+    /// # Panics
+    ///
+    /// If one is refused.
+    #[track_caller]
+    pub fn apply(&self, objects: &Value) {
+        let output = self.try_apply(&self.kubeconfig(), objects);
+        assert!(output.status.success(), "{objects}: {output:?}");
+    }
+
+    /// Applies a kustomization of the repository.
+    ///
+    /// # Panics
+    ///
+    /// If an object is refused.
+    #[track_caller]
+    pub fn apply_folder(&self, folder: &str) {
+        let folder = repository().join(folder);
+        self.kubectl(&["apply", "-k", folder.to_str().unwrap()]);
+    }
+
+    /// Applies `docs/kubernetes-cluster-pool`, and waits until the API server has the kinds and
+    /// enforces the policies.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn install(&self) {
+        self.apply_folder("docs/kubernetes-cluster-pool");
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        self.wait_for("the kinds", || {
+            self.try_kubectl(&["get", "ipam"]).status.success()
+        });
+        self.wait_until_enforced();
+    }
+
+    /// Waits until each policy refuses something.
+    fn wait_until_enforced(&self) {
+        // Its labels are missing.
+        let address = json!({
+            "apiVersion": "ipam-delegated.io/v1",
+            "kind": "Address",
+            "metadata": {"name": "probe.10.0.0.1"},
+            "spec": {
+                "pool": "probe", "ip": "10.0.0.1", "node": "probe", "network": "probe",
+                "containerID": "probe", "ifname": "probe", "since": ""
+            },
+        });
+        let file = self.root().join("probe.json");
+        let words = ["create", "--dry-run=server", "-f", file.to_str().unwrap()];
+        let mut labelled = address.clone();
+        labelled["metadata"]["labels"] =
+            json!({"ipam-delegated.io/pool": "probe", "ipam-delegated.io/node": "probe"});
+        let another = self.kubeconfig_of_node("another");
+        for (object, kubeconfig, policy) in [
+            (&address, self.kubeconfig(), "labels.ipam-delegated.io"),
+            (&labelled, another, "nodes.ipam-delegated.io"),
+        ] {
+            fs::write(&file, object.to_string()).unwrap();
+            self.wait_for(policy, || {
+                let refusal = self.kubectl_with(&kubeconfig, &words).stderr;
+                String::from_utf8_lossy(&refusal).contains(policy)
+            });
+        }
+    }
+
+    /// The log of the API server.
+    pub fn log(&self) -> String {
+        let log = self.root().join("control-plane").join("kube-apiserver.log");
+        fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// Waits until this holds.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't for a minute.
+    #[track_caller]
+    pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !holds() {
+            assert!(
+                started.elapsed() < PATIENCE,
+                "{what}: not within {PATIENCE:?}"
+            );
+            sleep(Duration::from_millis(100));
+        }
+    }
+}

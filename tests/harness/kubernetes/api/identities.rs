@@ -1,0 +1,124 @@
+//! Users of the API server, and their kubeconfigs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::KubernetesApi;
+
+/// The service account of the nodes, in `kube-system`.
+const NODES_ACCOUNT: &str = "ipam-delegated";
+
+impl KubernetesApi {
+    /// The kubeconfig of an administrator, who may do everything.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.root().join("administrator.kubeconfig")
+    }
+
+    /// The kubeconfig of a node, as the installer writes it: with a token that is bound to a pod of
+    /// the DaemonSet on this node.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be made.
+    pub fn kubeconfig_of_node(&self, node: &str) -> PathBuf {
+        self.kubeconfig_with_token(&format!("node-{node}"), &self.token_of_node(node))
+    }
+
+    /// A token of the nodes' service account that is bound to a pod on this node.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be made.
+    pub fn token_of_node(&self, node: &str) -> String {
+        self.token_in_pod(NODES_ACCOUNT, node)
+    }
+
+    /// A token of a service account of `kube-system`, bound to a pod on this node, which is made.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be made.
+    pub fn token_in_pod(&self, account: &str, node: &str) -> String {
+        let name = format!("{account}-{node}");
+        self.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {
+                "nodeName": node,
+                "serviceAccountName": account,
+                "automountServiceAccountToken": false,
+                "containers": [{"name": "installer", "image": "none"}],
+            },
+        }));
+        let pod = &self.get("pod", &["-n", "kube-system", &name])[0];
+        let uid = format!(
+            "--bound-object-uid={}",
+            pod["metadata"]["uid"].as_str().unwrap()
+        );
+        let pod = format!("--bound-object-name={name}");
+        let bound = ["--bound-object-kind=Pod", &pod, &uid];
+        let words = [
+            &["-n", "kube-system", "create", "token", account],
+            &bound[..],
+        ]
+        .concat();
+        self.kubectl(&words).trim().to_owned()
+    }
+
+    /// The kubeconfig of a service account of a namespace, which must exist. Its token is bound to
+    /// no pod.
+    ///
+    /// # Panics
+    ///
+    /// If it can't be made.
+    pub fn kubeconfig_of_account(&self, namespace: &str, account: &str) -> PathBuf {
+        let token = self.kubectl(&["-n", namespace, "create", "token", account]);
+        self.kubeconfig_with_token(&format!("{namespace}-{account}"), token.trim())
+    }
+
+    /// The kubeconfig of a user who has a certificate with this name.
+    pub fn kubeconfig_of_user(&self, user: &str) -> PathBuf {
+        let files = self.authority.sign(user, &[]);
+        let path = self.root().join(format!("user-{user}.kubeconfig"));
+        let user = json!({"client-certificate": files.cert, "client-key": files.key});
+        self.write_kubeconfig(&path, &self.url(), &user);
+        path
+    }
+
+    /// A kubeconfig with this token, in a file of this name without its ending.
+    pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> PathBuf {
+        let path = self.root().join(format!("{name}.kubeconfig"));
+        self.write_kubeconfig(&path, &self.url(), &json!({"token": token}));
+        path
+    }
+
+    /// Writes a kubeconfig with the same user for another address of the API server, such as a
+    /// proxy's; returns its path.
+    ///
+    /// # Panics
+    ///
+    /// If the kubeconfig isn't one of those that are made here.
+    pub fn kubeconfig_for_server(&self, kubeconfig: &Path, name: &str, url: &str) -> PathBuf {
+        let text = fs::read_to_string(kubeconfig).unwrap();
+        let mut config: Value = serde_json::from_str(&text).unwrap();
+        let path = self.root().join(format!("{name}.kubeconfig"));
+        self.write_kubeconfig(&path, url, &config["users"][0]["user"].take());
+        path
+    }
+
+    pub(super) fn write_kubeconfig(&self, path: &Path, server: &str, user: &Value) {
+        let cluster = json!({"server": server, "certificate-authority": self.ca()});
+        let config = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "user", "user": user}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+            "current-context": "test",
+        });
+        fs::write(path, config.to_string()).unwrap();
+    }
+}
