@@ -5,3 +5,5 @@ mod api;
 pub mod engine;
 pub mod judgement;
 pub mod plugin_calls;
+#[cfg(test)]
+mod tests;

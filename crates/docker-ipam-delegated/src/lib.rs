@@ -7,6 +7,7 @@ mod command_line;
 #[cfg(feature = "daemon")]
 mod daemon;
 pub mod docker;
+mod go_json;
 #[cfg(feature = "daemon")]
 mod http;
 #[cfg(feature = "daemon")]

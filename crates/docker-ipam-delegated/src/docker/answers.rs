@@ -20,80 +20,57 @@ pub(crate) struct Network {
     #[serde(default)]
     pub(crate) id: String,
     pub(crate) name: String,
-    #[serde(rename = "IPAM")]
-    ipam: Option<Ipam>,
-    containers: Option<BTreeMap<String, Container>>,
+    #[serde(rename = "IPAM", default)]
+    pub(crate) ipam: Ipam,
+    #[serde(default)]
+    pub(crate) containers: BTreeMap<String, Endpoint>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Ipam {
-    config: Option<Vec<IpamConfig>>,
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Ipam {
+    pub(crate) config: Vec<IpamConfig>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub(crate) struct IpamConfig {
-    #[serde(default)]
     subnet: String,
-    #[serde(default)]
-    gateway: String,
+    pub(crate) gateway: String,
     #[serde(rename = "AuxiliaryAddresses")]
-    aux_addresses: Option<BTreeMap<String, String>>,
+    aux_addresses: BTreeMap<String, String>,
 }
 
-/// A container in a network.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct Container {
-    #[serde(default)]
+/// A container's endpoint, as the network shows it, or a container that runs.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Endpoint {
+    /// Name of the container; only the network shows it.
     pub(crate) name: String,
-    #[serde(rename = "EndpointID", default)]
+    /// ID of the network; only the container shows it.
+    #[serde(rename = "NetworkID")]
+    pub(crate) network_id: String,
+    #[serde(rename = "EndpointID")]
     pub(crate) endpoint_id: String,
-    #[serde(rename = "IPv4Address", default)]
+    #[serde(rename = "IPv4Address", alias = "IPAddress")]
     ipv4_address: String,
-    #[serde(rename = "IPv6Address", default)]
+    #[serde(rename = "IPv6Address", alias = "GlobalIPv6Address")]
     ipv6_address: String,
 }
 
 /// A container of `GET /containers/json`, which lists those that run.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Running {
-    #[serde(default)]
     names: Vec<String>,
-    network_settings: Option<NetworkSettings>,
+    pub(crate) network_settings: NetworkSettings,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct NetworkSettings {
-    networks: Option<BTreeMap<String, EndpointSettings>>,
-}
-
-/// A running container's endpoint, as the container says it.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct EndpointSettings {
-    #[serde(rename = "NetworkID", default)]
-    pub(crate) network_id: String,
-    #[serde(rename = "EndpointID", default)]
-    pub(crate) endpoint_id: String,
-    #[serde(rename = "IPAddress", default)]
-    ipv4_address: String,
-    #[serde(rename = "GlobalIPv6Address", default)]
-    ipv6_address: String,
-}
-
-impl Network {
-    pub(crate) fn configs(&self) -> impl Iterator<Item = &IpamConfig> {
-        let ipam = self.ipam.iter();
-        ipam.flat_map(|ipam| ipam.config.iter().flatten())
-    }
-
-    pub(crate) fn containers(&self) -> impl Iterator<Item = &Container> {
-        self.containers.iter().flat_map(BTreeMap::values)
-    }
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct NetworkSettings {
+    /// The endpoints, by the names of their networks.
+    pub(crate) networks: BTreeMap<String, Endpoint>,
 }
 
 impl IpamConfig {
@@ -103,20 +80,17 @@ impl IpamConfig {
         subnet.map(|subnet| subnet.trunc())
     }
 
-    pub(crate) fn has_gateway(&self) -> bool {
-        !self.gateway.is_empty()
-    }
-
     /// The gateway and the auxiliary addresses.
     pub(crate) fn ips(&self) -> impl Iterator<Item = IpAddr> {
-        let aux = self.aux_addresses.iter().flat_map(BTreeMap::values);
-        aux.chain([&self.gateway]).filter_map(|text| address(text))
+        let aux = self.aux_addresses.values();
+        aux.chain([&self.gateway]).filter_map(address)
     }
 }
 
-impl Container {
+impl Endpoint {
     pub(crate) fn ips(&self) -> Vec<IpAddr> {
-        addresses([&self.ipv4_address, &self.ipv6_address])
+        let texts = [&self.ipv4_address, &self.ipv6_address].into_iter();
+        texts.filter_map(address).collect()
     }
 }
 
@@ -125,25 +99,9 @@ impl Running {
         let name = self.names.first();
         name.map_or("", |name| name.trim_start_matches('/'))
     }
-
-    /// Its endpoints, each with the name of the network.
-    pub(crate) fn endpoints(&self) -> impl Iterator<Item = (&String, &EndpointSettings)> {
-        let settings = self.network_settings.iter();
-        settings.flat_map(|settings| settings.networks.iter().flatten())
-    }
-}
-
-impl EndpointSettings {
-    pub(crate) fn ips(&self) -> Vec<IpAddr> {
-        addresses([&self.ipv4_address, &self.ipv6_address])
-    }
-}
-
-fn addresses(texts: [&String; 2]) -> Vec<IpAddr> {
-    texts.into_iter().filter_map(|text| address(text)).collect()
 }
 
 /// The address of `10.0.0.2/16` or `10.0.0.2`.
-fn address(text: &str) -> Option<IpAddr> {
-    text.split('/').next()?.parse().ok()
+fn address(text: impl AsRef<str>) -> Option<IpAddr> {
+    text.as_ref().split('/').next()?.parse().ok()
 }

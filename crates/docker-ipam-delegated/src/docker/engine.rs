@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use ipam::IpNet;
 use serde::de::DeserializeOwned;
 
-use crate::docker::answers::{self, IpamConfig, Listed, Running};
+use crate::docker::answers::{self, Endpoint, IpamConfig, Listed, Running};
 use crate::docker::api::call;
+use crate::go_json::without_nulls;
 
-/// Docker's whole answer.
+/// Docker's whole answer: the networks that it lists, each followed by its containers, and then
+/// the containers that run in networks that it has lost, with live-restore.
 #[derive(Debug, Default)]
-pub struct Engine {
-    networks: Vec<Network>,
-    uses: Vec<Use>,
-}
+pub struct Engine(Vec<Use>);
 
 /// Docker's names of what has an address or an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,25 +27,22 @@ pub struct User {
     pub container: Option<String>,
 }
 
+/// A use of addresses: by a container, or by the network itself.
+#[derive(Debug)]
+struct Use {
+    network: Arc<Network>,
+    container: Option<String>,
+    /// Docker's ID of the endpoint; empty for the network itself.
+    endpoint_id: String,
+    ips: Vec<IpAddr>,
+}
+
 #[derive(Debug)]
 struct Network {
     id: String,
     name: String,
-    /// Its subnets, each with whether the answer names a gateway.
-    subnets: Vec<(IpNet, bool)>,
-}
-
-/// A use of addresses: by a container, or by the network itself.
-#[derive(Debug)]
-struct Use {
-    user: User,
-    network_id: String,
-    /// Docker's ID of the endpoint; empty for the network itself.
-    endpoint_id: String,
-    ips: Vec<IpAddr>,
-    /// The subnets of the network; `None` if Docker has lost the network of a container that
-    /// runs on, with live-restore.
-    subnets: Option<Vec<IpNet>>,
+    /// Its subnets, each with whether the answer names a gateway; `None` for a lost network.
+    subnets: Option<Vec<(IpNet, bool)>>,
 }
 
 impl Engine {
@@ -67,65 +64,50 @@ impl Engine {
         Ok(Self::new(&networks, &running))
     }
 
-    fn new(networks: &[answers::Network], running: &[Running]) -> Self {
-        let mut engine = Self::default();
+    pub(crate) fn new(networks: &[answers::Network], running: &[Running]) -> Self {
+        let mut uses = Vec::new();
         for network in networks {
-            engine.add_network(network);
+            let configs = &network.ipam.config;
+            let subnet = |config: &IpamConfig| Some((config.subnet()?, !config.gateway.is_empty()));
+            let listed = Arc::new(Network {
+                id: network.id.clone(),
+                name: network.name.clone(),
+                subnets: Some(configs.iter().filter_map(subnet).collect()),
+            });
+            uses.push(Use {
+                network: Arc::clone(&listed),
+                container: None,
+                endpoint_id: String::new(),
+                ips: configs.iter().flat_map(IpamConfig::ips).collect(),
+            });
+            let containers = network.containers.values();
+            uses.extend(containers.map(|endpoint| Use::of(&listed, &endpoint.name, endpoint)));
         }
+        let listed: BTreeSet<&String> = networks.iter().map(|network| &network.id).collect();
         for container in running {
-            for (network, endpoint) in container.endpoints() {
-                let mut listed = engine.networks.iter();
+            for (name, endpoint) in &container.network_settings.networks {
                 // A network that Docker lists says itself who is in it.
-                if listed.any(|listed| listed.id == endpoint.network_id) {
-                    continue;
+                if !listed.contains(&endpoint.network_id) {
+                    let lost = Arc::new(Network {
+                        id: endpoint.network_id.clone(),
+                        name: name.clone(),
+                        subnets: None,
+                    });
+                    uses.push(Use::of(&lost, container.name(), endpoint));
                 }
-                engine.uses.push(Use {
-                    user: User {
-                        network: network.clone(),
-                        container: Some(container.name().to_owned()),
-                    },
-                    network_id: endpoint.network_id.clone(),
-                    endpoint_id: endpoint.endpoint_id.clone(),
-                    ips: endpoint.ips(),
-                    subnets: None,
-                });
             }
         }
-        engine
-    }
-
-    fn add_network(&mut self, network: &answers::Network) {
-        let subnets = network.configs();
-        let subnets = subnets.filter_map(|config| Some((config.subnet()?, config.has_gateway())));
-        let subnets: Vec<(IpNet, bool)> = subnets.collect();
-        let one = |container: Option<&answers::Container>, ips| Use {
-            user: User {
-                network: network.name.clone(),
-                container: container.map(|container| container.name.clone()),
-            },
-            network_id: network.id.clone(),
-            endpoint_id: container.map_or_else(String::new, |one| one.endpoint_id.clone()),
-            ips,
-            subnets: Some(subnets.iter().map(|(subnet, _)| *subnet).collect()),
-        };
-        let containers = network.containers();
-        self.uses
-            .extend(containers.map(|container| one(Some(container), container.ips())));
-        let own = network.configs().flat_map(IpamConfig::ips).collect();
-        self.uses.push(one(None, own));
-        self.networks.push(Network {
-            id: network.id.clone(),
-            name: network.name.clone(),
-            subnets,
-        });
+        Self(uses)
     }
 
     /// Docker's names of the network, and of the container, that has this address of this
     /// subnet; `None` if none has it.
     pub fn user_of(&self, subnet: IpNet, ip: IpAddr) -> Option<User> {
         self.user(|one| {
-            let mut subnets = one.subnets.iter().flatten();
-            let is_of_subnet = one.subnets.is_none() || subnets.any(|other| *other == subnet);
+            let is_of_subnet = match &one.network.subnets {
+                Some(subnets) => subnets.iter().any(|other| other.0 == subnet),
+                None => true,
+            };
             is_of_subnet && one.ips.contains(&ip)
         })
     }
@@ -143,141 +125,57 @@ impl Engine {
 
     /// Docker's name of the network of this ID.
     pub fn user_of_network(&self, id: &str) -> Option<User> {
-        let listed = self.network(|network| network.id == id);
-        listed.or_else(|| self.user(|one| one.subnets.is_none() && one.network_id == id))
+        self.user(|one| one.network.id == id)
     }
 
-    /// Docker's name of a network that has this subnet.
+    /// Docker's name of a network that has this subnet, or of a container that runs in a lost
+    /// network and needs the subnet.
     pub fn user_of_subnet(&self, subnet: IpNet) -> Option<User> {
-        let has_subnet = |network: &Network| network.subnets.iter().any(|one| one.0 == subnet);
-        // A container that runs in a network that Docker has lost needs its pool.
-        let is_in_lost =
-            |one: &Use| one.subnets.is_none() && one.ips.iter().any(|ip| subnet.contains(ip));
-        self.network(has_subnet).or_else(|| self.user(is_in_lost))
+        self.user(|one| match &one.network.subnets {
+            Some(subnets) => subnets.iter().any(|other| other.0 == subnet),
+            None => one.ips.iter().any(|ip| subnet.contains(ip)),
+        })
     }
 
     /// True if every network that has this subnet names a gateway.
     pub fn names_gateways(&self, subnet: IpNet) -> bool {
-        let mut subnets = self.networks.iter().flat_map(|network| &network.subnets);
+        let mut subnets = self
+            .0
+            .iter()
+            .flat_map(|one| one.network.subnets.iter().flatten());
         subnets.all(|(other, has_gateway)| *other != subnet || *has_gateway)
     }
 
     /// All addresses in the answer: of containers, gateways and auxiliary ones.
     pub fn addresses(&self) -> BTreeSet<IpAddr> {
-        let uses = self.uses.iter();
-        uses.flat_map(|one| one.ips.iter().copied()).collect()
+        self.0
+            .iter()
+            .flat_map(|one| one.ips.iter().copied())
+            .collect()
     }
 
+    /// The first user that is meant: the network itself comes before its containers.
     fn user(&self, is_meant: impl Fn(&Use) -> bool) -> Option<User> {
-        let found = self.uses.iter().find(|one| is_meant(one))?;
-        Some(found.user.clone())
-    }
-
-    fn network(&self, is_meant: impl Fn(&Network) -> bool) -> Option<User> {
-        let found = self.networks.iter().find(|network| is_meant(network))?;
+        let found = self.0.iter().find(|one| is_meant(one))?;
         Some(User {
-            network: found.name.clone(),
-            container: None,
+            network: found.network.name.clone(),
+            container: found.container.clone(),
         })
     }
 }
 
-fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
-    let answer = call(socket, "GET", path, "")?;
-    serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
+impl Use {
+    fn of(network: &Arc<Network>, container: &str, endpoint: &Endpoint) -> Self {
+        Self {
+            network: Arc::clone(network),
+            container: Some(container.to_owned()),
+            endpoint_id: endpoint.endpoint_id.clone(),
+            ips: endpoint.ips(),
+        }
+    }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// As Docker 20.10 answers `GET /networks/ID`.
-    const SHOP: &str = r#"{"Name":"shop","Id":"9a","Scope":"local","Driver":"bridge",
-        "IPAM":{"Driver":"ipam-delegated","Options":{"team":"shop"},"Config":[
-            {"Subnet":"10.88.0.0/16","Gateway":"10.88.0.254","AuxiliaryAddresses":{"router":"10.88.5.1"}},
-            {"Subnet":"fd00:88::/64"}]},
-        "Containers":{"f1":{"Name":"web-1","EndpointID":"e1","MacAddress":"02:42:0a:58:00:02",
-            "IPv4Address":"10.88.0.2/16","IPv6Address":"fd00:88::2/64"}},
-        "Options":{},"Labels":{}}"#;
-
-    /// Docker's `null` and `host` networks.
-    const NONE: &str =
-        r#"{"Name":"none","IPAM":{"Driver":"default","Options":null,"Config":[]},"Containers":{}}"#;
-
-    /// A Docker with the network `shop`, whose container `web-1` runs.
-    pub(crate) fn engine() -> Engine {
-        read(&[NONE, SHOP], &[])
-    }
-
-    fn read(networks: &[&str], running: &[&str]) -> Engine {
-        let networks = networks
-            .iter()
-            .map(|json| serde_json::from_str(json).unwrap());
-        let running = running
-            .iter()
-            .map(|json| serde_json::from_str(json).unwrap());
-        Engine::new(&networks.collect::<Vec<_>>(), &running.collect::<Vec<_>>())
-    }
-
-    fn named(user: &User) -> String {
-        let container = user.container.iter().map(|name| format!("/{name}"));
-        user.network.clone() + &container.collect::<String>()
-    }
-
-    fn user(subnet: &str, ip: &str) -> Option<String> {
-        let (subnet, ip) = (subnet.parse().unwrap(), ip.parse().unwrap());
-        engine().user_of(subnet, ip).map(|user| named(&user))
-    }
-
-    #[test]
-    fn an_address_is_a_containers_or_the_networks_own() {
-        let v4 = "10.88.0.0/16";
-        assert_eq!(user(v4, "10.88.0.2").as_deref(), Some("shop/web-1"));
-        assert_eq!(
-            user("fd00:88::/64", "fd00:88::2").as_deref(),
-            Some("shop/web-1")
-        );
-        for own in ["10.88.0.254", "10.88.5.1"] {
-            assert_eq!(user(v4, own).as_deref(), Some("shop"), "{own}");
-        }
-        assert_eq!(user(v4, "10.88.0.3"), None);
-        // The same address of another pool.
-        assert_eq!(user("10.88.0.0/24", "10.88.0.2"), None);
-    }
-
-    #[test]
-    fn a_subnet_that_was_given_with_host_bits_is_the_same() {
-        let engine = read(&[&SHOP.replace("10.88.0.0/16", "10.88.0.1/16")], &[]);
-        let subnet = "10.88.0.0/16".parse().unwrap();
-        assert!(engine.user_of_subnet(subnet).is_some());
-        assert!(
-            engine
-                .user_of(subnet, "10.88.0.2".parse().unwrap())
-                .is_some()
-        );
-    }
-
-    #[test]
-    fn an_endpoint_is_known_by_its_id() {
-        let name = |id: &str| engine().user_of_endpoint(id).map(|user| named(&user));
-        assert_eq!(name("e1").as_deref(), Some("shop/web-1"));
-        assert_eq!(name("e2"), None);
-    }
-
-    #[test]
-    fn a_running_container_has_its_address_though_docker_has_lost_the_network() {
-        let running = r#"{"Names":["/web"],"NetworkSettings":{"Networks":{"lost":{
-            "NetworkID":"77","EndpointID":"e7","IPAddress":"10.88.0.7","GlobalIPv6Address":""}}}}"#;
-        let engine = read(&[NONE, SHOP], &[running]);
-        let (subnet, ip) = (
-            "10.88.0.0/16".parse().unwrap(),
-            "10.88.0.7".parse().unwrap(),
-        );
-        let of_address = engine.user_of(subnet, ip);
-        assert_eq!(named(&of_address.unwrap()), "lost/web");
-        assert_eq!(named(&engine.user_of_endpoint("e7").unwrap()), "lost/web");
-        // A network that Docker has says itself who is in it.
-        let engine = read(&[NONE, SHOP], &[&running.replace("77", "9a")]);
-        assert!(engine.user_of(subnet, ip).is_none());
-    }
+fn get<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T> {
+    let answer = without_nulls(call(socket, "GET", path, "")?);
+    serde_json::from_value(answer).with_context(|| format!("{}: {path}", socket.display()))
 }

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::go_json::without_nulls;
 use crate::http::refusal::Refusal;
 
 /// The body of a refusal. Docker reads `Err` of a network driver's answers
@@ -12,8 +13,7 @@ pub(crate) fn failure(message: &str) -> Value {
     json!({"Err": message, "Error": message})
 }
 
-/// Reads a body. A key whose value is `null` is missing: Docker is written in Go, which writes an
-/// empty map so.
+/// Reads a body. A key whose value is `null` is missing.
 ///
 /// # Errors
 ///
@@ -26,17 +26,4 @@ pub(crate) fn decode<T: DeserializeOwned>(body: &str) -> Result<T, Refusal> {
     let wrong = |error: serde_json::Error| Refusal::new(400, error.to_string());
     let object: Map<String, Value> = serde_json::from_str(body).map_err(wrong)?;
     serde_json::from_value(without_nulls(Value::Object(object))).map_err(wrong)
-}
-
-fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(object) => {
-            let there = object.into_iter().filter(|(_, value)| !value.is_null());
-            there
-                .map(|(key, value)| (key, without_nulls(value)))
-                .collect()
-        }
-        Value::Array(array) => array.into_iter().map(without_nulls).collect(),
-        other => other,
-    }
 }

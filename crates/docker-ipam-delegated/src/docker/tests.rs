@@ -1,0 +1,136 @@
+//! Tests of Docker's answer, and of the judgement by it.
+
+use std::net::IpAddr;
+
+use ipam::IpNet;
+
+use crate::docker::engine::{Engine, User};
+use crate::docker::judgement::{Held, Verdict, judge};
+
+/// As Docker 20.10 answers `GET /networks/ID`.
+const SHOP: &str = r#"{"Name":"shop","Id":"9a","Scope":"local","Driver":"bridge",
+    "IPAM":{"Driver":"ipam-delegated","Options":{"team":"shop"},"Config":[
+        {"Subnet":"10.88.0.0/16","Gateway":"10.88.0.254","AuxiliaryAddresses":{"router":"10.88.5.1"}},
+        {"Subnet":"fd00:88::/64"}]},
+    "Containers":{"f1":{"Name":"web-1","EndpointID":"e1","MacAddress":"02:42:0a:58:00:02",
+        "IPv4Address":"10.88.0.2/16","IPv6Address":"fd00:88::2/64"}},
+    "Options":{},"Labels":{}}"#;
+
+/// Docker's `null` and `host` networks.
+const NONE: &str =
+    r#"{"Name":"none","IPAM":{"Driver":"default","Options":null,"Config":[]},"Containers":{}}"#;
+
+/// A Docker with the network `shop`, whose container `web-1` runs.
+fn engine() -> Engine {
+    read(&[NONE, SHOP], &[])
+}
+
+fn read(networks: &[&str], running: &[&str]) -> Engine {
+    let networks = networks
+        .iter()
+        .map(|json| serde_json::from_str(json).unwrap());
+    let running = running
+        .iter()
+        .map(|json| serde_json::from_str(json).unwrap());
+    Engine::new(&networks.collect::<Vec<_>>(), &running.collect::<Vec<_>>())
+}
+
+fn named(user: &User) -> String {
+    let container = user.container.iter().map(|name| format!("/{name}"));
+    user.network.clone() + &container.collect::<String>()
+}
+
+fn user(subnet: &str, ip: &str) -> Option<String> {
+    let (subnet, ip) = (subnet.parse().unwrap(), ip.parse().unwrap());
+    engine().user_of(subnet, ip).map(|user| named(&user))
+}
+
+#[test]
+fn an_address_is_a_containers_or_the_networks_own() {
+    let v4 = "10.88.0.0/16";
+    assert_eq!(user(v4, "10.88.0.2").as_deref(), Some("shop/web-1"));
+    assert_eq!(
+        user("fd00:88::/64", "fd00:88::2").as_deref(),
+        Some("shop/web-1")
+    );
+    for own in ["10.88.0.254", "10.88.5.1"] {
+        assert_eq!(user(v4, own).as_deref(), Some("shop"), "{own}");
+    }
+    assert_eq!(user(v4, "10.88.0.3"), None);
+    // The same address of another pool.
+    assert_eq!(user("10.88.0.0/24", "10.88.0.2"), None);
+}
+
+#[test]
+fn a_subnet_that_was_given_with_host_bits_is_the_same() {
+    let engine = read(&[&SHOP.replace("10.88.0.0/16", "10.88.0.1/16")], &[]);
+    let subnet = "10.88.0.0/16".parse().unwrap();
+    assert!(engine.user_of_subnet(subnet).is_some());
+    assert!(
+        engine
+            .user_of(subnet, "10.88.0.2".parse().unwrap())
+            .is_some()
+    );
+}
+
+#[test]
+fn an_endpoint_is_known_by_its_id() {
+    let name = |id: &str| engine().user_of_endpoint(id).map(|user| named(&user));
+    assert_eq!(name("e1").as_deref(), Some("shop/web-1"));
+    assert_eq!(name("e2"), None);
+}
+
+#[test]
+fn a_running_container_has_its_address_though_docker_has_lost_the_network() {
+    let running = r#"{"Names":["/web"],"NetworkSettings":{"Networks":{"lost":{
+        "NetworkID":"77","EndpointID":"e7","IPAddress":"10.88.0.7","GlobalIPv6Address":""}}}}"#;
+    let engine = read(&[NONE, SHOP], &[running]);
+    let (subnet, ip) = (
+        "10.88.0.0/16".parse().unwrap(),
+        "10.88.0.7".parse().unwrap(),
+    );
+    let of_address = engine.user_of(subnet, ip);
+    assert_eq!(named(&of_address.unwrap()), "lost/web");
+    assert_eq!(named(&engine.user_of_endpoint("e7").unwrap()), "lost/web");
+    // A network that Docker has says itself who is in it.
+    let engine = read(&[NONE, SHOP], &[&running.replace("77", "9a")]);
+    assert!(engine.user_of(subnet, ip).is_none());
+}
+
+fn word(held: Held<'_>) -> &'static str {
+    match judge(held, &engine()) {
+        Verdict::InUse(_) => "in use",
+        Verdict::Lost => "lost",
+        Verdict::Unknown(_) => "unknown",
+    }
+}
+
+#[test]
+fn what_dockers_answer_names_is_in_use_and_what_it_cant_name_is_unknown() {
+    let subnet = |text: &str| text.parse::<IpNet>().unwrap();
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let (v4, v6) = (subnet("10.88.0.0/16"), subnet("fd00:88::/64"));
+    for (held, expected) in [
+        (Held::Pool(v4), "in use"),
+        (Held::Pool(subnet("10.89.0.0/16")), "lost"),
+        (Held::Address(v4, ip("10.88.0.2")), "in use"),
+        (Held::Address(v4, ip("10.88.0.3")), "lost"),
+        (Held::Gateway(v4, ip("10.88.0.254")), "in use"),
+        (Held::Gateway(v4, ip("10.88.0.1")), "lost"),
+        // Docker doesn't show the gateway of this one.
+        (Held::Gateway(v6, ip("fd00:88::1")), "unknown"),
+        (
+            Held::Gateway(subnet("10.89.0.0/16"), ip("10.89.0.1")),
+            "lost",
+        ),
+        (Held::Attachment(&[ip("10.88.0.2")]), "in use"),
+        (Held::Attachment(&[ip("10.88.0.3")]), "lost"),
+        (Held::Attachment(&[]), "unknown"),
+        (Held::Network("9a"), "in use"),
+        (Held::Network("9b"), "lost"),
+        (Held::Endpoint("e1"), "in use"),
+        (Held::Endpoint("e2"), "lost"),
+    ] {
+        assert_eq!(word(held), expected, "{held:?}");
+    }
+}
