@@ -127,12 +127,19 @@ fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
     all.into_inner()
 }
 
-/// The daemon's threads, unless one of them runs.
+/// The names of threads that serve no call.
+const BACKGROUND: [&str; 2] = ["comparison", "upkeep"];
+
+/// The daemon's threads that serve calls, unless one of them runs.
 fn resting(daemon: &DockerDaemon) -> Option<BTreeMap<Threads, Vec<u32>>> {
     let tasks = format!("/proc/{}/task", daemon.id());
     let mut all: BTreeMap<Threads, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir(&tasks).ok()?.flatten() {
         let id = entry.file_name().into_string().unwrap();
+        let name = fs::read_to_string(format!("{tasks}/{id}/comm")).ok()?;
+        if BACKGROUND.contains(&name.trim_end()) {
+            continue;
+        }
         let waits_in = fs::read_to_string(format!("{tasks}/{id}/syscall")).ok()?;
         let kind = kind_of(&waits_in)?;
         all.entry(kind).or_default().push(id.parse().unwrap());

@@ -2,13 +2,14 @@
 
 pub(crate) mod comparison;
 pub(crate) mod docker_calls;
-mod settling;
 mod shutdown;
 mod upkeep;
 
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -24,8 +25,8 @@ use crate::daemon::shutdown::Signals;
 use crate::http::connection::{self, Calls};
 use crate::http::peers;
 use crate::http::socket::Socket;
-use crate::ipam::ipam_recovery;
-use crate::network::network_recovery;
+use crate::ipam::ipam_driver::IpamDriver;
+use crate::network::network_driver::NetworkDriver;
 use crate::state::files::Files;
 
 /// Connections at once. More wait to be accepted.
@@ -70,10 +71,11 @@ fn run(arguments: &CommandLine) -> Result<()> {
 
 async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Result<()> {
     let mut signals = Signals::new()?;
-    let starting = start(arguments.clone(), files);
+    let starting = arguments.clone();
+    let starting = spawn_blocking(move || start(&starting, files));
     let calls = tokio::select! {
         () = signals.received() => return Ok(()),
-        started = starting => started?,
+        started = starting => started??,
     };
     let listener = socket.listener.try_clone().context("the socket")?;
     listener.set_nonblocking(true)?;
@@ -112,22 +114,23 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
 }
 
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
-async fn start(arguments: CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
-    let records = arguments.records();
-    let (unanswered_after, docker) = (arguments.unanswered_after, arguments.docker_socket.clone());
-    let recovering = spawn_blocking(move || {
-        let ipam = ipam_recovery::driver(&arguments, Arc::clone(&files))?;
-        anyhow::Ok((ipam, network_recovery::driver(&arguments, files)?))
-    });
-    let (ipam, networks) = recovering.await??;
-    let comparison = Comparison::new(Arc::clone(&ipam), Arc::clone(&networks), records);
-    Arc::clone(&comparison).start(unanswered_after, docker);
-    upkeep::start(Arc::clone(&ipam), Arc::clone(&networks)).await;
-    let drivers = Drivers {
-        ipam,
-        networks,
-        comparison,
+fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
+    let (due, is_due) = sync_channel(1);
+    let ipam = IpamDriver::start(arguments, Arc::clone(&files), due)?;
+    let networks = NetworkDriver::start(arguments, files)?;
+    let comparison = Comparison {
+        ipam: Arc::clone(&ipam),
+        networks: Arc::clone(&networks),
+        docker: arguments.docker_socket.clone(),
+        after: arguments.unanswered_after,
     };
+    ipam.compare();
+    let named = |name: &str| thread::Builder::new().name(name.to_owned());
+    named("comparison").spawn(move || comparison.run(&is_due))?;
+    upkeep::first(&ipam, &networks);
+    let upkeep = (Arc::clone(&ipam), Arc::clone(&networks));
+    named("upkeep").spawn(move || upkeep::run(&upkeep.0, &upkeep.1))?;
+    let drivers = Drivers { ipam, networks };
     Ok(Arc::new(move |path, body| drivers.answer(path, body)))
 }
 

@@ -12,6 +12,8 @@ mod go_json;
 mod http;
 #[cfg(feature = "daemon")]
 mod ipam;
+#[cfg(feature = "daemon")]
+mod jobs;
 pub mod linked_plugins;
 mod lock;
 #[cfg(feature = "daemon")]

@@ -10,6 +10,7 @@ pub(crate) mod network_bodies;
 pub(crate) mod network_calls;
 pub(crate) mod network_driver;
 pub(crate) mod network_recovery;
+pub(crate) mod network_settling;
 pub(crate) mod new_endpoint;
 pub(crate) mod plugin_list;
 pub(crate) mod stale_endpoints;

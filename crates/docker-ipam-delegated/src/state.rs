@@ -1,12 +1,14 @@
 //! The daemon's state: its values, and the files and records that keep them.
 
 pub(crate) mod address_record;
-pub(crate) mod address_space;
 pub mod attachment_id;
 pub(crate) mod caller_line;
 pub(crate) mod endpoint;
 pub(crate) mod files;
 pub(crate) mod network;
 pub(crate) mod pool;
+pub(crate) mod record;
+pub(crate) mod stage;
+pub(crate) mod unread;
 pub(crate) mod version;
 pub mod view;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::daemon::comparison::Comparison;
 use crate::http::answer::Answer;
 use crate::http::body::decode;
 use crate::http::refusal::Refusal;
@@ -17,8 +16,6 @@ pub(crate) struct Drivers {
     pub(crate) ipam: Arc<IpamDriver>,
     /// Networks.
     pub(crate) networks: Arc<NetworkDriver>,
-    /// What Docker is asked for.
-    pub(crate) comparison: Arc<Comparison>,
 }
 
 impl Drivers {
@@ -37,7 +34,7 @@ impl Drivers {
             )),
             "/IpamDriver.GetCapabilities" => {
                 // A dockerd may have started: it may lack what the last one had.
-                self.comparison.is_due();
+                ipam.compare();
                 Ok(IpamDriver::capabilities())
             }
             "/IpamDriver.GetDefaultAddressSpaces" => Ok(IpamDriver::default_address_spaces()),
@@ -51,7 +48,7 @@ impl Drivers {
             "/NetworkDriver.GetCapabilities" => {
                 // A dockerd that starts calls it, and so does swarm mode.
                 networks.collect();
-                self.comparison.is_due();
+                ipam.compare();
                 Ok(NetworkDriver::capabilities())
             }
             // Networks of this driver end at the node.

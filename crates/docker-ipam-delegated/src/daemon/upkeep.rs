@@ -1,13 +1,11 @@
 //! Repeats failed releases, and reads again the files that could not be read.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{sleep, timeout};
-
 use crate::ipam::ipam_driver::IpamDriver;
-
+use crate::jobs::Jobs;
 use crate::network::network_driver::NetworkDriver;
 
 /// Interval of the attempts.
@@ -17,43 +15,30 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// after that: a delegate that hangs must not keep all networks waiting.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
-/// Tries each release that waits once, and does so for as long as the daemon runs.
-pub(crate) async fn start(ipam: Arc<IpamDriver>, networks: Arc<NetworkDriver>) {
-    let mut first = round(&ipam);
-    let endpoints = Arc::clone(&networks);
-    first.spawn_blocking(move || endpoints.collect());
-    if timeout(FIRST_ROUND, all(&mut first)).await.is_err() {
+/// Tries each release that an earlier daemon has left.
+pub(crate) fn first(ipam: &Arc<IpamDriver>, networks: &Arc<NetworkDriver>) {
+    let networks = Arc::clone(networks);
+    let endpoints = Jobs::start([move || networks.collect()]);
+    if !(retry(ipam).wait(FIRST_ROUND) && endpoints.wait(FIRST_ROUND)) {
         tracing::warn!("releases of the last start are still running");
     }
-    tokio::spawn(async move {
-        let mut running = first;
-        loop {
-            sleep(INTERVAL).await;
-            while running.try_join_next().is_some() {}
-            let (addresses, endpoints) = (Arc::clone(&ipam), Arc::clone(&networks));
-            let read = spawn_blocking(move || {
-                addresses.take_in_unread();
-                endpoints.take_in_unread();
-            });
-            let _ = read.await;
-            let mut next = round(&ipam);
-            running.spawn(async move { all(&mut next).await });
-        }
-    });
+}
+
+/// Tries each release that waits again and again, for as long as the daemon runs.
+pub(crate) fn run(ipam: &Arc<IpamDriver>, networks: &NetworkDriver) -> ! {
+    loop {
+        thread::sleep(INTERVAL);
+        ipam.take_in_unread();
+        networks.take_in_unread();
+        ipam.remove_ended_pools();
+        retry(ipam);
+    }
 }
 
 /// Tries the releases that wait: those of a pool in turn, and no pool waits for another.
-fn round(ipam: &Arc<IpamDriver>) -> JoinSet<()> {
-    let mut running = JoinSet::new();
-    for pool in ipam.releases.pools() {
+fn retry(ipam: &Arc<IpamDriver>) -> Jobs {
+    Jobs::start(ipam.pools.begin_waiting().into_iter().map(|of_pool| {
         let ipam = Arc::clone(ipam);
-        running.spawn_blocking(move || ipam.retry_releases_of(&pool));
-    }
-    let ipam = Arc::clone(ipam);
-    running.spawn_blocking(move || ipam.remove_ended_pools());
-    running
-}
-
-async fn all(running: &mut JoinSet<()>) {
-    while running.join_next().await.is_some() {}
+        move || ipam.retry(of_pool)
+    }))
 }

@@ -92,7 +92,7 @@ async fn answer(calls: Arc<Calls>, request: Request<Incoming>) -> Result<Answer,
     spawn_blocking(move || {
         let answer = calls(&path, &body);
         match &answer {
-            Ok(answer) => tracing::debug!(path, body, answer = answer.body),
+            Ok(answer) => tracing::debug!(call.path = path, call.body = body, answer = answer.body),
             // Docker tries calls that a driver need not have.
             Err(refusal) if refusal.status == 404 => tracing::debug!(path, "not answered"),
             Err(refusal) => tracing::warn!(call.path = path, call.body = body, %refusal),

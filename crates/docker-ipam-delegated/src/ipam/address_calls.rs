@@ -9,11 +9,10 @@ use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, cant_remember, impossible};
 use crate::ipam::chains::address_in;
 use crate::ipam::gateway::refuse_gateway;
-use crate::ipam::given::Holder;
+use crate::ipam::held::{Held, Holder, LivePool};
+use crate::ipam::ipam_bodies::{Address, Options, ReleaseAddress, RequestAddress};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::live_pools::LivePool;
-use crate::ipam::waiting_releases::Release;
-use crate::ipam::{chain_config, facts, ipam_bodies, requests};
+use crate::ipam::{chain_config, facts, requests};
 use crate::state::pool::Gateway;
 
 impl IpamDriver {
@@ -24,57 +23,83 @@ impl IpamDriver {
     /// The request is wrong, the address is somebody's, or the pool has none left.
     pub(crate) fn request_address(
         self: &Arc<Self>,
-        request: &ipam_bodies::RequestAddress,
+        request: &RequestAddress,
     ) -> Result<Answer, Refusal> {
         let pool = self.pool(&request.pool_id)?;
-        self.refuse_unread_gateways()?;
+        self.refuse_unread(&self.files.gateways.path)?;
         let requested = requests::address(&request.address, pool.pool.subnet)?;
-        let had = self.pools.gateway(&pool.id);
+        let had = self.pools.gateway(&pool);
         // The gateway that Docker has of a pool, or else the chain's.
         let gateway = had.filter(|_| pool.pool.is_given);
         let gateway = gateway.unwrap_or(pool.pool.gateway);
-        if facts::is_for_gateway(&request.options) {
-            let is_fixed = had.is_some() || !pool.pool.is_given;
-            let wanted = requested.unwrap_or(gateway);
-            if wanted == gateway || !is_fixed {
-                return self.give_gateway(pool, wanted, had);
-            }
-        }
-        self.give_address(pool, requested, gateway, &request.options)
+        let wanted = requested.unwrap_or(gateway);
+        let is_fixed = had.is_some() || !pool.pool.is_given;
+        let is_gateway =
+            facts::is_for_gateway(&request.options) && (wanted == gateway || !is_fixed);
+        let (ip, holder) = match is_gateway {
+            true => (wanted, self.gateway(&pool, wanted, had)?),
+            false => self.address(&pool, requested, gateway, &request.options)?,
+        };
+        let address = Address {
+            address: format!("{ip}/{}", pool.pool.subnet.prefix_len()),
+            data: Options::new(),
+        };
+        let (driver, ip) = (Arc::clone(self), Some(ip));
+        let held = Held { pool, ip, holder };
+        Ok(Answer::of(&address).then(move |is_delivered| driver.end_request(held, is_delivered)))
     }
 
-    /// Gives an address that the pool's chain chooses.
-    fn give_address(
-        self: &Arc<Self>,
-        pool: Arc<LivePool>,
+    /// Notes that Docker has an address, or releases it if Docker never will.
+    fn end_request(&self, held: Held, is_delivered: bool) {
+        if is_delivered {
+            return self.note_answered(&held);
+        }
+        tracing::warn!(pool = held.pool.id, ip = ?held.ip, "Docker has gone before it had this address");
+        if self.pools.begin_release_of(&held) {
+            // It is tried again if it fails.
+            let _ = self.release(held);
+        }
+    }
+
+    /// Notes that Docker has the answer with this address.
+    pub(crate) fn note_answered(&self, held: &Held) {
+        match &held.holder {
+            Holder::Attachment(container_id) => {
+                self.chains.note_answered(&held.pool, container_id);
+            }
+            Holder::Gateway(file) => self.files.gateways.note_answered(file),
+        }
+    }
+
+    /// An address that the pool's chain chooses, and its holder.
+    fn address(
+        &self,
+        pool: &Arc<LivePool>,
         requested: Option<IpAddr>,
         gateway: IpAddr,
-        options: &ipam_bodies::Options,
-    ) -> Result<Answer, Refusal> {
+        options: &Options,
+    ) -> Result<(IpAddr, Holder), Refusal> {
         let config = chain_config::of_address(&pool.pool, requested, Some(gateway))?;
         let id = self.ids.next();
         let id: ContainerId = id.parse().map_err(|_| impossible(id))?;
         let args = facts::cni_args(&pool.pool.facts, options);
-        let result = self.chains.add(&pool, &config, &id, &args);
-        let given = result
-            .map_err(Refusal::from)
-            .and_then(|result| self.note_address(&pool, requested, &id, &result));
+        let result = self.chains.add(pool, &config, &id, &args);
+        let held = Held {
+            pool: Arc::clone(pool),
+            ip: None,
+            holder: Holder::Attachment(id.clone()),
+        };
+        let given = result.map_err(Refusal::from);
+        let given = given.and_then(|result| self.give(&held, requested, &result));
         let ip = given.map_err(|why| {
-            self.undo(&pool, None, &id);
+            // It may hold something only if it has a record.
+            if self.chains.may_have_record(pool, &id) {
+                // It is tried again if it fails.
+                let _ = self.release(held.clone());
+            }
             impossible(format!("pool {}: {why}", pool.id))
         })?;
-        let (driver, answer) = (Arc::clone(self), answer_of(&pool, ip));
-        Ok(answer.then(move |is_delivered| {
-            if is_delivered {
-                driver.chains.note_answered(&pool, &id);
-                return;
-            }
-            tracing::warn!(pool = pool.id, %ip, "Docker has gone before it had this address");
-            let holder = Holder::Attachment(id.clone());
-            if driver.pools.take(&pool.id, ip, Some(&holder)).is_some() {
-                driver.undo(&pool, Some(ip), &id);
-            }
-        }))
+        Ok((ip, held.holder))
     }
 
     /// Notes that Docker has the address of a chain's result.
@@ -82,48 +107,40 @@ impl IpamDriver {
     /// # Errors
     ///
     /// It is not of the pool, or another's, or the pool has ended.
-    fn note_address(
+    fn give(
         &self,
-        pool: &Arc<LivePool>,
+        held: &Held,
         requested: Option<IpAddr>,
-        id: &ContainerId,
         result: &IpamResult,
     ) -> Result<IpAddr, Refusal> {
+        let pool = &held.pool;
         let ips = result.ips.iter().map(IpConfig::ip);
         let ip = address_in(ips, pool.pool.subnet);
         let ip = ip.filter(|ip| requested.is_none_or(|requested| requested == *ip));
         let ip = ip.ok_or_else(|| impossible("the chain gave no address of it"))?;
-        let mut holders = self.pools.attachments(&pool.id, ip).into_iter();
+        let mut holders = self.pools.attachments(pool, ip).into_iter();
         if let Some(holder) = holders.find(|holder| self.chains.may_have_record(pool, holder)) {
             return Err(impossible(format!(
                 "the chain gave {ip}, which {holder} has"
             )));
         }
-        let given = self.pools.give(pool, ip, Holder::Attachment(id.clone()));
+        let ip_of_held = Some(ip);
+        let given = self.pools.give(&Held {
+            ip: ip_of_held,
+            ..held.clone()
+        });
         given.map_err(|_| impossible("it was released meanwhile"))?;
         Ok(ip)
     }
 
-    /// Releases what the attachment of a call that has failed may hold: it has a record then.
-    fn undo(&self, pool: &Arc<LivePool>, ip: Option<IpAddr>, id: &ContainerId) {
-        if self.chains.may_have_record(pool, id) {
-            // It is tried again if it fails.
-            let _ = self.release(Release {
-                pool: Arc::clone(pool),
-                ip,
-                container_id: id.clone(),
-            });
-        }
-    }
-
-    /// Gives the pool's gateway, which no chain gives to anybody.
-    fn give_gateway(
-        self: &Arc<Self>,
-        pool: Arc<LivePool>,
+    /// Gives the pool's gateway, which no chain gives to anybody; returns its holder.
+    fn gateway(
+        &self,
+        pool: &Arc<LivePool>,
         ip: IpAddr,
         had: Option<IpAddr>,
-    ) -> Result<Answer, Refusal> {
-        if !self.pools.attachments(&pool.id, ip).is_empty() {
+    ) -> Result<Holder, Refusal> {
+        if !self.pools.attachments(pool, ip).is_empty() {
             return Err(impossible(format!(
                 "{ip} is another container's, of pool {}",
                 pool.id
@@ -141,24 +158,16 @@ impl IpamDriver {
         let file = files
             .make(&gateway)
             .map_err(|error| cant_remember(&error))?;
-        let holder = Holder::Gateway(file.clone());
-        if self.pools.give(&pool, ip, holder.clone()).is_err() {
+        let held = Held {
+            pool: Arc::clone(pool),
+            ip: Some(ip),
+            holder: Holder::Gateway(file.clone()),
+        };
+        self.pools.give(&held).map_err(|_| {
             files.remove(&file);
-            let why = format!("pool {}: it was released meanwhile", pool.id);
-            return Err(impossible(why));
-        }
-        let (driver, answer) = (Arc::clone(self), answer_of(&pool, ip));
-        Ok(answer.then(move |is_delivered| {
-            let files = &driver.files.gateways;
-            if is_delivered {
-                files.note_answered(&file);
-                return;
-            }
-            tracing::warn!(pool = pool.id, %ip, "Docker has gone before it had this gateway");
-            if driver.pools.take(&pool.id, ip, Some(&holder)).is_some() {
-                files.remove(&file);
-            }
-        }))
+            impossible(format!("pool {}: it was released meanwhile", pool.id))
+        })?;
+        Ok(held.holder)
     }
 
     /// `ReleaseAddress`. An unknown address has been released.
@@ -166,49 +175,26 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain can't release it.
-    pub(crate) fn release_address(
-        &self,
-        request: &ipam_bodies::ReleaseAddress,
-    ) -> Result<Answer, Refusal> {
+    pub(crate) fn release_address(&self, request: &ReleaseAddress) -> Result<Answer, Refusal> {
         let Some(pool) = self.pools.pool(&request.pool_id) else {
             tracing::warn!(
                 pool = request.pool_id,
                 ip = request.address,
                 "released, and the pool is not known"
             );
-            self.compare.notify_one();
+            self.compare();
             return Ok(Answer::nothing());
         };
         let ip = requests::address(&request.address, pool.pool.subnet)?;
         let ip =
             ip.ok_or_else(|| impossible("Address is missing: it names what is to be released"))?;
-        let released = match self.pools.take(&pool.id, ip, None) {
-            Some(Holder::Gateway(file)) => {
-                self.files.gateways.remove(&file);
-                Ok(())
-            }
-            Some(Holder::Attachment(container_id)) => self.release(Release {
-                pool: Arc::clone(&pool),
-                ip: Some(ip),
-                container_id,
-            }),
-            None => match self.releases.of(&pool.id, ip) {
-                Some(waiting) => self.retry(&waiting),
-                None => {
-                    // Its record may be one that can't be read.
-                    self.compare.notify_one();
-                    Ok(())
-                }
-            },
-        };
-        released.map_err(|why| impossible(format!("pool {}: {why}", pool.id)))?;
+        match self.pools.begin_release(&pool.id, ip) {
+            Some(held) => self
+                .release(held)
+                .map_err(|why| impossible(format!("pool {}: {why}", pool.id)))?,
+            // Its record may be one that can't be read.
+            None => self.compare(),
+        }
         Ok(Answer::nothing())
     }
-}
-
-fn answer_of(pool: &LivePool, ip: IpAddr) -> Answer {
-    Answer::of(&ipam_bodies::Address {
-        address: format!("{ip}/{}", pool.pool.subnet.prefix_len()),
-        data: ipam_bodies::Options::new(),
-    })
 }

@@ -9,8 +9,7 @@ use serde_json::json;
 
 use crate::http::refusal::{Refusal, impossible};
 use crate::pool_filter::{self, Wanted};
-use crate::state::address_space::AddressSpace;
-use crate::state::pool::{Pool, network_config, range_of};
+use crate::state::pool::{LOCAL, Pool, network_config, range_of};
 
 /// The delegates of networks that name no configuration, and in the place of
 /// `host-local`: they read its configuration and write its files.
@@ -32,11 +31,15 @@ pub(crate) struct Folders {
 }
 
 /// The configuration of a pool that no network configuration serves.
-pub(crate) fn of_subnet(space: &AddressSpace, subnet: IpNet, folders: &Folders) -> Object {
+pub(crate) fn of_subnet(space: &NetworkName, subnet: IpNet, folders: &Folders) -> Object {
     let subnet = subnet.to_string().replace(':', "_").replace('/', "-");
     let mut config = Object::new();
     config.set("cniVersion", "1.1.0");
-    config.set("name", &format!("docker-{}{subnet}", space.prefix()));
+    let name = match space.as_str() {
+        LOCAL => format!("docker-{subnet}"),
+        other => format!("docker-{other}-{subnet}"),
+    };
+    config.set("name", &name);
     config.set("type", pool_filter::NAME);
     config.set(
         "ipam",
@@ -186,7 +189,7 @@ pub(crate) fn of_address(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::address_space::{GLOBAL, LOCAL};
+    use crate::state::pool::GLOBAL;
 
     fn folders() -> Folders {
         Folders {
@@ -286,14 +289,9 @@ mod tests {
                 &folders(),
             );
             let pool = Pool {
-                space: LOCAL.parse().unwrap(),
-                conflist: None,
-                subnet: "10.1.0.0/16".parse().unwrap(),
                 range: Some("10.1.0.0/24".parse().unwrap()),
-                facts: crate::state::pool::Facts::new(),
-                is_given: true,
-                gateway: "10.1.0.1".parse().unwrap(),
                 config: serde_json::to_string(&config).unwrap(),
+                ..Pool::example("10.1.0.0/16")
             };
             let gateway = "10.1.0.254".parse().unwrap();
             let requested = requested.map(|text| text.parse().unwrap());

@@ -9,10 +9,11 @@ use chain::{Chain, Plugins};
 use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig};
 
 use crate::ipam::delegate_log::DelegateLog;
-use crate::ipam::live_pools::LivePool;
+use crate::ipam::held::LivePool;
 use crate::linked_plugins::LINKED;
 use crate::state::address_record::IFNAME;
 use crate::state::caller_line::CallerLine;
+use crate::state::pool::PoolChain;
 
 /// The network namespace that plugins are told of. An address is asked for before there
 /// is one; this is the host's, which none of them enters.
@@ -48,7 +49,7 @@ impl Chains {
         container_id: &ContainerId,
         args: &str,
     ) -> Result<IpamResult, Error> {
-        let _turn = pool.chains.take();
+        let _turn = pool.turns.take();
         let line = CallerLine::Pool(pool.id.clone());
         self.add_recorded(config, container_id, args, Some(&line))
     }
@@ -59,17 +60,16 @@ impl Chains {
     ///
     /// The chain's.
     pub(crate) fn del(&self, pool: &LivePool, container_id: &ContainerId) -> Result<(), Error> {
-        let _turn = pool.chains.take();
-        self.release(&pool.pool.release_config()?, container_id)
+        let _turn = pool.turns.take();
+        self.release(&pool.chain.config, container_id)
     }
 
     /// Notes in the record of such an attachment that Docker has the answer. If that can't be
     /// written, Docker is asked for the address after the next start.
     pub(crate) fn note_answered(&self, pool: &LivePool, container_id: &ContainerId) {
         let note = || {
-            let config = pool.pool.release_config()?;
             let plugins = Plugins::in_cni_path(&self.environment)?;
-            let chain = Chain::for_del(&config, &self.environment, plugins)?;
+            let chain = Chain::for_del(&pool.chain.config, &self.environment, plugins)?;
             let line = CallerLine::Answered.to_raw();
             chain.append_caller_line(&attachment(container_id)?, line)
         };
@@ -128,12 +128,10 @@ impl Chains {
     /// False if the chain certainly has no record of an attachment: then the attachment holds
     /// nothing.
     pub(crate) fn may_have_record(&self, pool: &LivePool, container_id: &ContainerId) -> bool {
-        let (Ok((folder, network)), Ok(attachment)) =
-            (pool.pool.records(), attachment(container_id))
-        else {
-            return true;
-        };
-        !matches!(records::record_of(&folder, &network, &attachment), Ok(None))
+        let PoolChain { config, records } = &pool.chain;
+        let record = attachment(container_id)
+            .map(|attachment| records::record_of(records, config.name(), &attachment));
+        !matches!(record, Ok(Ok(None)))
     }
 
     /// The folder of the records of a configuration's chain.

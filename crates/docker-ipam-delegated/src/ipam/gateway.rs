@@ -41,7 +41,6 @@ pub(crate) fn refuse_gateway(pool: &Pool, gateway: IpAddr) -> Result<(), Refusal
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::pool::tests::pool;
 
     #[test]
     fn a_gateway_is_a_hosts_address_and_leaves_one_for_a_container() {
@@ -52,7 +51,12 @@ mod tests {
                 "10.1.0.0/24"
             };
             let gateway = gateway.parse().unwrap();
-            let refused = refuse_gateway(&pool(subnet, range, None), gateway);
+            let range = range.map(|text| text.parse().unwrap());
+            let pool = Pool {
+                range,
+                ..Pool::example(subnet)
+            };
+            let refused = refuse_gateway(&pool, gateway);
             refused
                 .err()
                 .map_or_else(String::new, |why| why.to_string())

@@ -2,40 +2,79 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
+use anyhow::Result;
 use serde_json::json;
-use tokio::sync::Notify;
+use state_files::boot_id;
 
+use crate::command_line::CommandLine;
 use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::chains::Chains;
-use crate::ipam::live_pools::{LivePool, LivePools};
+use crate::ipam::held::LivePool;
+use crate::ipam::live_pools::LivePools;
+use crate::ipam::plugin_environment::for_plugins;
 use crate::ipam::pool_choice::PoolChoice;
-use crate::ipam::waiting_releases::WaitingReleases;
-use crate::state::address_space::{GLOBAL, LOCAL};
-use crate::state::attachment_id::AddressIds;
+use crate::state::attachment_id::{Names, UNKNOWN_BOOT, of_boot};
 use crate::state::files::Files;
+use crate::state::pool::{GLOBAL, LOCAL};
+use crate::state::unread::UnreadFiles;
 
 /// The driver.
 pub(crate) struct IpamDriver {
     pub(crate) chains: Chains,
     pub(crate) files: Arc<Files>,
+    /// The folder of the records of networks without a network configuration.
+    pub(crate) records: PathBuf,
+    /// The start of the container IDs of this boot; `None` if the boot is not known.
+    pub(crate) boot: Option<String>,
     /// Container IDs for attachments.
-    pub(crate) ids: AddressIds,
+    pub(crate) ids: Names,
     pub(crate) choice: PoolChoice,
     pub(crate) pools: LivePools,
-    pub(crate) releases: WaitingReleases,
     /// Held while a pool is compared with the others, and added to them. No chain runs
     /// meanwhile.
     pub(crate) adding: Mutex<()>,
-    /// The records of addresses, and folders of them, that can't be read.
-    pub(crate) unread_records: Mutex<BTreeSet<PathBuf>>,
-    /// Notified when there may be what Docker doesn't have: Docker is to be asked.
-    pub(crate) compare: Notify,
+    /// The files and container IDs of earlier daemons that were taken in.
+    pub(crate) taken: Mutex<BTreeSet<String>>,
+    pub(crate) unread: UnreadFiles,
+    /// Gets a message when there may be what Docker doesn't have: Docker is to be asked.
+    due: SyncSender<()>,
 }
 
 impl IpamDriver {
+    /// The driver, with what earlier daemons have left. No chain runs.
+    ///
+    /// # Errors
+    ///
+    /// A folder of the daemon's files can't be read.
+    pub(crate) fn start(
+        arguments: &CommandLine,
+        files: Arc<Files>,
+        due: SyncSender<()>,
+    ) -> Result<Arc<Self>> {
+        let boot = boot_id(&std::env::vars_os().collect());
+        let boot = boot.as_deref().and_then(of_boot);
+        let driver = Self {
+            chains: Chains::new(&arguments.cni_path, &for_plugins(std::env::vars_os())),
+            files,
+            records: arguments.records(),
+            ids: Names::of_addresses(boot.as_deref().unwrap_or(UNKNOWN_BOOT)),
+            boot,
+            choice: PoolChoice::new(arguments),
+            pools: LivePools::default(),
+            adding: Mutex::default(),
+            taken: Mutex::default(),
+            unread: UnreadFiles::default(),
+            due,
+        };
+        driver.take_in()?;
+        tracing::info!(pools = driver.pools.all().len(), "recovered");
+        Ok(Arc::new(driver))
+    }
+
     /// `GetCapabilities`. The MAC address is a fact that chains choose by.
     pub(crate) fn capabilities() -> Answer {
         Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
@@ -44,6 +83,12 @@ impl IpamDriver {
     /// `GetDefaultAddressSpaces`.
     pub(crate) fn default_address_spaces() -> Answer {
         Answer::of(&json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}))
+    }
+
+    /// Notes that Docker may not have all that there is now: it is to be asked.
+    pub(crate) fn compare(&self) {
+        // If a message waits already, that is enough.
+        let _ = self.due.try_send(());
     }
 
     /// The pool of this ID.

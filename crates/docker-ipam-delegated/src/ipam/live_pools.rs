@@ -1,108 +1,70 @@
-//! Pools and addresses that Docker has now.
+//! Pools of this process, with the addresses that are held of each.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use cni::ContainerId;
 
-use crate::ipam::given::{GivenAddress, GivenReference, Holder, Use};
+use crate::ipam::held::{Held, HeldReference, Holder, LivePool, Standing};
+use crate::ipam::pool_entry::{Entry, Reference, Use};
 use crate::lock::lock;
-use crate::state::pool::Pool;
-use crate::turns::Turns;
 
-/// Chains that run for one pool at once. More of them would wait for the same locks, and a
-/// pool whose delegates hang keeps no other pool waiting.
-const CHAINS_AT_ONCE: usize = 4;
-
-/// All pools, by their IDs.
+/// All pools: those that Docker has, and those that have ended and are still needed.
 #[derive(Default)]
-pub(crate) struct LivePools {
-    pools: Mutex<HashMap<String, Entry>>,
-}
-
-/// A pool that Docker has.
-pub(crate) struct LivePool {
-    /// Its ID.
-    pub(crate) id: String,
-    /// The pool.
-    pub(crate) pool: Pool,
-    /// Turns of its chains.
-    pub(crate) chains: Turns,
-}
-
-impl LivePool {
-    /// A pool that has nothing.
-    pub(crate) fn new(pool: Pool) -> Arc<Self> {
-        Arc::new(Self {
-            id: pool.id(),
-            pool,
-            chains: Turns::new(CHAINS_AT_ONCE),
-        })
-    }
-}
-
-/// A pool with what Docker has of it.
-struct Entry {
-    pool: Arc<LivePool>,
-    references: Vec<Reference>,
-    /// The gateway may be had several times.
-    addresses: HashMap<IpAddr, Vec<Use>>,
-    /// Those of the addresses that are gateways, as often as Docker has each.
-    gateways: Vec<IpAddr>,
-}
-
-/// One `RequestPool` without its `ReleasePool`.
-struct Reference {
-    /// The name of its file.
-    file: String,
-    /// False if Docker may not have had the answer, since an earlier daemon was killed.
-    is_sure: bool,
-}
+pub(crate) struct LivePools(Mutex<Vec<Entry>>);
 
 /// A reference that was taken away.
 pub(crate) struct Dropped {
-    /// The name of its file.
-    pub(crate) file: String,
-    /// The pool, if that was its end.
-    pub(crate) ended: Option<Ended>,
+    /// The files of references that nobody has any more.
+    pub(crate) files: Vec<String>,
+    /// The pool, if that was its end, and what is to be released of it.
+    pub(crate) ended: Option<(Arc<LivePool>, Vec<Held>)>,
 }
 
-/// A pool that has ended, with what is left of it.
-pub(crate) struct Ended {
-    pub(crate) pool: Arc<LivePool>,
-    /// The files of references that nobody has.
-    pub(crate) references: Vec<String>,
-    /// Addresses that were not released before it.
-    pub(crate) addresses: Vec<(IpAddr, Holder)>,
-}
+/// The pool has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PoolEnded;
 
 impl LivePools {
-    /// The pool of this ID.
+    /// The pool of this ID that Docker has.
     pub(crate) fn pool(&self, id: &str) -> Option<Arc<LivePool>> {
-        let pools = lock(&self.pools);
-        pools.get(id).map(|entry| Arc::clone(&entry.pool))
+        self.all().into_iter().find(|pool| pool.id == id)
     }
 
-    /// All pools.
+    /// The pools that Docker has.
     pub(crate) fn all(&self) -> Vec<Arc<LivePool>> {
-        let pools = lock(&self.pools);
-        let entries = pools.values();
+        self.which(Entry::is_live)
+    }
+
+    /// The pools that have ended and are still needed.
+    pub(crate) fn ended(&self) -> Vec<Arc<LivePool>> {
+        self.which(|entry| !entry.is_live())
+    }
+
+    fn which(&self, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<LivePool>> {
+        let table = lock(&self.0);
+        let entries = table.iter().filter(|entry| is_meant(entry));
         entries.map(|entry| Arc::clone(&entry.pool)).collect()
     }
 
     /// Adds a reference to a pool, which may be there.
-    pub(crate) fn refer(&self, pool: Pool, file: &str, is_sure: bool) -> Arc<LivePool> {
-        let mut pools = lock(&self.pools);
-        let entry = pools.entry(pool.id()).or_insert_with(|| Entry {
-            pool: LivePool::new(pool),
-            references: Vec::new(),
-            addresses: HashMap::new(),
-            gateways: Vec::new(),
+    pub(crate) fn refer(&self, pool: Arc<LivePool>, file: &str, is_sure: bool) -> Arc<LivePool> {
+        let mut table = lock(&self.0);
+        let entry = entry_of(&mut table, pool, Entry::is_live);
+        entry.references.push(Reference {
+            file: file.to_owned(),
+            is_sure,
+            since: Instant::now(),
         });
-        let file = file.to_owned();
-        entry.references.push(Reference { file, is_sure });
         Arc::clone(&entry.pool)
+    }
+
+    /// Adds the last reference of a pool that has ended.
+    pub(crate) fn refer_ended(&self, pool: Arc<LivePool>, file: String) {
+        let mut table = lock(&self.0);
+        let entry = entry_of(&mut table, pool, |entry| !entry.is_live());
+        entry.ended.push(file);
     }
 
     /// Takes a reference away: that of a file, or any. `note` gets the file's name before.
@@ -115,8 +77,8 @@ impl LivePools {
         file: Option<&str>,
         note: impl FnOnce(&str),
     ) -> Option<Dropped> {
-        let mut pools = lock(&self.pools);
-        let entry = pools.get_mut(id)?;
+        let mut table = lock(&self.0);
+        let entry = live(&mut table, id)?;
         let references = &mut entry.references;
         let index = match file {
             Some(file) => references.iter().position(|other| other.file == file),
@@ -128,74 +90,63 @@ impl LivePools {
         let index = index?;
         note(&references[index].file);
         let file = references.remove(index).file;
-        let is_needed = !entry.addresses.is_empty() || references.iter().any(|other| other.is_sure);
-        if is_needed && !references.is_empty() {
-            return Some(Dropped { file, ended: None });
+        let has_sure = references.iter().any(|other| other.is_sure);
+        let is_needed = has_sure || entry.uses().any(|(_, one)| one.standing.is_dockers());
+        if is_needed && !entry.references.is_empty() {
+            let files = vec![file];
+            return Some(Dropped { files, ended: None });
         }
-        let ended = pools.remove(id).map(|entry| Ended {
-            pool: entry.pool,
-            references: entry
-                .references
-                .into_iter()
-                .map(|reference| reference.file)
-                .collect(),
-            addresses: holders(entry.addresses),
-        });
-        Some(Dropped { file, ended })
+        let others = entry.references.drain(..);
+        let files = others.map(|other| other.file).collect();
+        entry.ended.push(file);
+        let held = entry.begin_releases(&[Standing::Unsure, Standing::Sure]);
+        let ended = Some((Arc::clone(&entry.pool), held));
+        Some(Dropped { files, ended })
     }
 
-    /// The references to all pools.
-    pub(crate) fn references(&self) -> Vec<GivenReference> {
-        let pools = lock(&self.pools);
+    /// The references that there have been since this time.
+    pub(crate) fn references(&self, before: Instant) -> Vec<HeldReference> {
+        let table = lock(&self.0);
         let mut all = Vec::new();
-        for Entry {
-            pool, references, ..
-        } in pools.values()
-        {
-            all.extend(references.iter().map(|reference| GivenReference {
-                pool: pool.id.clone(),
-                subnet: pool.pool.subnet,
+        for entry in table.iter() {
+            let old = entry.references.iter().filter(|one| one.since <= before);
+            all.extend(old.map(|reference| HeldReference {
+                pool: Arc::clone(&entry.pool),
                 file: reference.file.clone(),
             }));
         }
         all
     }
 
-    /// The addresses and gateways of all pools.
-    pub(crate) fn addresses(&self) -> Vec<GivenAddress> {
-        let pools = lock(&self.pools);
+    /// The addresses and gateways that Docker has had since this time, as far as is known, each
+    /// with whether that is sure.
+    pub(crate) fn held(&self, before: Instant) -> Vec<(Held, bool)> {
+        let table = lock(&self.0);
         let mut all = Vec::new();
-        for Entry {
-            pool, addresses, ..
-        } in pools.values()
-        {
-            for (ip, uses) in addresses {
-                all.extend(uses.iter().map(|used| GivenAddress {
-                    pool: pool.id.clone(),
-                    subnet: pool.pool.subnet,
-                    ip: *ip,
-                    used: used.clone(),
-                }));
-            }
+        for entry in table.iter() {
+            let is_old = |one: &Use| one.standing.is_dockers() && one.since <= before;
+            let old = entry.uses().filter(|(_, one)| is_old(one));
+            let held = old.map(|(ip, one)| {
+                let is_sure = one.standing == Standing::Sure;
+                (entry.held(ip, &one.holder), is_sure)
+            });
+            all.extend(held);
         }
         all
     }
 
-    /// Notes an address that an earlier daemon has given. If two attachments have one address,
-    /// both are kept: their order proves nothing.
-    pub(crate) fn recover(&self, pool: &str, ip: IpAddr, recovered: Use) {
-        let mut pools = lock(&self.pools);
-        let Some(entry) = pools.get_mut(pool) else {
-            return;
-        };
-        let uses = entry.addresses.entry(ip).or_default();
-        if uses.iter().any(|one| one.holder == recovered.holder) {
-            return;
+    /// Notes an address that an earlier daemon has given, or was releasing. If two attachments
+    /// have one address, both are kept: their order proves nothing.
+    pub(crate) fn recover(&self, held: Held, standing: Standing) {
+        let mut table = lock(&self.0);
+        if let Some(entry) = same(&mut table, &held.pool) {
+            let standing = if entry.is_live() {
+                standing
+            } else {
+                Standing::Waiting
+            };
+            entry.put(held.ip, held.holder, standing);
         }
-        if recovered.holder.container_id().is_none() {
-            entry.gateways.push(ip);
-        }
-        uses.push(recovered);
     }
 
     /// Notes that Docker has an address of a pool. The chain gives an attachment's address
@@ -205,164 +156,221 @@ impl LivePools {
     /// # Errors
     ///
     /// The pool has ended meanwhile; nothing is noted.
-    pub(crate) fn give(
-        &self,
-        pool: &Arc<LivePool>,
-        ip: IpAddr,
-        holder: Holder,
-    ) -> Result<(), PoolEnded> {
-        let mut pools = lock(&self.pools);
-        let entry = pools.get_mut(&pool.id);
-        let Some(entry) = entry.filter(|entry| Arc::ptr_eq(&entry.pool, pool)) else {
-            return Err(PoolEnded);
-        };
-        let uses = entry.addresses.entry(ip).or_default();
-        match &holder {
-            Holder::Attachment(_) => uses.retain(|one| {
-                let is_released = one.holder.container_id().is_some();
+    pub(crate) fn give(&self, held: &Held) -> Result<(), PoolEnded> {
+        let mut table = lock(&self.0);
+        let entry = same(&mut table, &held.pool).filter(|entry| entry.is_live());
+        let entry = entry.ok_or(PoolEnded)?;
+        if let (Holder::Attachment(_), Some(uses)) = (&held.holder, entry.uses.get_mut(&held.ip)) {
+            uses.retain(|one| {
+                let is_released = one.standing.is_dockers() && one.holder.container_id().is_some();
                 if is_released {
-                    tracing::warn!(pool = pool.id, %ip, holder = ?one.holder, "was released without Docker");
+                    tracing::warn!(pool = entry.pool.id, ip = ?held.ip, holder = ?one.holder, "was released without Docker");
                 }
                 !is_released
-            }),
-            Holder::Gateway(_) => entry.gateways.push(ip),
+            });
         }
-        let is_sure = true;
-        uses.push(Use { holder, is_sure });
+        entry.put(held.ip, held.holder.clone(), Standing::Sure);
         Ok(())
     }
 
-    /// Takes an address away from Docker: from this holder, or any.
-    pub(crate) fn take(&self, id: &str, ip: IpAddr, holder: Option<&Holder>) -> Option<Holder> {
-        let mut pools = lock(&self.pools);
-        let entry = pools.get_mut(id)?;
-        let uses = entry.addresses.get_mut(&ip)?;
-        let index = match holder {
-            None => uses.len().checked_sub(1)?,
-            Some(holder) => uses.iter().position(|one| one.holder == *holder)?,
-        };
-        let taken = uses.remove(index).holder;
-        if uses.is_empty() {
-            entry.addresses.remove(&ip);
-        }
-        if taken.container_id().is_none()
-            && let Some(index) = entry.gateways.iter().position(|gateway| *gateway == ip)
-        {
-            entry.gateways.remove(index);
-        }
-        Some(taken)
+    /// Notes that Docker has this address.
+    pub(crate) fn make_sure(&self, held: &Held) {
+        self.change(held, Standing::Sure);
     }
 
-    /// Notes that Docker has the address of this holder.
-    pub(crate) fn make_sure(&self, id: &str, ip: IpAddr, holder: &Holder) {
-        let mut pools = lock(&self.pools);
-        let uses = pools
-            .get_mut(id)
-            .and_then(|entry| entry.addresses.get_mut(&ip));
+    /// Begins the release of this; false if Docker doesn't have it any more.
+    pub(crate) fn begin_release_of(&self, held: &Held) -> bool {
+        self.change(held, Standing::Releasing)
+    }
+
+    fn change(&self, held: &Held, standing: Standing) -> bool {
+        let mut table = lock(&self.0);
+        let entry = same(&mut table, &held.pool);
+        let uses = entry.and_then(|entry| entry.uses.get_mut(&held.ip));
         let mut uses = uses.into_iter().flatten();
-        if let Some(found) = uses.find(|one| one.holder == *holder) {
-            found.is_sure = true;
+        let found = uses.find(|one| one.standing.is_dockers() && one.holder == held.holder);
+        found.map(|one| one.standing = standing).is_some()
+    }
+
+    /// Begins the release of an address, by any of its holders: one that Docker has, or else one
+    /// that is to be released.
+    pub(crate) fn begin_release(&self, id: &str, ip: IpAddr) -> Option<Held> {
+        let mut table = lock(&self.0);
+        let entry = live(&mut table, id)?;
+        let uses = entry.uses.get_mut(&Some(ip))?;
+        let dockers = uses.iter().rposition(|one| one.standing.is_dockers());
+        let index = dockers.or(uses.len().checked_sub(1))?;
+        uses[index].standing = Standing::Releasing;
+        let holder = uses[index].holder.clone();
+        Some(entry.held(Some(ip), &holder))
+    }
+
+    /// Begins the releases that wait; returns them by pools.
+    pub(crate) fn begin_waiting(&self) -> Vec<Vec<Held>> {
+        let mut table = lock(&self.0);
+        let waiting = table
+            .iter_mut()
+            .map(|entry| entry.begin_releases(&[Standing::Waiting]));
+        waiting.filter(|of_pool| !of_pool.is_empty()).collect()
+    }
+
+    /// Ends a release. If it has failed, it waits.
+    pub(crate) fn end_release(&self, held: &Held, is_released: bool) {
+        let mut table = lock(&self.0);
+        if let Some(entry) = same(&mut table, &held.pool) {
+            entry.remove(held.ip, &held.holder);
+            if !is_released {
+                entry.put(held.ip, held.holder.clone(), Standing::Waiting);
+            }
         }
     }
 
-    /// The attachments that hold this address, as far as is known.
-    pub(crate) fn attachments(&self, id: &str, ip: IpAddr) -> Vec<ContainerId> {
-        let pools = lock(&self.pools);
-        let uses = pools.get(id).and_then(|entry| entry.addresses.get(&ip));
+    /// Takes away the pools that have ended and that nothing needs; returns the files of their
+    /// references.
+    pub(crate) fn take_ended(&self) -> Vec<String> {
+        let is_over = |entry: &mut Entry| {
+            !entry.is_live() && entry.uses.is_empty() && Arc::strong_count(&entry.pool) == 1
+        };
+        let mut table = lock(&self.0);
+        let over = table.extract_if(.., is_over);
+        over.flat_map(|entry| entry.ended).collect()
+    }
+
+    /// The attachments that hold this address for Docker, as far as is known.
+    pub(crate) fn attachments(&self, pool: &Arc<LivePool>, ip: IpAddr) -> Vec<ContainerId> {
+        let mut table = lock(&self.0);
+        let uses = same(&mut table, pool).and_then(|entry| entry.uses.get(&Some(ip)));
         let uses = uses.into_iter().flatten();
-        let ids = uses.filter_map(|one| one.holder.container_id().cloned());
-        ids.collect()
+        let dockers = uses.filter(|one| one.standing.is_dockers());
+        dockers
+            .filter_map(|one| one.holder.container_id().cloned())
+            .collect()
     }
 
     /// The gateway that Docker has had longest of a pool.
-    pub(crate) fn gateway(&self, id: &str) -> Option<IpAddr> {
-        lock(&self.pools).get(id)?.gateways.first().copied()
-    }
-
-    /// The attachments that hold addresses.
-    pub(crate) fn all_attachments(&self) -> Vec<ContainerId> {
-        let pools = lock(&self.pools);
-        let uses = pools.values().flat_map(|entry| entry.addresses.values());
-        let uses = uses.flatten();
-        let ids = uses.filter_map(|one| one.holder.container_id().cloned());
-        ids.collect()
+    pub(crate) fn gateway(&self, pool: &Arc<LivePool>) -> Option<IpAddr> {
+        let mut table = lock(&self.0);
+        let gateways = &same(&mut table, pool)?.gateways;
+        gateways.first_key_value().map(|(_, ip)| *ip)
     }
 }
 
-/// The pool has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PoolEnded;
+fn live<'a>(table: &'a mut [Entry], id: &str) -> Option<&'a mut Entry> {
+    let mut entries = table.iter_mut();
+    entries.find(|entry| entry.is_live() && entry.pool.id == id)
+}
 
-fn holders(addresses: HashMap<IpAddr, Vec<Use>>) -> Vec<(IpAddr, Holder)> {
-    let mut all = Vec::new();
-    for (ip, uses) in addresses {
-        all.extend(uses.into_iter().map(|one| (ip, one.holder)));
-    }
-    all
+fn same<'a>(table: &'a mut [Entry], pool: &Arc<LivePool>) -> Option<&'a mut Entry> {
+    let mut entries = table.iter_mut();
+    entries.find(|entry| Arc::ptr_eq(&entry.pool, pool))
+}
+
+/// The entry of a pool's ID that is meant; a new one if there is none.
+fn entry_of(
+    table: &mut Vec<Entry>,
+    pool: Arc<LivePool>,
+    is_meant: impl Fn(&Entry) -> bool,
+) -> &mut Entry {
+    let mut entries = table.iter();
+    let index = entries.position(|entry| is_meant(entry) && entry.pool.id == pool.id);
+    let index = index.unwrap_or_else(|| {
+        table.push(Entry::new(pool));
+        table.len() - 1
+    });
+    &mut table[index]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const GATEWAY: &str = "10.1.0.1";
+    use crate::state::pool::Pool;
 
     fn pools(references: &[(&str, bool)]) -> (LivePools, Arc<LivePool>) {
         let pools = LivePools::default();
-        let pool = crate::state::pool::tests::pool("10.1.0.0/16", None, None);
         for (file, is_sure) in references {
-            pools.refer(pool.clone(), file, *is_sure);
+            let pool = LivePool::new(Pool::example("10.1.0.0/16")).unwrap();
+            pools.refer(pool, file, *is_sure);
         }
-        let pool = pools.pool(&pool.id()).unwrap();
+        let pool = pools.all().remove(0);
         (pools, pool)
     }
 
-    fn attachment(container_id: &str) -> Holder {
-        Holder::Attachment(container_id.parse().unwrap())
+    fn address(pool: &Arc<LivePool>, container_id: &str) -> Held {
+        Held {
+            pool: Arc::clone(pool),
+            ip: Some("10.1.0.2".parse().unwrap()),
+            holder: Holder::Attachment(container_id.parse().unwrap()),
+        }
     }
 
-    /// Takes any reference away: the name of its file, and whether the pool has ended.
-    fn dropped(pools: &LivePools, pool: &LivePool) -> (String, bool) {
-        let dropped = pools.drop_reference(&pool.id, None, |_| ()).unwrap();
-        (dropped.file, dropped.ended.is_some())
+    fn holders(pools: &LivePools, held: &Held) -> Vec<String> {
+        let holders = pools.attachments(&held.pool, held.ip.unwrap());
+        holders.iter().map(ContainerId::to_string).collect()
+    }
+
+    /// Takes any reference away.
+    fn drop_any(pools: &LivePools, pool: &LivePool) -> Dropped {
+        pools.drop_reference(&pool.id, None, |_| ()).unwrap()
     }
 
     #[test]
     fn a_reference_that_docker_may_not_have_keeps_only_a_pool_that_is_used() {
         let (pools, pool) = pools(&[("1", true), ("2", false)]);
-        let ip = GATEWAY.parse().unwrap();
-        pools
-            .give(&pool, ip, Holder::Gateway("g".to_owned()))
-            .unwrap();
         // The other network's gateway.
-        assert_eq!(dropped(&pools, &pool), ("1".to_owned(), false));
+        let holder = Holder::Gateway("g".to_owned());
+        let gateway = Held {
+            holder,
+            ..address(&pool, "c")
+        };
+        pools.give(&gateway).unwrap();
+        assert_eq!(pools.gateway(&pool), gateway.ip);
+        let dropped = drop_any(&pools, &pool);
+        assert!(dropped.files == ["1"] && dropped.ended.is_none());
 
         let (pools, pool) = self::pools(&[("1", false), ("2", true)]);
-        assert_eq!(dropped(&pools, &pool), ("2".to_owned(), true));
+        let dropped = drop_any(&pools, &pool);
+        assert!(dropped.files == ["1"] && dropped.ended.is_some());
+        drop((dropped, pool));
+        assert_eq!(pools.take_ended(), ["2"]);
     }
 
     #[test]
     fn two_attachments_of_one_address_are_both_kept() {
         let (pools, pool) = pools(&[("1", true)]);
-        let ip = "10.1.0.2".parse().unwrap();
-        for id in ["c2", "c1", "c1"] {
-            let (holder, is_sure) = (attachment(id), true);
-            pools.recover(&pool.id, ip, Use { holder, is_sure });
+        for id in ["c2", "c1"] {
+            pools.recover(address(&pool, id), Standing::Sure);
         }
-        assert_eq!(pools.attachments(&pool.id, ip).len(), 2);
+        assert_eq!(holders(&pools, &address(&pool, "c")), ["c2", "c1"]);
     }
 
     #[test]
     fn an_address_of_a_pool_that_has_ended_is_not_noted() {
         let (pools, pool) = pools(&[("1", true)]);
-        let ip = "10.1.0.2".parse().unwrap();
         for id in ["c1", "c2"] {
-            pools.give(&pool, ip, attachment(id)).unwrap();
-            assert_eq!(pools.attachments(&pool.id, ip)[0].as_str(), id);
+            pools.give(&address(&pool, id)).unwrap();
+            assert_eq!(holders(&pools, &address(&pool, id)), [id]);
         }
-        dropped(&pools, &pool);
+        drop_any(&pools, &pool);
         // Another pool of the same ID is not the same pool.
-        pools.refer(pool.pool.clone(), "2", true);
-        assert_eq!(pools.give(&pool, ip, attachment("c3")), Err(PoolEnded));
+        let other = LivePool::new(Pool::example("10.1.0.0/16")).unwrap();
+        pools.refer(other, "2", true);
+        assert_eq!(pools.give(&address(&pool, "c3")), Err(PoolEnded));
+    }
+
+    #[test]
+    fn a_failed_release_waits_though_the_pool_has_ended() {
+        let (pools, pool) = pools(&[("1", true)]);
+        let held = address(&pool, "c1");
+        pools.give(&held).unwrap();
+        let (_, releases) = drop_any(&pools, &pool).ended.unwrap();
+        assert_eq!(releases.len(), 1);
+        drop(releases);
+        assert!(pools.begin_waiting().is_empty());
+        pools.end_release(&held, false);
+        assert_eq!(pools.begin_waiting().len(), 1);
+        pools.end_release(&held, true);
+        assert!(pools.take_ended().is_empty(), "a call has the pool");
+        drop((held, pool));
+        assert_eq!(pools.take_ended(), ["1"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Chooses the pool for a request: the pool that it names, one that a chain's selectors
 //! choose, or a default pool.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cni::{ContainerId, Error, NetworkName, Object, code};
 use ipam::{Interval, IpNet, Range};
 
+use crate::command_line::CommandLine;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::chain_config;
 use crate::ipam::chain_config::Folders;
@@ -25,17 +27,17 @@ use crate::state::pool::{Pool, network_config, whole};
 /// Chooses pools.
 pub(crate) struct PoolChoice {
     /// The folder of the network configurations.
-    pub(crate) conf_dir: PathBuf,
+    conf_dir: PathBuf,
     /// The folders of networks that name no configuration.
-    pub(crate) folders: Folders,
+    folders: Folders,
     /// The folder of the selectors' records while they are asked; emptied at the start.
-    pub(crate) choices: PathBuf,
+    choices: PathBuf,
     /// Pools for networks that ask for none.
-    pub(crate) default_pools: Vec<DefaultPool>,
+    default_pools: Vec<DefaultPool>,
     /// The default pool that was given last.
-    pub(crate) last: Mutex<Option<IpNet>>,
+    last: Mutex<Option<IpNet>>,
     /// Number of the next choice.
-    pub(crate) next: AtomicU64,
+    next: AtomicU64,
 }
 
 /// A pool for a request, as far as it is known without the others.
@@ -47,6 +49,25 @@ pub(crate) enum Chosen {
 }
 
 impl PoolChoice {
+    /// The choice by these arguments.
+    pub(crate) fn new(arguments: &CommandLine) -> Self {
+        let choices = arguments.state_dir.join("choices");
+        // Nothing in it holds anything.
+        let _ = fs::remove_dir_all(&choices);
+        Self {
+            conf_dir: arguments.conf_dir.clone(),
+            folders: Folders {
+                data: arguments.data_dir.clone(),
+                records: arguments.records(),
+                cache: arguments.cache_dir.clone(),
+            },
+            choices,
+            default_pools: arguments.default_pools.clone(),
+            last: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    }
+
     /// The pool for a request. Selectors may take their time.
     ///
     /// # Errors

@@ -1,10 +1,13 @@
 //! Releases addresses, and repeats releases that have failed.
+//!
+//! Docker releases an address once, and only logs that this has failed. A delegate that is
+//! away for a minute must not cost an address.
 
-use cni::ContainerId;
+use cni::Error;
 
 use crate::http::refusal::Refusal;
+use crate::ipam::held::{Held, Holder};
 use crate::ipam::ipam_driver::IpamDriver;
-use crate::ipam::waiting_releases::Release;
 
 impl IpamDriver {
     /// Releases an address. If that fails, it is tried again later.
@@ -12,62 +15,45 @@ impl IpamDriver {
     /// # Errors
     ///
     /// The chain's.
-    pub(crate) fn release(&self, release: Release) -> Result<(), Refusal> {
-        let released = self.chains.del(&release.pool, &release.container_id);
+    pub(crate) fn release(&self, held: Held) -> Result<(), Refusal> {
+        let released = self.try_release(&held);
         if let Err(error) = &released {
-            let pool = &release.pool.id;
-            tracing::warn!(%error, pool, ip = ?release.ip, "can't be released; tried again");
-            self.releases.put(release);
+            let pool = &held.pool.id;
+            tracing::warn!(%error, pool, ip = ?held.ip, "can't be released; tried again");
         }
+        drop(held);
+        self.remove_ended_pools();
         Ok(released?)
     }
 
-    /// Tries the releases of a pool that wait, unless they are being tried.
-    pub(crate) fn retry_releases_of(&self, pool: &str) {
-        let Some(releases) = self.releases.begin(pool) else {
-            return;
-        };
-        for release in &releases {
-            // If it fails, it waits for the next time.
-            let _ = self.retry(release);
+    /// Tries releases that wait.
+    pub(crate) fn retry(&self, waiting: Vec<Held>) {
+        for held in waiting {
+            let (pool, ip) = (&held.pool.id, held.ip);
+            match self.try_release(&held) {
+                Ok(()) => tracing::info!(pool, ?ip, "released late"),
+                Err(error) => tracing::debug!(%error, pool, ?ip, "still can't be released"),
+            }
         }
-        self.releases.end(pool);
         self.remove_ended_pools();
+    }
+
+    fn try_release(&self, held: &Held) -> Result<(), Error> {
+        let released = match &held.holder {
+            Holder::Attachment(container_id) => self.chains.del(&held.pool, container_id),
+            Holder::Gateway(file) => {
+                self.files.gateways.remove(file);
+                Ok(())
+            }
+        };
+        self.pools.end_release(held, released.is_ok());
+        released
     }
 
     /// Removes the files of pools that have ended, and that nothing needs any more.
     pub(crate) fn remove_ended_pools(&self) {
-        for file in self.releases.take_ended() {
+        for file in self.pools.take_ended() {
             self.files.pools.remove(&file);
         }
-    }
-
-    /// Tries a release that waits.
-    ///
-    /// # Errors
-    ///
-    /// The chain's.
-    pub(crate) fn retry(&self, release: &Release) -> Result<(), Refusal> {
-        let (pool, ip) = (&release.pool.id, &release.ip);
-        let released = self.chains.del(&release.pool, &release.container_id);
-        released
-            .inspect_err(|error| tracing::debug!(%error, pool, ?ip, "still can't be released"))?;
-        tracing::info!(pool, ?ip, "released late");
-        self.releases.remove(&release.container_id);
-        Ok(())
-    }
-
-    /// True if an attachment is Docker's, or is to be released, or was made by this process:
-    /// its calls do what is left to be done.
-    pub(crate) fn knows(&self, known: &[ContainerId], container_id: &ContainerId) -> bool {
-        self.ids.has_made(container_id.as_str()) || known.binary_search(container_id).is_ok()
-    }
-
-    /// The attachments that are Docker's, or are to be released, in order.
-    pub(crate) fn known(&self) -> Vec<ContainerId> {
-        let mut known = self.pools.all_attachments();
-        known.extend(self.releases.attachments());
-        known.sort_unstable();
-        known
     }
 }

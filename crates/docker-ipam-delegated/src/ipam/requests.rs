@@ -8,14 +8,13 @@ use ipam::IpNet;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::facts;
 use crate::ipam::ipam_bodies;
-use crate::state::address_space::AddressSpace;
 use crate::state::pool::Facts;
 
 /// A request for a pool.
 #[derive(Debug)]
 pub(crate) struct PoolRequest {
     /// The address space.
-    pub(crate) space: AddressSpace,
+    pub(crate) space: NetworkName,
     /// The pool and the sub-pool that are requested; without, one is chosen.
     pub(crate) subnet: Option<(IpNet, Option<IpNet>)>,
     /// The network configuration whose chain serves the pool.
@@ -33,10 +32,13 @@ impl PoolRequest {
     ///
     /// A wrong value, named with its key.
     pub(crate) fn read(request: ipam_bodies::RequestPool) -> Result<Self, Refusal> {
-        let space = request
-            .address_space
-            .parse()
-            .map_err(|why: String| impossible(why))?;
+        let space = request.address_space;
+        if space.is_empty() {
+            return Err(impossible("AddressSpace is missing"));
+        }
+        let parsed = space.parse();
+        let space =
+            parsed.map_err(|error| impossible(format!("AddressSpace: {space:?}: {error}")))?;
         let subnet = match (request.pool.as_str(), request.sub_pool.as_str()) {
             ("", "") => None,
             ("", range) => {

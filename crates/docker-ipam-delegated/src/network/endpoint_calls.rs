@@ -58,6 +58,7 @@ impl NetworkDriver {
         if !self.endpoints.add(live.clone()) {
             return Err(impossible(format!("EndpointID: {id} is there already")));
         }
+        lock(&self.taken).insert(endpoint.container_id());
         let locked = self.begin_record(&endpoint).inspect_err(|_| {
             // Nothing was made.
             self.endpoints.remove(&id);

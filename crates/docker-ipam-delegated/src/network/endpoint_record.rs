@@ -3,7 +3,7 @@
 //! if the daemon was killed.
 
 use chain::{Execution, OwnRecord};
-use cni::{Attachment, Error, NetworkConfig};
+use cni::{Attachment, Error, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
 
 use crate::http::refusal::{Refusal, impossible};
@@ -12,7 +12,7 @@ use crate::network::namespaces::IFNAME;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
 use crate::state::caller_line::CallerLine;
-use crate::state::endpoint::{Endpoint, EndpointRecord};
+use crate::state::endpoint::Endpoint;
 
 /// The record, locked; without one, programs inherit nothing.
 pub(crate) struct LockedEndpoint(Option<OwnRecord>);
@@ -62,8 +62,7 @@ impl NetworkDriver {
 
     /// Removes the record of an endpoint that was not begun: a daemon was killed before it wrote
     /// anything.
-    pub(crate) fn remove_empty(&self, record: &EndpointRecord) {
-        let (network, attachment) = (&record.network, &record.attachment);
+    pub(crate) fn remove_empty(&self, network: &NetworkName, attachment: &Attachment) {
         match OwnRecord::open(&self.records, network, attachment) {
             Ok(Some(record)) => record.remove(),
             Ok(None) => {}

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use crate::lock::lock;
 use crate::state::endpoint::Endpoint;
@@ -17,6 +18,8 @@ pub(crate) struct LiveEndpoint {
     pub(crate) is_abandoned: bool,
     /// True if an earlier daemon has made it, and Docker may not have had the answer.
     pub(crate) is_unanswered: bool,
+    /// Time from which it is known.
+    pub(crate) since: Instant,
 }
 
 /// All endpoints, by Docker's IDs.
@@ -74,6 +77,7 @@ impl LiveEndpoint {
             calls: Arc::default(),
             is_abandoned: false,
             is_unanswered: false,
+            since: Instant::now(),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::ipam::conflists;
 use crate::ipam::facts;
 use crate::lock::lock;
 use crate::network::network_bodies::{CreateNetwork, OfNetwork, Subnet};
-use crate::network::network_driver::NetworkDriver;
+use crate::network::network_driver::{LiveNetwork, NetworkDriver};
 use crate::state::network::Network;
 
 /// The key under which Docker passes a driver's options on (`netlabel.GenericData`).
@@ -51,7 +51,7 @@ impl NetworkDriver {
         let id = network.id.clone();
         let known = lock(&self.networks).get(&id).cloned();
         match known {
-            Some((_, known)) if known == network => return Ok(Answer::nothing()),
+            Some(known) if known.network == network => return Ok(Answer::nothing()),
             Some(_) => return Err(impossible(format!("NetworkID: {id} is there already"))),
             None => {}
         }
@@ -59,7 +59,8 @@ impl NetworkDriver {
         let file = files
             .make(&network)
             .map_err(|error| cant_remember(&error))?;
-        lock(&self.networks).insert(id.clone(), (file.clone(), network));
+        let live = LiveNetwork::new(file.clone(), network);
+        lock(&self.networks).insert(id.clone(), live);
         let driver = Arc::clone(self);
         Ok(Answer::nothing().then(move |is_delivered| {
             if !is_delivered {
@@ -84,9 +85,9 @@ impl NetworkDriver {
             }
             return Err(why);
         }
-        if let Some((file, _)) = network {
+        if let Some(network) = network {
             // One step, so there is nothing to finish after a kill.
-            self.files.networks.remove(&file);
+            self.files.networks.remove(&network.file);
         }
         Ok(Answer::nothing())
     }

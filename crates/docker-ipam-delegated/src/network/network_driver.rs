@@ -1,25 +1,30 @@
 //! Docker's network driver: its parts and its capabilities.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
+use anyhow::Result;
 use cni::Object;
 use serde_json::json;
 
+use crate::command_line::CommandLine;
 use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::conflists;
+use crate::ipam::plugin_environment::for_plugins;
 use crate::lock::lock;
 use crate::network::live_endpoints::{LiveEndpoint, LiveEndpoints};
 use crate::network::plugin_list::PluginRunner;
+use crate::state::endpoint;
 use crate::state::files::Files;
 use crate::state::network::Network;
+use crate::state::unread::UnreadFiles;
 use crate::turns::Turns;
 
 /// Calls of this driver at once: each may start processes.
-pub(crate) const CALLS_AT_ONCE: usize = 32;
+const CALLS_AT_ONCE: usize = 32;
 
 /// The driver.
 pub(crate) struct NetworkDriver {
@@ -28,16 +33,61 @@ pub(crate) struct NetworkDriver {
     pub(crate) records: PathBuf,
     pub(crate) conf_dir: PathBuf,
     pub(crate) plugins: PluginRunner,
-    /// The networks by Docker's IDs, each with the name of its file.
-    pub(crate) networks: Mutex<HashMap<String, (String, Network)>>,
+    /// The networks by Docker's IDs.
+    pub(crate) networks: Mutex<HashMap<String, LiveNetwork>>,
     pub(crate) endpoints: LiveEndpoints,
+    /// The files of earlier daemons that were taken in, and the container IDs of all endpoints
+    /// that were taken in or made.
+    pub(crate) taken: Mutex<BTreeSet<String>>,
+    pub(crate) unread: UnreadFiles,
     /// Turns of Docker's calls.
     pub(crate) turns: Turns,
-    /// True if the record of an endpoint could not be read.
-    pub(crate) has_unread_records: AtomicBool,
+}
+
+/// A network that Docker has.
+#[derive(Clone)]
+pub(crate) struct LiveNetwork {
+    /// The name of its file.
+    pub(crate) file: String,
+    pub(crate) network: Network,
+    /// Time from which it is known.
+    pub(crate) since: Instant,
+}
+
+impl LiveNetwork {
+    /// A network that is known from now on.
+    pub(crate) fn new(file: String, network: Network) -> Self {
+        let since = Instant::now();
+        Self {
+            file,
+            network,
+            since,
+        }
+    }
 }
 
 impl NetworkDriver {
+    /// The driver, with what earlier daemons have left.
+    ///
+    /// # Errors
+    ///
+    /// A folder of the daemon's files can't be read.
+    pub(crate) fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Self>> {
+        let driver = Self {
+            files,
+            records: endpoint::records(&arguments.state_dir),
+            conf_dir: arguments.conf_dir.clone(),
+            plugins: PluginRunner::new(&arguments.cni_path, for_plugins(std::env::vars_os())),
+            networks: Mutex::default(),
+            endpoints: LiveEndpoints::default(),
+            taken: Mutex::default(),
+            unread: UnreadFiles::default(),
+            turns: Turns::new(CALLS_AT_ONCE),
+        };
+        driver.take_in()?;
+        Ok(Arc::new(driver))
+    }
+
     /// `GetCapabilities`.
     pub(crate) fn capabilities() -> Answer {
         Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
@@ -49,14 +99,13 @@ impl NetworkDriver {
     ///
     /// Docker has created no such network.
     pub(crate) fn network(&self, id: &str) -> Result<Network, Refusal> {
-        let network = lock(&self.networks)
-            .get(id)
-            .map(|(_, network)| network.clone());
-        network.ok_or_else(|| {
+        let networks = lock(&self.networks);
+        let live = networks.get(id).ok_or_else(|| {
             impossible(format!(
                 "NetworkID: {id:?} is no network that was created and not deleted"
             ))
-        })
+        })?;
+        Ok(live.network.clone())
     }
 
     /// The configuration of a network, as it is now.
@@ -68,13 +117,9 @@ impl NetworkDriver {
         conflists::find(&self.conf_dir, &network.conflist)
     }
 
-    /// All networks.
-    pub(crate) fn all(&self) -> Vec<Network> {
-        let networks = lock(&self.networks);
-        networks
-            .values()
-            .map(|(_, network)| network.clone())
-            .collect()
+    /// True if there is neither a network nor an endpoint.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.networks).is_empty() && self.endpoints.all().is_empty()
     }
 
     /// True if an endpoint is being made.

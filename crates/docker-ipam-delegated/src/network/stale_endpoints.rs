@@ -7,15 +7,14 @@
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
 use state_files::is_namespace;
 
 use crate::http::refusal::Refusal;
+use crate::jobs::Jobs;
 use crate::lock::lock;
 use crate::network::cni_result::CniResult;
 use crate::network::live_endpoints::LiveEndpoint;
@@ -37,22 +36,18 @@ impl NetworkDriver {
         if stale.is_empty() {
             return;
         }
-        let threads = AT_ONCE.min(stale.len());
         let stale = Arc::new(Mutex::new(stale));
-        let (done, all_done) = channel::<()>();
-        for _ in 0..threads {
-            let (driver, stale, done) = (Arc::clone(self), Arc::clone(&stale), done.clone());
-            thread::spawn(move || {
-                let _done = done;
+        let jobs = (0..AT_ONCE).map(|_| {
+            let (driver, stale) = (Arc::clone(self), Arc::clone(&stale));
+            move || {
                 while let Some(live) = { lock(&stale).pop() } {
                     if let Err(error) = driver.end_stale(&live) {
                         tracing::warn!(%error, endpoint = live.id(), "can't be undone");
                     }
                 }
-            });
-        }
-        drop(done);
-        if all_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            }
+        });
+        if !Jobs::start(jobs).wait(PATIENCE) {
             tracing::warn!("stale endpoints are still being undone");
         }
     }

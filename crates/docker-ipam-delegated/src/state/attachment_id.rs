@@ -8,76 +8,53 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) const PREFIX: &str = "docker-";
 
 /// The start of IDs if the boot is not known.
-const UNKNOWN_BOOT: &str = "docker-0000000000000000-";
+pub(crate) const UNKNOWN_BOOT: &str = "docker-0000000000000000-";
 
-/// Names of files that no process has used before: `<start>-<number>`.
+/// Names that no process has used before.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Time of the start, in nanoseconds.
-    start: u128,
+    /// What all names of this process begin with.
+    prefix: String,
     next: AtomicU64,
 }
 
-impl Default for Names {
-    fn default() -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Self {
-            start: now.map_or(0, |since| since.as_nanos()),
-            next: AtomicU64::new(0),
-        }
-    }
-}
-
 impl Names {
-    /// The next name. Later ones are greater, unless the clock was set back.
+    /// Names of files: `<start>-<number>`, with the time of the start in nanoseconds. Later ones
+    /// are greater, unless the clock was set back.
+    pub(crate) fn of_files() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let start = now.map_or(0, |since| since.as_nanos());
+        Self::starting_with(format!("{start:016x}-"))
+    }
+
+    /// Container IDs of addresses: `docker-<boot>-<start><number>`.
+    pub(crate) fn of_addresses(boot: &str) -> Self {
+        let start = Self::of_files().prefix.replace('-', "");
+        Self::starting_with(format!("{boot}{start}"))
+    }
+
+    fn starting_with(prefix: String) -> Self {
+        let next = AtomicU64::new(0);
+        Self { prefix, next }
+    }
+
+    /// The next name.
     pub(crate) fn next(&self) -> String {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        format!("{:016x}-{number:08x}", self.start)
+        format!("{}{number:08x}", self.prefix)
+    }
+
+    /// True if this process has made the name.
+    pub(crate) fn has_made(&self, name: &str) -> bool {
+        name.starts_with(&self.prefix)
     }
 }
 
-/// Container IDs of addresses that no process has used before:
-/// `docker-<boot>-<start><number>`.
-#[derive(Debug)]
-pub(crate) struct AddressIds {
-    /// The start of all IDs of this boot; `None` if the boot is not known.
-    boot: Option<String>,
-    names: Names,
-}
-
-impl AddressIds {
-    /// The IDs of this process, with the ID of the boot.
-    pub(crate) fn new(boot: Option<&str>) -> Self {
-        let digits = boot.map(|id| {
-            id.chars()
-                .filter(char::is_ascii_hexdigit)
-                .take(16)
-                .collect()
-        });
-        let digits = digits.filter(|digits: &String| digits.len() == 16);
-        Self {
-            boot: digits.map(|digits| format!("{PREFIX}{digits}-")),
-            names: Names::default(),
-        }
-    }
-
-    /// The next ID.
-    pub(crate) fn next(&self) -> String {
-        let boot = self.boot.as_deref().unwrap_or(UNKNOWN_BOOT);
-        format!("{boot}{}", self.names.next().replace('-', ""))
-    }
-
-    /// True if this process has made the ID.
-    pub(crate) fn has_made(&self, container_id: &str) -> bool {
-        let boot = self.boot.as_deref().unwrap_or(UNKNOWN_BOOT);
-        container_id.starts_with(&format!("{boot}{:016x}", self.names.start))
-    }
-
-    /// True if a process of this boot has made the ID: no write of it was lost.
-    pub(crate) fn is_of_this_boot(&self, container_id: &str) -> bool {
-        let boot = self.boot.as_deref();
-        boot.is_some_and(|boot| container_id.starts_with(boot))
-    }
+/// The start of the container IDs of addresses in the boot of this ID; `None` if it is no ID.
+pub(crate) fn of_boot(boot: &str) -> Option<String> {
+    let digits = boot.chars().filter(char::is_ascii_hexdigit);
+    let digits: String = digits.take(16).collect();
+    (digits.len() == 16).then(|| format!("{PREFIX}{digits}-"))
 }
 
 /// True if the daemon has made this container ID for an address.
@@ -121,23 +98,20 @@ mod tests {
 
     #[test]
     fn names_and_ids_are_never_used_again() {
-        let (first, second) = (Names::default(), Names::default());
+        let (first, second) = (Names::of_files(), Names::of_files());
         let mut all = [first.next(), first.next(), second.next(), second.next()].to_vec();
         all.sort();
         all.dedup();
         assert_eq!(all.len(), 4);
-        let boot = |id| AddressIds::new(Some(id));
-        let one = boot("0f0d7a3e-7a1c-4a0e-9a53-000000000000");
-        let (same, later) = (
-            boot("0f0d7a3e-7a1c-4a0e-9a53-000000000000"),
-            boot("1f0d7a3e-7a1c-4a0e-9a53-000000000000"),
-        );
-        let id = one.next();
-        assert!(is_of_address(&id) && id != one.next(), "{id}");
-        assert!(one.has_made(&id) && !same.has_made(&id) && !later.has_made(&id));
-        assert!(same.is_of_this_boot(&id) && !later.is_of_this_boot(&id));
-        let unknown = AddressIds::new(None);
-        let id = unknown.next();
-        assert!(is_of_address(&id) && unknown.has_made(&id) && !unknown.is_of_this_boot(&id));
+        assert!(first.has_made(&first.next()) && !first.has_made(&second.next()));
+        let boot = of_boot("0f0d7a3e-7a1c-4a0e-9a53-000000000000").unwrap();
+        assert_eq!(boot, "docker-0f0d7a3e7a1c4a0e-");
+        for boot in [boot.as_str(), UNKNOWN_BOOT] {
+            let (one, same) = (Names::of_addresses(boot), Names::of_addresses(boot));
+            let id = one.next();
+            assert!(is_of_address(&id) && id != one.next(), "{id}");
+            assert!(one.has_made(&id) && !same.has_made(&id) && id.starts_with(boot));
+        }
+        assert_eq!(of_boot("unknown"), None);
     }
 }

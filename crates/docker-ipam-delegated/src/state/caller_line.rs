@@ -1,8 +1,10 @@
-//! The daemon's lines in the record of an attachment, and the progress that a record tells.
+//! The daemon's lines in the record of an attachment, and the stage that a record tells.
 
 use chain::record::{AttachmentRecord, RecordState};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+
+use crate::state::stage::Stage;
 
 /// A line of the daemon's in the record of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,21 +35,8 @@ impl CallerLine {
     }
 }
 
-/// Progress of an attachment, by its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// It is not known how far it was made.
-    Begun,
-    /// It is made, and Docker may not have had the answer.
-    Made,
-    /// It is made, and Docker has the answer.
-    Answered,
-    /// It is not known how far it was released.
-    Ending,
-}
-
-impl Progress {
-    /// The progress that a record tells, with these lines of the daemon's.
+impl Stage {
+    /// The stage that a record tells, with these lines of the daemon's.
     pub(crate) fn of(record: &AttachmentRecord, lines: &[CallerLine]) -> Self {
         match record.state {
             RecordState::Adding => Self::Begun,

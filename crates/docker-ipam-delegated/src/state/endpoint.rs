@@ -1,14 +1,14 @@
-//! An endpoint of the network driver, and its record: that of the attachment that its plugins
-//! make.
+//! An endpoint of the network driver, and its record.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use chain::record::{self, AttachmentRecord};
-use cni::{Attachment, NetworkName};
+use chain::record::AttachmentRecord;
 
 use crate::state::attachment_id::PREFIX;
-use crate::state::caller_line::{CallerLine, Plugged, Progress};
+use crate::state::caller_line::{CallerLine, Plugged};
+use crate::state::record::{self, Record};
+use crate::state::stage::Stage;
 
 /// An endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,16 +34,6 @@ impl Endpoint {
     }
 }
 
-/// The record of an endpoint.
-pub(crate) struct EndpointRecord {
-    /// The network of the plugins.
-    pub(crate) network: NetworkName,
-    /// The attachment.
-    pub(crate) attachment: Attachment,
-    /// The content; `None` if nothing was written, `Err` with the reason if it can't be read.
-    pub(crate) content: Result<Option<(Endpoint, Progress)>, String>,
-}
-
 /// The folder of the records of endpoints, in a daemon's state folder.
 pub(crate) fn records(state_dir: &Path) -> PathBuf {
     state_dir.join("endpoints")
@@ -54,28 +44,18 @@ pub(crate) fn records(state_dir: &Path) -> PathBuf {
 /// # Errors
 ///
 /// An I/O error of a folder. A missing one is empty.
-pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<EndpointRecord>> {
-    let mut all = Vec::new();
-    for network in record::networks(folder)? {
-        for attachment in record::attachments(folder, &network)? {
-            let content = match record::record_of(folder, &network, &attachment)? {
-                Some(record) => record.content.and_then(endpoint).map(Some),
-                None => Ok(None),
-            };
-            all.push(EndpointRecord {
-                network: network.clone(),
-                attachment,
-                content,
-            });
-        }
-    }
-    Ok(all)
+pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Record>> {
+    let networks = chain::record::networks(folder)?.into_iter();
+    let records: Vec<_> = networks
+        .map(|network| record::read_all(folder, &network))
+        .collect::<io::Result<_>>()?;
+    Ok(records.into_iter().flatten().collect())
 }
 
 /// The endpoint of a record.
-pub(crate) fn endpoint(record: AttachmentRecord) -> Result<(Endpoint, Progress), String> {
+pub(crate) fn endpoint(record: AttachmentRecord) -> Result<(Endpoint, Stage), String> {
     let lines = CallerLine::all(&record);
-    let progress = Progress::of(&record, &lines);
+    let stage = Stage::of(&record, &lines);
     let (mut plugged, mut sandbox) = (None, None);
     for line in lines {
         match line {
@@ -95,6 +75,6 @@ pub(crate) fn endpoint(record: AttachmentRecord) -> Result<(Endpoint, Progress),
             args: record.args,
             sandbox,
         },
-        progress,
+        stage,
     ))
 }

@@ -3,12 +3,10 @@
 //!
 //! An attachment, of an address or of an endpoint, has a record instead.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -17,10 +15,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use state_files::{Journal, StateFolder, whole_lines};
 
-use crate::lock::lock;
 use crate::state::attachment_id::Names;
 use crate::state::network::Network;
 use crate::state::pool::{Gateway, Pool};
+use crate::state::stage::Stage;
+use crate::state::unread::Unread;
 use crate::state::version::{VERSION, refuse_others};
 
 /// The folder of references to pools.
@@ -43,17 +42,6 @@ enum Line<T> {
     Ending,
 }
 
-/// Progress of an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Docker may not know of it: it may not have had the answer.
-    Made,
-    /// Docker knows of it.
-    Answered,
-    /// Docker has given it back.
-    Ending,
-}
-
 /// An object, as its file has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored<T> {
@@ -61,7 +49,7 @@ pub(crate) struct Stored<T> {
     pub(crate) file: String,
     /// The object.
     pub(crate) object: T,
-    /// Its progress.
+    /// Its stage.
     pub(crate) stage: Stage,
 }
 
@@ -105,11 +93,10 @@ impl Files {
 
 /// The files of one kind of object.
 pub(crate) struct Objects<T> {
-    path: PathBuf,
+    /// The folder.
+    pub(crate) path: PathBuf,
     folder: StateFolder,
     names: Names,
-    /// The files that can't be read, each with the reason.
-    unread: Mutex<BTreeMap<String, String>>,
     object: PhantomData<fn(T) -> T>,
 }
 
@@ -119,8 +106,7 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
         Ok(Self {
             path,
             folder,
-            names: Names::default(),
-            unread: Mutex::default(),
+            names: Names::of_files(),
             object: PhantomData,
         })
     }
@@ -168,71 +154,33 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
 
     /// Removes the file of an object. A missing one is no error.
     pub(crate) fn remove(&self, name: &str) {
-        lock(&self.unread).remove(name);
         if let Err(error) = self.folder.remove(name) {
             let file = self.path_of(name);
             tracing::warn!(%error, file = %file.display(), "can't be removed");
         }
     }
 
-    /// All objects, in the order in which they were made. A file whose first line was not
-    /// written is removed. One that can't be read is kept, with a warning:
-    /// [`Self::load_unread`] tries it again.
+    /// The objects that earlier processes have made. A file whose first line was not written is
+    /// removed. One that can't be read is kept, and added to `unread`.
     ///
     /// # Errors
     ///
     /// An I/O error of the folder.
-    pub(crate) fn load(&self) -> io::Result<Vec<Stored<T>>> {
+    pub(crate) fn of_earlier(&self, unread: &mut Vec<Unread>) -> io::Result<Vec<Stored<T>>> {
         let mut objects = Vec::new();
         for (name, content) in read(&self.path)? {
             match content {
+                _ if self.names.has_made(&name) => {}
                 Ok(Some(stored)) => objects.push(stored),
-                Ok(None) => self.folder.remove(&name)?,
-                Err(reason) => {
-                    let file = self.path_of(&name);
-                    tracing::warn!(reason, file = %file.display(), "can't be read");
-                    lock(&self.unread).insert(name, reason);
-                }
+                Ok(None) => self.remove(&name),
+                Err(reason) => unread.push((self.path_of(&name), reason)),
             }
         }
-        objects.sort_unstable_by(|a, b| a.file.cmp(&b.file));
         Ok(objects)
     }
 
-    /// Tries to read the files that could not be read; returns the objects of those that now
-    /// can be.
-    pub(crate) fn load_unread(&self) -> Vec<Stored<T>> {
-        let mut objects = Vec::new();
-        lock(&self.unread).retain(|name, reason| {
-            match read_one(&self.folder, name) {
-                // Somebody has removed the file, or its first line.
-                None | Some(Ok(None)) => return false,
-                Some(Ok(Some(stored))) => objects.push(stored),
-                Some(Err(now)) => {
-                    *reason = now;
-                    return true;
-                }
-            }
-            tracing::info!(file = %self.path_of(name).display(), "can be read again");
-            false
-        });
-        objects
-    }
-
-    /// Keeps objects that [`Self::load_unread`] has returned unread for this reason.
-    pub(crate) fn put_back_unread(&self, objects: Vec<Stored<T>>, reason: &str) {
-        let names = objects.into_iter().map(|stored| stored.file);
-        lock(&self.unread).extend(names.map(|name| (name, reason.to_owned())));
-    }
-
-    /// The first file that can't be read, with the reason.
-    pub(crate) fn first_unread(&self) -> Option<(PathBuf, String)> {
-        let unread = lock(&self.unread);
-        let (name, reason) = unread.first_key_value()?;
-        Some((self.path_of(name), reason.clone()))
-    }
-
-    fn path_of(&self, name: &str) -> PathBuf {
+    /// The path of a file.
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 }
@@ -241,8 +189,8 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
 /// can't be read.
 pub(crate) type Content<T> = Result<Option<Stored<T>>, String>;
 
-/// Reads the files of one kind of object, by their names. One that is removed meanwhile is left
-/// out. A missing folder is empty: a daemon is making it.
+/// Reads the files of one kind of object, in the order in which they were made. One that is
+/// removed meanwhile is left out. A missing folder is empty: a daemon is making it.
 ///
 /// # Errors
 ///
@@ -258,20 +206,15 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<(String, 
         let Ok(name) = entry?.file_name().into_string() else {
             continue;
         };
-        if let Some(content) = read_one(&folder, &name) {
-            all.push((name, content));
-        }
+        let content = match folder.read(&name) {
+            Ok(content) => parse(&name, &content).map_err(|error| error.to_string()),
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        all.push((name, content));
     }
+    all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
     Ok(all)
-}
-
-/// Reads the file of an object; `None` if there is none.
-fn read_one<T: DeserializeOwned>(folder: &StateFolder, name: &str) -> Option<Content<T>> {
-    match folder.read(name) {
-        Ok(content) => Some(parse(name, &content).map_err(|error| error.to_string())),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => Some(Err(error.to_string())),
-    }
 }
 
 fn parse<T: DeserializeOwned>(name: &str, content: &[u8]) -> serde_json::Result<Option<Stored<T>>> {
@@ -308,7 +251,8 @@ mod tests {
     }
 
     fn stages(objects: &Objects<u8>) -> Vec<(u8, Stage)> {
-        let stored = objects.load().unwrap().into_iter();
+        let stored = read::<u8>(&objects.path).unwrap().into_iter();
+        let stored = stored.filter_map(|(_, content)| content.unwrap());
         stored.map(|stored| (stored.object, stored.stage)).collect()
     }
 
@@ -321,7 +265,7 @@ mod tests {
         let mut before = (String::new(), None);
         for stage in [Stage::Made, Stage::Answered, Stage::Ending] {
             match stage {
-                Stage::Made => {}
+                Stage::Begun | Stage::Made => {}
                 Stage::Answered => objects.note_answered(&name),
                 Stage::Ending => objects.note_ending(&name),
             }
@@ -342,34 +286,27 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_whole_line_is_removed() {
+    fn of_earlier_processes_whole_files_are_read_and_unwritten_ones_removed() {
         let folder = tempfile::tempdir().unwrap();
         let objects = objects(&folder);
-        let path = objects.path_of("1-0");
-        fs::write(&path, "{\"ma").unwrap();
-        assert!(stages(&objects).is_empty() && !path.exists());
-    }
-
-    #[test]
-    fn a_file_that_cant_be_read_is_read_once_it_can_be() {
-        let folder = tempfile::tempdir().unwrap();
-        let objects = objects(&folder);
+        objects.make(&6).unwrap();
+        let read = || {
+            let mut unread = Vec::new();
+            let stored = objects.of_earlier(&mut unread).unwrap().into_iter();
+            let numbers: Vec<u8> = stored.map(|stored| stored.object).collect();
+            let unread: Vec<PathBuf> = unread.into_iter().map(|(path, _)| path).collect();
+            (numbers, unread)
+        };
         let path = objects.path_of("1-0");
         for damaged in ["damaged\n", "\"answered\"\n"] {
             fs::write(&path, damaged).unwrap();
-            assert!(stages(&objects).is_empty() && objects.load_unread().is_empty());
-            assert_eq!(objects.first_unread().unwrap().0, path);
+            assert_eq!(read(), (vec![], vec![path.clone()]));
         }
         fs::write(&path, "{\"made\":7}\n").unwrap();
-        let read = objects.load_unread();
-        assert_eq!(read[0].object, 7);
-        assert!(objects.first_unread().is_none());
-        objects.put_back_unread(read, "not yet");
-        assert_eq!(
-            objects.first_unread().unwrap(),
-            (path, "not yet".to_owned())
-        );
-        assert_eq!(objects.load_unread()[0].object, 7);
+        assert_eq!(read(), (vec![7], vec![]));
+        fs::write(&path, "{\"ma").unwrap();
+        assert_eq!(read(), (vec![], vec![]));
+        assert!(!path.exists());
     }
 
     #[test]

@@ -9,7 +9,12 @@ use cni::{Environment, Error, NetworkConfig, NetworkName, Object};
 use ipam::{Interval, IpNet, Range};
 use serde::{Deserialize, Serialize};
 
-use crate::state::address_space::AddressSpace;
+/// The address space of networks that only this node has. The pools of a space don't overlap, and
+/// each space has its own reservations.
+pub(crate) const LOCAL: &str = "ipam-delegated-local";
+
+/// The address space of networks that span nodes.
+pub(crate) const GLOBAL: &str = "ipam-delegated-global";
 
 /// Facts of a network: its options.
 pub(crate) type Facts = BTreeMap<String, String>;
@@ -18,7 +23,7 @@ pub(crate) type Facts = BTreeMap<String, String>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Pool {
     /// The address space.
-    pub(crate) space: AddressSpace,
+    pub(crate) space: NetworkName,
     /// The name of the network configuration whose chain serves it.
     #[serde(default)]
     pub(crate) conflist: Option<NetworkName>,
@@ -48,26 +53,16 @@ impl Pool {
         id
     }
 
-    /// The configuration for the release of an address: its record and the allocator's
-    /// folders decide the rest.
+    /// The configuration and the folder of its chain.
     ///
     /// # Errors
     ///
     /// The pool's configuration is wrong.
-    pub(crate) fn release_config(&self) -> Result<NetworkConfig, Error> {
-        NetworkConfig::parse(self.config.clone().into_bytes())
-    }
-
-    /// The folder of the chain's records, and the name of the chain's network in it.
-    ///
-    /// # Errors
-    ///
-    /// The pool's configuration is wrong.
-    pub(crate) fn records(&self) -> Result<(PathBuf, NetworkName), Error> {
-        let config = self.release_config()?;
+    pub(crate) fn chain(&self) -> Result<PoolChain, Error> {
+        let config = NetworkConfig::parse(self.config.clone().into_bytes())?;
         // The configuration names the folder.
-        let folder = state_dir(&config, &Environment::default())?;
-        Ok((folder, config.name().clone()))
+        let records = state_dir(&config, &Environment::default())?;
+        Ok(PoolChain { config, records })
     }
 
     /// The configuration of a pool that no network configuration serves, with the pool as
@@ -88,6 +83,16 @@ impl Pool {
     pub(crate) fn is_part_of_the_same(&self, other: &Self) -> bool {
         self.subnet == other.subnet && self.conflist == other.conflist
     }
+}
+
+/// The chain of a pool.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolChain {
+    /// The configuration for the release of an address: its record and the allocator's
+    /// folders decide the rest.
+    pub(crate) config: NetworkConfig,
+    /// The folder of the records.
+    pub(crate) records: PathBuf,
 }
 
 /// Parses a configuration that was put together.
@@ -140,19 +145,32 @@ pub(crate) struct Gateway {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
-        Pool {
-            space: crate::state::address_space::LOCAL.parse().unwrap(),
-            conflist: conflist.map(|name| name.parse().unwrap()),
+impl Pool {
+    /// A pool without a network configuration, for tests.
+    pub(crate) fn example(subnet: &str) -> Self {
+        Self {
+            space: LOCAL.parse().unwrap(),
+            conflist: None,
             subnet: subnet.parse().unwrap(),
-            range: range.map(|text| text.parse().unwrap()),
+            range: None,
             facts: Facts::new(),
             is_given: true,
             gateway: "10.1.0.1".parse().unwrap(),
-            config: "{}".to_owned(),
+            config: r#"{"cniVersion":"1.0.0","name":"n","type":"t","ipam":{"stateDir":"/x"}}"#
+                .to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(subnet: &str, range: Option<&str>, conflist: Option<&str>) -> Pool {
+        Pool {
+            range: range.map(|text| text.parse().unwrap()),
+            conflist: conflist.map(|name| name.parse().unwrap()),
+            ..Pool::example(subnet)
         }
     }
 

@@ -6,14 +6,17 @@ use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use cni::{ContainerId, NetworkConfig};
+use chain::record::AttachmentRecord;
+use cni::{ContainerId, NetworkConfig, NetworkName};
 use ipam::IpNet;
 use state_files::StateFolder;
 
-use crate::state::address_record::{self, AddressRecord};
+use crate::state::address_record::{self, RecordedAddress};
 use crate::state::endpoint;
-use crate::state::files::{self, Stage, Stored};
+use crate::state::files::{self, Stored};
 use crate::state::pool::Pool;
+use crate::state::record::Record;
+use crate::state::stage::Stage;
 
 /// The folder below the daemon's state folder that has the records of networks without a
 /// network configuration.
@@ -89,79 +92,91 @@ pub fn remembered(state_dir: &Path) -> io::Result<Option<Remembered>> {
     let pools = root.join(files::POOLS);
     for (name, content) in files::read::<Pool>(&pools)? {
         match content {
-            Ok(Some(stored)) => {
-                folders.extend(stored.object.records());
-                all.add_reference(pools.join(&stored.file), &stored);
-            }
+            Ok(Some(stored)) => folders.extend(all.add_reference(pools.join(name), stored)),
             Ok(None) => {}
             Err(reason) => all.problems.push((pools.join(name), reason)),
         }
     }
     for (folder, network) in folders {
-        all.add_addresses(address_record::read_all(&folder, &network)?);
+        for record in address_record::read_all(&folder, &network)? {
+            all.add_address(record);
+        }
     }
     for record in endpoint::read_all(&endpoint::records(state_dir))? {
-        match record.content {
-            Ok(None) => {}
-            Ok(Some((endpoint, _))) => all.endpoints.push(RememberedEndpoint {
-                container_id: endpoint.container_id(),
-                id: endpoint.plugged.id,
-                network: endpoint.plugged.network,
-            }),
-            Err(reason) => {
-                let folder = endpoint::records(state_dir).join(record.network.as_str());
-                let file = folder.join(record.attachment.container_id.as_str());
-                all.problems.push((file, reason));
-            }
-        }
+        all.add_endpoint(record);
     }
     Ok(Some(all))
 }
 
 impl Remembered {
-    fn add_reference(&mut self, file: PathBuf, stored: &Stored<Pool>) {
-        let pool = &stored.object;
+    /// Adds a reference to a pool. Returns the folder of the pool's records and the network in
+    /// it, if they are known.
+    fn add_reference(
+        &mut self,
+        file: PathBuf,
+        stored: Stored<Pool>,
+    ) -> Option<(PathBuf, NetworkName)> {
+        let pool = stored.object;
         let id = pool.id();
+        let chain = pool.chain().ok();
         // The daemon is releasing it.
         let is_ending = stored.stage == Stage::Ending;
-        let reference = (!is_ending).then(|| stored.file.clone());
-        if let Some(known) = self.pools.iter_mut().find(|known| known.id == id) {
-            known.references.extend(reference);
-            return;
+        let reference = (!is_ending).then_some(stored.file);
+        let folder = chain.map(|chain| (chain.records, chain.config.name().clone()));
+        match self.pools.iter_mut().find(|known| known.id == id) {
+            Some(known) => known.references.extend(reference),
+            None => self.pools.push(RememberedPool {
+                id,
+                file,
+                references: reference.into_iter().collect(),
+                network: folder
+                    .as_ref()
+                    .map_or_else(String::new, |(_, name)| name.to_string()),
+                subnet: pool.subnet,
+                config: pool.config_with_ranges(),
+            }),
         }
-        let network = pool.release_config();
-        self.pools.push(RememberedPool {
-            id,
-            file,
-            references: reference.into_iter().collect(),
-            network: network.map_or_else(|_| String::new(), |config| config.name().to_string()),
-            subnet: pool.subnet,
-            config: pool.config_with_ranges(),
-        });
+        folder
     }
 
-    /// Adds the addresses whose pools are known.
-    fn add_addresses(&mut self, records: Vec<AddressRecord>) {
-        for record in records {
-            let content = match record.content {
-                Ok(Some(content)) => content,
-                Ok(None) => continue,
-                Err(reason) => {
-                    self.problems.push((record.file, reason));
-                    continue;
-                }
-            };
-            let mut pools = self.pools.iter();
-            let Some(pool) = pools.find(|pool| content.pool.as_ref() == Some(&pool.id)) else {
-                continue;
-            };
+    /// Adds an address if its pool is known.
+    fn add_address(&mut self, record: Record) {
+        let container_id = record.attachment.container_id.clone();
+        let Some(content) = self.content(record) else {
+            return;
+        };
+        let content = RecordedAddress::from(content);
+        let mut pools = self.pools.iter();
+        if let Some(pool) = pools.find(|pool| content.pool.as_ref() == Some(&pool.id)) {
             let mut ips = content.ips.into_iter();
             self.addresses.push(RememberedAddress {
-                container_id: record.container_id,
+                container_id,
                 pool: pool.id.clone(),
                 ip: ips.find(|ip| pool.subnet.contains(ip)),
             });
         }
+    }
+
+    fn add_endpoint(&mut self, record: Record) {
+        let file = record.file.clone();
+        match self.content(record).map(endpoint::endpoint) {
+            Some(Ok((endpoint, _))) => self.endpoints.push(RememberedEndpoint {
+                container_id: endpoint.container_id(),
+                id: endpoint.plugged.id,
+                network: endpoint.plugged.network,
+            }),
+            Some(Err(reason)) => self.problems.push((file, reason)),
+            None => {}
+        }
+    }
+
+    /// The content of a record; one that can't be read is a problem.
+    fn content(&mut self, record: Record) -> Option<AttachmentRecord> {
+        let content = record.content.map_err(|reason| (record.file, reason));
+        content.unwrap_or_else(|problem| {
+            self.problems.push(problem);
+            None
+        })
     }
 }
 

@@ -1,0 +1,113 @@
+//! Settles addresses and pools by Docker's answer: what Docker doesn't have is released.
+
+use std::time::Instant;
+
+use cni::ContainerId;
+
+use crate::docker::engine::Engine;
+use crate::docker::judgement::{Held as Asked, Verdict, judge};
+use crate::ipam::held::{Held, HeldReference, Holder};
+use crate::ipam::ipam_driver::IpamDriver;
+use crate::state::address_record::RecordedAddress;
+
+/// An attachment that only a record remembers: the file of its pool is lost, so no call of
+/// Docker's can release it.
+///
+/// Neither files nor records are synced to the disk at each write: after a power cut, the
+/// record may be there, and the file of the pool not.
+pub(crate) struct Forgotten {
+    pub(crate) container_id: ContainerId,
+    pub(crate) recorded: RecordedAddress,
+}
+
+impl IpamDriver {
+    /// Settles what there has been since this time, and these forgotten attachments.
+    pub(crate) fn settle(&self, before: Instant, forgotten: &[Forgotten], docker: &Engine) {
+        for (held, is_sure) in self.pools.held(before) {
+            self.settle_address(&held, is_sure, docker);
+        }
+        for forgotten in forgotten {
+            self.settle_forgotten(forgotten, docker);
+        }
+        for reference in self.pools.references(before) {
+            self.settle_pool(reference, docker);
+        }
+        self.remove_ended_pools();
+    }
+
+    fn settle_address(&self, held: &Held, is_sure: bool, docker: &Engine) {
+        let Held { pool, ip, holder } = held;
+        let (id, subnet) = (&pool.id, pool.pool.subnet);
+        let asked = match (holder, *ip) {
+            (_, None) => return,
+            (Holder::Attachment(_), Some(ip)) => Asked::Address(subnet, ip),
+            (Holder::Gateway(_), Some(ip)) => Asked::Gateway(subnet, ip),
+        };
+        match judge(asked, docker) {
+            Verdict::InUse(_) if is_sure => {}
+            Verdict::InUse(user) => {
+                tracing::info!(
+                    pool = id,
+                    ?ip,
+                    user.network,
+                    user.container,
+                    "Docker has it"
+                );
+                self.note_answered(held);
+                self.pools.make_sure(held);
+            }
+            Verdict::Unknown(why) => tracing::debug!(pool = id, ?ip, why, "kept"),
+            Verdict::Lost => {
+                if self.pools.begin_release_of(held) {
+                    tracing::warn!(pool = id, ?ip, "released: Docker doesn't have it");
+                    // Its turn comes with the releases that wait.
+                    self.pools.end_release(held, false);
+                }
+            }
+        }
+    }
+
+    fn settle_pool(&self, reference: HeldReference, docker: &Engine) {
+        let HeldReference { pool, file } = reference;
+        if judge(Asked::Pool(pool.pool.subnet), docker) != Verdict::Lost {
+            return;
+        }
+        if let Some(releases) = self.drop_reference(&pool.id, Some(&file)) {
+            tracing::warn!(pool = pool.id, "released: Docker doesn't have it");
+            for held in releases {
+                self.pools.end_release(&held, false);
+            }
+        }
+    }
+
+    fn settle_forgotten(&self, forgotten: &Forgotten, docker: &Engine) {
+        let Forgotten {
+            container_id,
+            recorded: RecordedAddress { ips, config, .. },
+        } = forgotten;
+        match judge(Asked::Attachment(ips), docker) {
+            Verdict::InUse(user) => tracing::warn!(
+                %container_id, ?ips, user.network, user.container,
+                "its pool is not known; kept, since Docker has its address"
+            ),
+            Verdict::Unknown(why) => tracing::warn!(
+                %container_id, why, "its pool is not known; kept, see ipamctl gc --docker"
+            ),
+            Verdict::Lost => {
+                let Some(config) = config else {
+                    tracing::warn!(%container_id, ?ips, "its record has no configuration; kept");
+                    return;
+                };
+                match self.chains.release(config, container_id) {
+                    Ok(()) => tracing::warn!(
+                        %container_id, ?ips,
+                        "its pool is not known; released, since Docker doesn't have its address"
+                    ),
+                    Err(error) => {
+                        tracing::warn!(%error, %container_id, ?ips, "can't be released now");
+                    }
+                }
+            }
+        }
+    }
+}

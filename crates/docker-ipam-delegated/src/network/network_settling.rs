@@ -1,0 +1,60 @@
+//! Settles endpoints and networks by Docker's answer: what Docker doesn't have is undone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::docker::engine::Engine;
+use crate::docker::judgement::{Held, Verdict, judge};
+use crate::lock::lock;
+use crate::network::live_endpoints::LiveEndpoint;
+use crate::network::network_driver::NetworkDriver;
+
+impl NetworkDriver {
+    /// Settles the endpoints that there have been since this time; false if one can't be settled
+    /// now, since a call works on it.
+    pub(crate) fn settle_endpoints(self: &Arc<Self>, before: Instant, docker: &Engine) -> bool {
+        let mut endpoints = self.endpoints.all();
+        endpoints.retain(|live| live.since <= before);
+        let settled = endpoints.iter().map(|live| self.settle(live, docker));
+        let are_settled = settled.fold(true, |all, one| all & one);
+        self.collect();
+        are_settled
+    }
+
+    fn settle(&self, live: &LiveEndpoint, docker: &Engine) -> bool {
+        let id = live.id();
+        let verdict = judge(Held::Endpoint(id), docker);
+        let Ok(_call) = live.calls.try_lock() else {
+            return verdict != Verdict::Lost;
+        };
+        let Some(now) = self.endpoints.same(live) else {
+            return true;
+        };
+        match verdict {
+            Verdict::InUse(user) if now.is_unanswered => {
+                tracing::info!(endpoint = id, user.network, user.container, "Docker has it");
+                self.note_answered(&now);
+                self.endpoints.change(id, |live| live.is_unanswered = false);
+            }
+            Verdict::InUse(_) | Verdict::Unknown(_) => {}
+            Verdict::Lost => {
+                tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
+                self.endpoints.change(id, |live| live.is_abandoned = true);
+            }
+        }
+        true
+    }
+
+    /// Forgets the networks that there have been since this time and that Docker doesn't have.
+    /// They hold nothing themselves.
+    pub(crate) fn settle_networks(&self, before: Instant, docker: &Engine) {
+        lock(&self.networks).retain(|id, live| {
+            let is_lost = live.since <= before && judge(Held::Network(id), docker) == Verdict::Lost;
+            if is_lost {
+                tracing::warn!(network = id, "forgotten: Docker doesn't have it");
+                self.files.networks.remove(&live.file);
+            }
+            !is_lost
+        });
+    }
+}
