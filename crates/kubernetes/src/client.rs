@@ -215,7 +215,15 @@ impl<'a> Client<'a> {
     }
 
     fn item(request: &Request, answer: &Answer) -> Result<Item, EngineError> {
-        let item = Item::read(Self::object(request, answer)?);
+        let mut object = Self::object(request, answer)?;
+        if !request.changes
+            && !request.body.is_empty()
+            && object["metadata"]["resourceVersion"].is_null()
+        {
+            // What is only tried out has no revision.
+            object["metadata"]["resourceVersion"] = "0".into();
+        }
+        let item = Item::read(object);
         let item = item.map_err(|error| unreadable(request, &error.msg))?;
         match item.name == request.name {
             true => Ok(item),

@@ -94,9 +94,17 @@ impl List {
     /// Adds a page.
     pub(super) fn add(&mut self, page: &mut Value) -> Result<(), EngineError> {
         self.revision = revision(&page["metadata"])?;
-        let Value::Array(items) = page["items"].take() else {
-            let msg = "the API server's answer has no items";
-            return Err(EngineError::new(Kind::Unable, msg));
+        let is_list = page["kind"]
+            .as_str()
+            .is_some_and(|kind| kind.ends_with("List"));
+        let items = match page["items"].take() {
+            Value::Array(items) => items,
+            // An empty list of metadata has null.
+            Value::Null if is_list => Vec::new(),
+            _ => {
+                let msg = "the API server's answer has no items";
+                return Err(EngineError::new(Kind::Unable, msg));
+            }
         };
         for item in items {
             self.items.push(Item::read(item)?);
