@@ -113,7 +113,7 @@ impl<'a> Client<'a> {
             match self.call(&request)? {
                 (answer, Verdict::Executed) => {
                     let mut page = Self::object(&request, &answer)?;
-                    list.add(&mut page)?;
+                    list.add(resource, &mut page)?;
                     let next = page["metadata"]["continue"].as_str();
                     match next.filter(|next| !next.is_empty()) {
                         Some(next) => token = Some(next.to_owned()),
@@ -223,7 +223,7 @@ impl<'a> Client<'a> {
             // What is only tried out has no revision.
             object["metadata"]["resourceVersion"] = "0".into();
         }
-        let item = Item::read(object);
+        let item = Item::read(request.resource, object);
         let item = item.map_err(|error| unreadable(request, &error.msg))?;
         match item.name == request.name {
             true => Ok(item),

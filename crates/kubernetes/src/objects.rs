@@ -213,7 +213,11 @@ mod tests {
 
     fn item(name: &str, spec: &Value) -> Item {
         let metadata = json!({"name": name, "uid": "u", "resourceVersion": "7"});
-        Item::read(json!({"metadata": metadata, "spec": spec})).unwrap()
+        Item::read(
+            Resource::Address,
+            json!({"metadata": metadata, "spec": spec}),
+        )
+        .unwrap()
     }
 
     fn read_back(key: &Key, value: &[u8]) -> Stored {

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use cni::Excerpt;
+use cni::{Excerpt, OneLine};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::request::Request;
+
+/// Characters of the API server's message that are shown. It names each field that is wrong.
+const LONGEST_MESSAGE: usize = 1000;
 
 /// An answer, with its whole body.
 #[derive(Debug)]
@@ -75,10 +78,16 @@ impl Answer {
 
     /// The answer in words: the API server's message, or the start of what came instead.
     pub(super) fn said(&self) -> String {
-        let message = self.status_object().message;
-        let text = String::from_utf8_lossy(&self.body);
-        let text = if message.is_empty() { &*text } else { &message };
-        format!("{}: {}", self.status.as_u16(), Excerpt(text))
+        let message: String = self.status_object().message;
+        let status = self.status.as_u16();
+        if message.is_empty() {
+            return format!(
+                "{status}: {}",
+                Excerpt(&String::from_utf8_lossy(&self.body))
+            );
+        }
+        let message: String = message.chars().take(LONGEST_MESSAGE).collect();
+        format!("{status}: {}", OneLine(message.as_bytes()))
     }
 
     /// The object in the body.

@@ -11,22 +11,28 @@ use crate::Settings;
 pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -> EngineError {
     let (verb, plural) = (request.verb(), request.resource.plural());
     let path = settings.kubeconfig.display();
+    let said = answer.said();
     let (kind, hint) = match answer.status.as_u16() {
         401 => (
             Kind::Refused,
             format!("; the credentials in {path} are wrong or have expired"),
         ),
-        403 => (
+        // What RBAC says; policies refuse with another message.
+        403 if said.contains(&format!("cannot {verb} resource")) => (
             Kind::Refused,
-            format!("; the user of {path} needs the right to {verb} {plural}.{GROUP}"),
+            format!(
+                "; the user of {path} needs the right to {verb} {plural}.{GROUP}, see docs/kubernetes-cluster-pool/rights-of-nodes.yaml"
+            ),
         ),
+        403 => (Kind::Refused, String::new()),
         404 => (
             Kind::Unable,
-            format!("; are the CustomResourceDefinitions of {GROUP} applied?"),
+            format!(
+                "; are the CustomResourceDefinitions of {GROUP} applied, docs/kubernetes-cluster-pool/crds?"
+            ),
         ),
         _ => (Kind::Unable, String::new()),
     };
-    let said = answer.said();
     let msg = format!(
         "Kubernetes' API refuses to {}: {said}{hint}",
         request.in_words()

@@ -5,9 +5,13 @@ use std::collections::BTreeMap;
 use cluster::{EngineError, Kind};
 use serde_json::Value;
 
+use super::Resource;
+
 /// An object as the API server keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
+    /// Its resource.
+    pub resource: Resource,
     /// `metadata.name`.
     pub name: String,
     /// `metadata.uid`: no other object ever has the same.
@@ -18,8 +22,6 @@ pub struct Item {
     pub labels: BTreeMap<String, String>,
     /// `spec`; null if only metadata was asked for.
     pub spec: Value,
-    /// The whole object, as the API server sent it.
-    pub object: Value,
 }
 
 /// Objects of one resource.
@@ -68,7 +70,7 @@ impl Item {
     /// # Errors
     ///
     /// [`Kind::Unable`]: it isn't an object of Kubernetes' API.
-    pub(crate) fn read(object: Value) -> Result<Self, EngineError> {
+    pub(crate) fn read(resource: Resource, mut object: Value) -> Result<Self, EngineError> {
         let metadata = &object["metadata"];
         let text = |key: &str| {
             let text = metadata[key].as_str();
@@ -80,19 +82,19 @@ impl Item {
         let labels = metadata["labels"].as_object().into_iter().flatten();
         let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
         Ok(Self {
+            resource,
             name: text("name")?,
             uid: text("uid")?,
             revision: revision(metadata)?,
             labels: labels.collect(),
-            spec: object["spec"].clone(),
-            object,
+            spec: object["spec"].take(),
         })
     }
 }
 
 impl List {
     /// Adds a page.
-    pub(super) fn add(&mut self, page: &mut Value) -> Result<(), EngineError> {
+    pub(super) fn add(&mut self, resource: Resource, page: &mut Value) -> Result<(), EngineError> {
         self.revision = revision(&page["metadata"])?;
         let is_list = page["kind"]
             .as_str()
@@ -107,7 +109,7 @@ impl List {
             }
         };
         for item in items {
-            self.items.push(Item::read(item)?);
+            self.items.push(Item::read(resource, item)?);
         }
         Ok(())
     }

@@ -9,10 +9,10 @@ use cluster::{Change, Condition, EngineError, HeldKey, Key};
 
 use super::guards::Own;
 use super::{Engine, unable};
+use crate::Item;
 use crate::names::object_of;
 use crate::objects::object;
 use crate::{Created, Deleted, Replaced};
-use crate::{Item, Resource};
 
 /// Times that an object is replaced again, because others have changed it meanwhile.
 const MOST_TRIES: u32 = 10;
@@ -302,15 +302,8 @@ impl Engine<'_> {
         let limit = self.client.time;
         self.client.time.finish();
         let undone = created.iter().try_for_each(|item| {
-            let kind = match item.object["kind"].as_str() {
-                Some("Block") => Resource::Block,
-                Some("IPAMNode") => Resource::IpamNode,
-                Some("StickyKey") => Resource::StickyKey,
-                Some("StickyAddress") => Resource::StickyAddress,
-                _ => Resource::Address,
-            };
             self.client
-                .delete(kind, &item.name, Some(&item.uid), None)?;
+                .delete(item.resource, &item.name, Some(&item.uid), None)?;
             if let Some(held) = crate::objects::held(item) {
                 self.view.note(held.pool.as_str(), held.ip, false);
                 self.forget(Some(&held));

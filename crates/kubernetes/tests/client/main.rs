@@ -55,7 +55,7 @@ fn a_missing_resource_is_no_missing_object() {
     for _ in 0..2 {
         let error = client.get(POOL, "blue").unwrap_err();
         assert_eq!(error.kind, Kind::Unable, "{error}");
-        let hint = "are the CustomResourceDefinitions of ipam-delegated.io applied?";
+        let hint = "applied, docs/kubernetes-cluster-pool/crds?";
         assert!(error.msg.ends_with(hint), "{error}");
     }
 }
@@ -218,31 +218,27 @@ fn a_refused_connection_leaves_nothing_sent() {
 
 #[test]
 fn refusals_say_what_to_do() {
-    for (code, reason, kind, hint) in [
-        (
-            401,
-            "Unauthorized",
-            Kind::Refused,
-            "are wrong or have expired",
-        ),
-        (
-            403,
-            "Forbidden",
-            Kind::Refused,
-            "needs the right to create pools.ipam-delegated.io",
-        ),
-        (422, "Invalid", Kind::Unable, "said Invalid"),
+    let missing = "User \"n1\" cannot create resource \"pools\"";
+    let right = "; the user of PATH needs the right to create pools.ipam-delegated.io, see docs/kubernetes-cluster-pool/rights-of-nodes.yaml";
+    let expired = "; the credentials in PATH are wrong or have expired";
+    for (code, message, kind, hint) in [
+        (401, "Unauthorized", Kind::Refused, expired),
+        (403, missing, Kind::Refused, right),
+        (403, "not your node", Kind::Refused, ""),
+        (422, "spec.ranges: wrong", Kind::Unable, ""),
     ] {
-        let server = FakeServer::start([Reply::status(code, reason, "blue")]);
+        let status = json!({"kind": "Status", "status": "Failure", "message": message});
+        let server = FakeServer::start([Reply::object(code, &status)]);
         let setting = to(&server);
         let mut client = Client::new(&setting.settings, None);
         let error = client.create(POOL, &pool("blue", 0), false).unwrap_err();
         assert_eq!(error.kind, kind, "{error}");
-        assert!(
-            error.msg.contains(&format!("{code}: said {reason}")),
-            "{error}"
+        let path = setting.settings.kubeconfig.display().to_string();
+        let expected = format!(
+            "Kubernetes' API refuses to create pools.ipam-delegated.io blue: {code}: {message}{}",
+            hint.replace("PATH", &path)
         );
-        assert!(error.msg.ends_with(hint), "{error}");
+        assert_eq!(error.msg, expected);
     }
 }
 
@@ -252,18 +248,22 @@ fn a_list_is_read_by_pages_and_starts_again_when_they_expire() {
         let metadata = json!({"resourceVersion": "42", "continue": token});
         Reply::object(200, &json!({"metadata": metadata, "items": items}))
     };
+    let empty = json!({"kind": "PoolList", "metadata": {"resourceVersion": "43"}, "items": null});
     let (a, b) = (pool("a", 1), pool("b", 2));
     let server = FakeServer::start([
         page(std::slice::from_ref(&a), "next"),
         Reply::status(410, "Expired", ""),
         page(&[a], "other"),
         page(&[b], ""),
+        Reply::object(200, &empty),
     ]);
     let setting = to(&server);
     let mut client = Client::new(&setting.settings, None);
     let list = client.list(POOL, Some("x=y"), true).unwrap();
     let names: Vec<&str> = list.items.iter().map(|item| item.name.as_str()).collect();
     assert_eq!((names, list.revision), (vec!["a", "b"], 42));
+    let list = client.list(POOL, None, true).unwrap();
+    assert_eq!((list.items, list.revision), (Vec::new(), 43));
     let received = server.received();
     let path = "/apis/ipam-delegated.io/v1/pools?limit=1000&labelSelector=x%3Dy";
     assert_eq!(received[2].line, format!("GET {path} HTTP/1.1"));
