@@ -48,6 +48,7 @@ mod index;
 mod installer;
 mod installer_keeping;
 mod installer_killed;
+mod installer_kubeconfig;
 mod installer_pod_cidr;
 mod installing;
 mod ipam_gc;

@@ -65,8 +65,12 @@ pub(crate) fn pod_cidrs(account: &Path, node: &str) -> Result<Vec<IpNet>> {
     read().with_context(|| format!("GET {url}"))
 }
 
-/// Host and port of the API server.
-fn address() -> Result<String> {
+/// Host and port of the API server, as the kubelet tells each container.
+///
+/// # Errors
+///
+/// A variable is missing.
+pub(crate) fn address() -> Result<String> {
     let value = |name| env::var(name).with_context(|| format!("no API server is known: {name}"));
     let (host, port) = (value(HOST)?, value(PORT)?);
     Ok(match host.parse() {

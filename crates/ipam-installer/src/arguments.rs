@@ -69,8 +69,15 @@ pub(crate) struct Arguments {
     /// Folder with `plugins` and `sbin` of a release.
     #[arg(long, value_name = "DIR", default_value = "/")]
     pub(crate) from: PathBuf,
-    /// Folder with token and ca.crt of the pod's service account, which may read this
-    /// node's ${podCIDR}.
+    /// File for the plugins' kubeconfig: with the API server's URL, and the token and ca.crt of
+    /// the pod's service account. Without it, none is written.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// URL of the API server in the kubeconfig, instead of the one that the variables
+    /// KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT name.
+    #[arg(long, value_name = "URL", requires = "kubeconfig")]
+    pub(crate) api_server: Option<String>,
+    /// Folder with token and ca.crt of the pod's service account.
     #[arg(
         long,
         value_name = "DIR",

@@ -11,6 +11,7 @@ mod image;
 mod in_use;
 mod installed_file;
 mod keeping;
+mod kubeconfig;
 mod manifest;
 mod node;
 mod node_subnets;
@@ -53,6 +54,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         uninstall(&node, &signals)?;
     } else if node.arguments.once {
         node.install(false)?;
+        kubeconfig::put(&node.arguments)?;
         node.put_pools()?;
         node.put_conflists()?;
     } else {

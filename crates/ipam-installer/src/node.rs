@@ -14,7 +14,7 @@ use crate::image::Image;
 use crate::manifest::{self, MANIFEST, Owner};
 use crate::node_subnets::NodeSubnets;
 use crate::status::Status;
-use crate::{catalogue, conflists, placeholders, runtime_view, verify};
+use crate::{catalogue, conflists, kubeconfig, placeholders, runtime_view, verify};
 
 /// A node with what was installed on it.
 #[derive(Debug)]
@@ -78,6 +78,7 @@ impl Node {
         let parts = [
             ("plugins", self.put_plugins_right()),
             ("ipamctl", tool),
+            ("kubeconfig", kubeconfig::put(&self.arguments)),
             ("pools", self.put_pools()),
             ("conflists", self.put_conflists()),
             ("network", self.check_network()),

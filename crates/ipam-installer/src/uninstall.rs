@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::folder::Folder;
 use crate::manifest::{self, MANIFEST};
 use crate::node::{Node, exists, say};
-use crate::{catalogue, conflists};
+use crate::{catalogue, conflists, kubeconfig};
 
 /// Removes what was installed.
 ///
@@ -42,6 +42,7 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
             say("removed", parent, &[pools.display().to_string()]);
         }
     }
+    kubeconfig::remove(&node.arguments)?;
     if let Some(folder) = &plugin_folder {
         let mut removed = Vec::new();
         for placed in &node.plugins {

@@ -44,6 +44,9 @@ pub struct KubernetesApi {
 }
 
 impl KubernetesApi {
+    /// Host and port of the API server in its network namespace.
+    pub const ADDRESS: &str = ControlPlane::API;
+
     /// Starts etcd and the API server, and waits until it is ready.
     ///
     /// # Errors
@@ -103,7 +106,7 @@ impl KubernetesApi {
 
     /// The URL of the API server in its network namespace.
     pub fn url(&self) -> String {
-        format!("https://{}", ControlPlane::API)
+        format!("https://{}", Self::ADDRESS)
     }
 
     /// The certificate of the authority that has signed the API server's certificate.
