@@ -13,11 +13,11 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads `http[s]://HOST[:PORT][/]`. Without a port it is 2379.
+    /// Reads `http[s]://HOST[:PORT][/]`. The default port is 2379.
     ///
     /// # Errors
     ///
-    /// The reason why the text is none. It shows no user, password, path or query.
+    /// The reason why the text can't be used. It shows no user, password, path or query.
     pub fn parse(text: &str) -> Result<Self, String> {
         let example = "it must be like https://10.0.0.1:2379";
         let shown = without_secrets(text);
@@ -34,7 +34,7 @@ impl Endpoint {
             .ok_or_else(|| format!("{shown:?} has no host"))?;
         if authority.as_str().contains('@') {
             return Err(format!(
-                "{shown:?} holds a user; use username and passwordFile"
+                "{shown:?} holds a user; username and passwordFile are for that"
             ));
         }
         if uri.host().is_none_or(str::is_empty) {
@@ -82,8 +82,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The text without all that a password may be in: what is in front of the last `@`, and what
-/// follows the host.
+/// The text without the parts that may hold a password: what stands before the last `@`, and
+/// what follows the host.
 fn without_secrets(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

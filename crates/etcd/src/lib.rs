@@ -23,4 +23,4 @@ pub use engine::Engine;
 pub use keys::Keys;
 pub use messages::KeyValue;
 pub use request::{Compare, Op, Range, RangeAnswer, Txn, TxnAnswer};
-pub use settings::{DEFAULT_TIMEOUT, Login, Settings};
+pub use settings::{Login, Settings};

@@ -1,31 +1,18 @@
 //! `ipam.etcd`: endpoints, certificates, user, the prefix of the keys, folders, the time limit.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::EngineSettings;
 use cni::{Error, Object};
-use serde_json::Value;
 
 use crate::Endpoint;
-
-/// Default of `timeout`.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Longest `timeout`.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Default of `prefix`.
 const PREFIX: &str = "/ipam";
 
-/// Default of `cacheDir`: in memory, so that a reboot removes it.
-const CACHE_DIR: &str = "/run/cni/ipam-etcd";
-
 /// The path of the object in messages.
 const PATH: &str = "ipam.etcd";
-
-/// Default of `stateDir`.
-const STATE_DIR: &str = "/var/lib/cni/ipam-etcd";
 
 const KEYS: [&str; 10] = [
     "endpoints",
@@ -78,29 +65,19 @@ impl Settings {
     /// Code 7, naming the key and the value: one that is missing, unknown or wrong, and two
     /// that don't go together.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
-        let object: Object = ipam.read("ipam", "etcd")?.ok_or_else(|| {
-            Error::config(format!(
-                "{PATH} is missing: it must have endpoints, such as {{\"endpoints\": [\"https://10.0.0.1:2379\"]}}"
-            ))
-        })?;
-        if let Some(unknown) = object.keys().find(|key| !KEYS.contains(key)) {
-            return Err(wrong(
-                unknown,
-                format_args!("it is no key of etcd; there are {}", KEYS.join(", ")),
-            ));
-        }
-        let endpoints = endpoints(&object)?;
-        let ca = file(&object, "ca")?;
-        let cert = file(&object, "cert")?;
-        let key = file(&object, "key")?;
+        let purpose = r#"it must have endpoints, such as {"endpoints": ["https://10.0.0.1:2379"]}"#;
+        let settings = EngineSettings::read(ipam, "etcd", purpose, &KEYS)?;
+        let object = &settings.object;
+        let endpoints = endpoints(object)?;
+        let ca = file(&settings, "ca")?;
+        let cert = file(&settings, "cert")?;
+        let key = file(&settings, "key")?;
         let identity = both(("cert", cert), ("key", key))?;
         if let Some(plain) = endpoints.iter().find(|endpoint| !endpoint.is_tls()) {
             let tls_key = [("ca", ca.is_some()), ("cert", identity.is_some())];
             if let Some((key, _)) = tls_key.iter().find(|(_, is_set)| *is_set) {
-                return Err(wrong(
-                    key,
-                    format_args!("it is of no use to {plain}, which isn't https"),
-                ));
+                let why = format!("{plain} isn't https, so it can't be used");
+                return Err(settings.wrong(key, why));
             }
         } else if ca.is_none() {
             return Err(Error::config(format!(
@@ -109,7 +86,7 @@ impl Settings {
         }
         let username: Option<String> = object.read(PATH, "username")?;
         let username = username.filter(|name| !name.is_empty());
-        let password_file = file(&object, "passwordFile")?;
+        let password_file = file(&settings, "passwordFile")?;
         let login = both(("username", username), ("passwordFile", password_file))?;
         Ok(Self {
             endpoints,
@@ -119,20 +96,12 @@ impl Settings {
                 username,
                 password_file,
             }),
-            prefix: prefix(&object)?,
-            timeout: timeout(&object)?,
-            cache_dir: object
-                .absolute_path(PATH, "cacheDir")?
-                .unwrap_or_else(|| PathBuf::from(CACHE_DIR)),
-            state_dir: object
-                .absolute_path(PATH, "stateDir")?
-                .unwrap_or_else(|| PathBuf::from(STATE_DIR)),
+            prefix: prefix(&settings)?,
+            timeout: settings.timeout()?,
+            cache_dir: settings.cache_dir()?,
+            state_dir: settings.state_dir()?,
         })
     }
-}
-
-fn wrong(key: &str, why: impl fmt::Display) -> Error {
-    Error::config(format!("{PATH}.{key}: {why}"))
 }
 
 fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
@@ -158,13 +127,11 @@ fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
 
 /// The path of a secret's file. Messages don't show the value: it may be the secret itself,
 /// written there by mistake.
-fn file(object: &Object, key: &str) -> Result<Option<PathBuf>, Error> {
-    let path = object.absolute_path(PATH, key);
+fn file(settings: &EngineSettings, key: &str) -> Result<Option<PathBuf>, Error> {
+    let path = settings.object.absolute_path(PATH, key);
     path.map_err(|_| {
-        wrong(
-            key,
-            "it must be the absolute path of a file; what it is isn't shown",
-        )
+        let why = "it must be the absolute path of a file; the value isn't shown, since it may be a secret";
+        settings.wrong(key, why)
     })
 }
 
@@ -186,8 +153,8 @@ fn both<A, B>(
     }
 }
 
-fn prefix(object: &Object) -> Result<String, Error> {
-    let text: Option<String> = object.read(PATH, "prefix")?;
+fn prefix(settings: &EngineSettings) -> Result<String, Error> {
+    let text: Option<String> = settings.object.read(PATH, "prefix")?;
     let text = text.unwrap_or_else(|| PREFIX.to_owned());
     let is_valid = text.len() > 1
         && text.starts_with('/')
@@ -197,34 +164,15 @@ fn prefix(object: &Object) -> Result<String, Error> {
     if is_valid {
         Ok(text)
     } else {
-        Err(wrong(
-            "prefix",
-            format_args!("{text:?} must start with a slash and not end with one, like /ipam"),
-        ))
-    }
-}
-
-fn timeout(object: &Object) -> Result<Duration, Error> {
-    let value: Value = object.read(PATH, "timeout")?.unwrap_or(Value::Null);
-    let parsed = match &value {
-        Value::Null => Some(DEFAULT_TIMEOUT),
-        Value::String(text) => humantime::parse_duration(text).ok(),
-        Value::Number(seconds) => seconds
-            .as_f64()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        _ => None,
-    };
-    match parsed {
-        Some(it) if !it.is_zero() && it <= LONGEST_TIMEOUT => Ok(it),
-        _ => Err(wrong(
-            "timeout",
-            format_args!("{value} is no time such as \"5s\", more than nothing and at most a day"),
-        )),
+        let why = format!("{text:?} must start with a slash and not end with one, as /ipam does");
+        Err(settings.wrong("prefix", why))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cluster::DEFAULT_TIMEOUT;
+
     use super::*;
 
     fn settings(etcd: &str) -> Result<Settings, String> {
@@ -313,7 +261,7 @@ mod tests {
             ),
             (
                 format!(r#"{{{plain},"ca":"/ca"}}"#),
-                "ipam.etcd.ca: it is of no use to http://a:1",
+                "ipam.etcd.ca: http://a:1 isn't https, so it can't",
             ),
             (
                 format!(r#"{{{tls},"cert":"/c"}}"#),
@@ -333,7 +281,7 @@ mod tests {
             ),
             (
                 format!(r#"{{{plain},"password":"x"}}"#),
-                "ipam.etcd.password: it is no key of etcd",
+                "ipam.etcd.password: there is no such key",
             ),
             (
                 format!(r#"{{{plain},"prefix":"ipam"}}"#),

@@ -13,4 +13,4 @@ mod view;
 pub use client::{Client, Created, Deleted, GROUP, Item, List, Replaced, Resource, VERSION};
 pub use cluster_settings::{Cluster, is_dns_subdomain};
 pub use engine::Engine;
-pub use settings::{DEFAULT_TIMEOUT, Settings};
+pub use settings::Settings;

@@ -1,26 +1,10 @@
 //! `ipam.kubernetes`: the kubeconfig, folders, the time limit.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::EngineSettings;
 use cni::{Error, Object};
-use serde_json::Value;
-
-/// Default of `timeout`.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Longest `timeout`.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Default of `cacheDir`: in memory, so that a reboot removes it.
-const CACHE_DIR: &str = "/run/cni/ipam-kubernetes";
-
-/// Default of `stateDir`.
-const STATE_DIR: &str = "/var/lib/cni/ipam-kubernetes";
-
-/// The path of the object in messages.
-const PATH: &str = "ipam.kubernetes";
 
 const KEYS: [&str; 4] = ["kubeconfig", "timeout", "cacheDir", "stateDir"];
 
@@ -45,61 +29,28 @@ impl Settings {
     /// Code 7, naming the key and the value: one that is missing, unknown or wrong.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
         let example = "{\"kubeconfig\": \"/etc/cni/net.d/ipam-delegated.kubeconfig\"}";
-        let object: Object = ipam.read("ipam", "kubernetes")?.ok_or_else(|| {
-            Error::config(format!(
-                "{PATH} is missing: it must name a kubeconfig, such as {example}"
-            ))
-        })?;
-        if let Some(unknown) = object.keys().find(|key| !KEYS.contains(key)) {
-            let known = KEYS.join(", ");
-            return Err(wrong(
-                unknown,
-                format_args!("it is no key of kubernetes; there are {known}"),
-            ));
-        }
-        let folder = |key, default: &str| {
-            let path = object.absolute_path(PATH, key)?;
-            Ok::<_, Error>(path.unwrap_or_else(|| PathBuf::from(default)))
-        };
+        let purpose = format!("it must name a kubeconfig, such as {example}");
+        let settings = EngineSettings::read(ipam, "kubernetes", &purpose, &KEYS)?;
+        let kubeconfig = settings
+            .object
+            .absolute_path(&settings.path(), "kubeconfig")?;
         Ok(Self {
-            kubeconfig: object.absolute_path(PATH, "kubeconfig")?.ok_or_else(|| {
-                wrong(
-                    "kubeconfig",
-                    format_args!("it is missing: it must be the path of a file, such as {example}"),
-                )
+            kubeconfig: kubeconfig.ok_or_else(|| {
+                let why =
+                    format!("it is missing: it must be the path of a file, such as {example}");
+                settings.wrong("kubeconfig", why)
             })?,
-            timeout: timeout(&object)?,
-            state_dir: folder("stateDir", STATE_DIR)?,
-            cache_dir: folder("cacheDir", CACHE_DIR)?,
+            timeout: settings.timeout()?,
+            state_dir: settings.state_dir()?,
+            cache_dir: settings.cache_dir()?,
         })
-    }
-}
-
-fn wrong(key: &str, why: impl fmt::Display) -> Error {
-    Error::config(format!("{PATH}.{key}: {why}"))
-}
-
-fn timeout(object: &Object) -> Result<Duration, Error> {
-    let value: Value = object.read(PATH, "timeout")?.unwrap_or(Value::Null);
-    let parsed = match &value {
-        Value::Null => Some(DEFAULT_TIMEOUT),
-        Value::String(text) => humantime::parse_duration(text).ok(),
-        Value::Number(seconds) => seconds
-            .as_f64()
-            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-        _ => None,
-    };
-    match parsed {
-        Some(time) if !time.is_zero() && time <= LONGEST_TIMEOUT => Ok(time),
-        _ => Err(wrong(
-            "timeout",
-            format_args!("{value} is no time such as \"5s\", more than nothing and at most a day"),
-        )),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cluster::DEFAULT_TIMEOUT;
+
     use super::*;
 
     fn settings(kubernetes: &str) -> Result<Settings, String> {
@@ -152,7 +103,7 @@ mod tests {
             ),
             (
                 r#"{"kubeconfig":"/k","server":"x"}"#,
-                "ipam.kubernetes.server: it is no key of kubernetes; there are kubeconfig, ",
+                "ipam.kubernetes.server: there is no such key; kubernetes has kubeconfig, ",
             ),
             (
                 r#"{"kubeconfig":"/k","timeout":"2days"}"#,
