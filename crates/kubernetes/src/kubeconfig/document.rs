@@ -1,6 +1,11 @@
 //! A kubeconfig as it is written: the keys that are honoured, and those that are refused.
 
+use std::path::Path;
+
+use cluster::EngineError;
 use serde::Deserialize;
+
+use super::file::{read_file, refused};
 
 /// The file.
 #[derive(Deserialize)]
@@ -100,5 +105,63 @@ impl User {
         ];
         let set = keys.into_iter().find(|(_, value, _)| value.is_some());
         set.map(|(key, _, why)| (key, why))
+    }
+}
+
+impl Document {
+    /// Reads the file.
+    pub(super) fn read(path: &Path) -> Result<Self, EngineError> {
+        let content = read_file(path).map_err(|error| refused(path, &error))?;
+        let reader = yaml_serde::Deserializer::from_slice(&content);
+        serde_path_to_error::deserialize(reader).map_err(|error| {
+            // Without the reason, which may quote a secret.
+            let key = match error.path().to_string() {
+                top if top == "." => String::new(),
+                key => format!("{key}: "),
+            };
+            let line = match error.inner().location() {
+                Some(location) => format!(", line {}", location.line()),
+                None => String::new(),
+            };
+            refused(path, &format_args!("{key}it is no kubeconfig{line}"))
+        })
+    }
+
+    /// The current context's cluster, and its index.
+    pub(super) fn cluster(&self, path: &Path) -> Result<(usize, &Cluster), EngineError> {
+        let name = &self.context(path)?.cluster;
+        let mut clusters = self.clusters.iter().enumerate();
+        match clusters.find(|(_, named)| named.name == *name) {
+            Some((at, named)) => Ok((at, &named.cluster)),
+            None => Err(refused(
+                path,
+                &format_args!("clusters: there is no {name:?}"),
+            )),
+        }
+    }
+
+    /// The current context's user, and its index. A context may have none.
+    pub(super) fn user(&self, path: &Path) -> Result<(usize, Option<&User>), EngineError> {
+        let name = &self.context(path)?.user;
+        if name.is_empty() {
+            return Ok((0, None));
+        }
+        let mut users = self.users.iter().flatten().enumerate();
+        match users.find(|(_, named)| named.name == *name) {
+            Some((at, named)) => Ok((at, Some(&named.user))),
+            None => Err(refused(path, &format_args!("users: there is no {name:?}"))),
+        }
+    }
+
+    fn context(&self, path: &Path) -> Result<&Context, EngineError> {
+        let name = &self.current_context;
+        if name.is_empty() {
+            return Err(refused(path, &"current-context is missing"));
+        }
+        let named = self.contexts.iter().find(|named| named.name == *name);
+        named.map(|named| &named.context).ok_or_else(|| {
+            let why = format_args!("current-context: contexts has no {name:?}");
+            refused(path, &why)
+        })
     }
 }

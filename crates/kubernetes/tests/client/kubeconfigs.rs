@@ -104,6 +104,9 @@ fn keys_of_a_user_that_are_not_supported_are_refused_by_name() {
         none.display()
     );
     assert_eq!(refusal(&setting), expected);
+    setting.write("none", "\n");
+    let expected = format!("tokenFile: {}: it is empty", none.display());
+    assert_eq!(refusal(&setting), expected);
 }
 
 #[test]
