@@ -1,3 +1,6 @@
 //! Pools of a cluster in Kubernetes' API: `docs/kubernetes-cluster-pool` on a real API server.
 
+mod objects;
+mod policy;
+mod rights;
 mod schemas;

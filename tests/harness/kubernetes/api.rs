@@ -190,6 +190,11 @@ impl KubernetesApi {
         self.try_with_file("create", kubeconfig, objects)
     }
 
+    /// Replaces objects; the outcome may be a refusal.
+    pub fn try_replace(&self, kubeconfig: &Path, objects: &Value) -> Output {
+        self.try_with_file("replace", kubeconfig, objects)
+    }
+
     fn try_with_file(&self, verb: &str, kubeconfig: &Path, objects: &Value) -> Output {
         let file = tempfile::NamedTempFile::new_in(self.root()).unwrap();
         let content = match objects {
