@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
-use crate::arguments::target::{Exact, Target};
+use crate::arguments::target::Target;
 
 pub(crate) use cluster::{
     BlocksArguments, ImportArguments, NodeForgetArguments, NodeRegisterArguments,
@@ -279,12 +279,13 @@ impl ReleaseArguments {
         if !self.target.is_empty() {
             return Target::read(&self.target);
         }
-        Ok(Target::Exact(Exact {
+        Ok(Target {
             container: self.container.clone(),
             ip: self.address,
             network: self.network.clone(),
             ifname: self.ifname.clone(),
-        }))
+            ..Target::default()
+        })
     }
 }
 

@@ -119,10 +119,13 @@ fn unknown_holder<'a, 'b>(
     target: &Target,
 ) -> Option<&'b HeldAddress<'a>> {
     let ip = target.ip()?;
+    let names = [&target.network, &target.network_or_pool]
+        .into_iter()
+        .flatten();
     let mut files = addresses.iter().filter(|held| {
         held.ip == Some(ip)
             && held.directory.is_some()
-            && target.network().is_none_or(|name| held.is_of(name))
+            && names.clone().all(|name| held.is_of(name))
     });
     let found = files.next()?;
     (found.container.is_none() && files.next().is_none()).then_some(found)

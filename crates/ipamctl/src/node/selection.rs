@@ -1,8 +1,8 @@
 //! Selects the attachments that a command line names.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 
-use crate::arguments::target::{Exact, Target};
+use crate::arguments::target::Target;
 use crate::node::attachment::NetworkAttachment;
 use crate::node::container_id::is_generated;
 use crate::output::joined;
@@ -16,13 +16,36 @@ type Found<'s, 'a> = Result<Vec<&'s NetworkAttachment<'a>>, String>;
 ///
 /// The reason, if there is none, or if the name is not unique.
 pub(crate) fn select<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) -> Found<'s, 'a> {
-    match target {
-        Target::Word(word) => by_word(all, word),
-        Target::Address(ip, network) => by_address(all, *ip, |attachment| {
-            let mut addresses = attachment.addresses.iter();
-            addresses.any(|address| address.ip == Some(*ip) && address.is_of(network))
-        }),
-        Target::Exact(exact) => by_options(all, exact),
+    let Some(word) = &target.word else {
+        return by_names(all, target);
+    };
+    let containers = |is_wanted: &dyn Fn(&str) -> bool| -> Vec<&'s NetworkAttachment<'a>> {
+        all.iter().filter(|of| is_wanted(of.container)).collect()
+    };
+    let whole = containers(&|id| id == word);
+    match target.ip() {
+        Some(ip) if whole.is_empty() => by_names(all, &Target::of_address(ip)),
+        Some(ip) if all.iter().any(|attachment| attachment.holds(ip)) => Err(format!(
+            "{word} is a container's ID, and an address that is held: say --container or --address"
+        )),
+        _ if !whole.is_empty() => Ok(whole),
+        _ => {
+            let found = containers(&|id| id.starts_with(word));
+            let ids: BTreeSet<&str> = found
+                .iter()
+                .map(|attachment| attachment.container)
+                .collect();
+            match ids.len() {
+                0 => Err(format!(
+                    "no attachment of a container whose ID begins with {word}"
+                )),
+                1 => Ok(found),
+                number => Err(format!(
+                    "{word} is the beginning of {number} container IDs: {}",
+                    joined(ids, ", ")
+                )),
+            }
+        }
     }
 }
 
@@ -37,7 +60,7 @@ pub(crate) fn select_to_release<'s, 'a>(
     target: &Target,
 ) -> Found<'s, 'a> {
     let found = select(all, target)?;
-    if let (Target::Word(word), [first, ..]) = (target, &found[..])
+    if let (Some(word), [first, ..]) = (&target.word, &found[..])
         && target.ip().is_none()
         && first.container != word
         && !is_generated(first.container)
@@ -50,96 +73,31 @@ pub(crate) fn select_to_release<'s, 'a>(
     Ok(found)
 }
 
-/// The attachments that have all of these names.
-fn by_options<'s, 'a>(all: &'s [NetworkAttachment<'a>], exact: &Exact) -> Found<'s, 'a> {
-    let is = |wanted: &Option<String>, name| wanted.as_deref().is_none_or(|wanted| wanted == name);
-    let found: Vec<_> = all
-        .iter()
-        .filter(|attachment| {
-            is(&exact.container, attachment.container)
-                && is(&exact.network, attachment.network)
-                && (exact.ifname.is_none() || exact.ifname.as_deref() == attachment.ifname)
-                && exact.ip.is_none_or(|ip| attachment.holds(ip))
-        })
-        .collect();
-    match (exact.ip, &found[..]) {
-        (_, []) => Err(format!("nothing is held by {exact}")),
-        (Some(ip), [_, _, ..]) => Err(several(ip, &found)),
+/// The attachments that have all of these names; only one of an address.
+fn by_names<'s, 'a>(all: &'s [NetworkAttachment<'a>], target: &Target) -> Found<'s, 'a> {
+    let is =
+        |wanted: &Option<String>, name: Option<&str>| wanted.is_none() || wanted.as_deref() == name;
+    let is_wanted = |attachment: &&NetworkAttachment<'_>| {
+        let mut addresses = attachment.addresses.iter();
+        is(&target.container, Some(attachment.container))
+            && is(&target.network, Some(attachment.network))
+            && is(&target.ifname, attachment.ifname)
+            && addresses.any(|held| {
+                let place = target.network_or_pool.as_ref();
+                place.is_none_or(|name| held.is_of(name))
+                    && (target.ip.is_none() || held.ip == target.ip)
+            })
+    };
+    let found: Vec<_> = all.iter().filter(is_wanted).collect();
+    match (target.ip, &found[..]) {
+        (_, []) => Err(format!("nothing is held by {target}")),
+        (Some(ip), [_, _, ..]) => Err(format!(
+            "{ip} is held {} times: {}; name NETWORK ADDRESS, or --container, --network and --ifname",
+            found.len(),
+            joined(&found, "; ")
+        )),
         _ => Ok(found),
     }
-}
-
-/// The attachments of a container ID or of its beginning, or the holder of an address.
-fn by_word<'s, 'a>(all: &'s [NetworkAttachment<'a>], word: &str) -> Found<'s, 'a> {
-    let whole: Vec<_> = all
-        .iter()
-        .filter(|attachment| attachment.container == word)
-        .collect();
-    let Ok(ip) = word.parse::<IpAddr>() else {
-        return if whole.is_empty() {
-            by_beginning(all, word)
-        } else {
-            Ok(whole)
-        };
-    };
-    if whole.is_empty() {
-        return by_address(all, ip, |attachment| attachment.holds(ip));
-    }
-    if all.iter().any(|attachment| attachment.holds(ip)) {
-        return Err(format!(
-            "{word} is a container's ID, and an address that is held: say --container or --address"
-        ));
-    }
-    Ok(whole)
-}
-
-/// The attachments of the one container whose ID begins so.
-fn by_beginning<'s, 'a>(all: &'s [NetworkAttachment<'a>], beginning: &str) -> Found<'s, 'a> {
-    let found: Vec<_> = all
-        .iter()
-        .filter(|attachment| attachment.container.starts_with(beginning))
-        .collect();
-    let mut containers: Vec<&str> = found
-        .iter()
-        .map(|attachment| attachment.container)
-        .collect();
-    containers.sort_unstable();
-    containers.dedup();
-    match containers[..] {
-        [] => Err(format!(
-            "no attachment of a container whose ID begins with {beginning}"
-        )),
-        [_] => Ok(found),
-        _ => Err(format!(
-            "{beginning} is the beginning of {} container IDs: {}",
-            containers.len(),
-            containers.join(", ")
-        )),
-    }
-}
-
-fn by_address<'s, 'a>(
-    all: &'s [NetworkAttachment<'a>],
-    ip: IpAddr,
-    is_wanted: impl Fn(&NetworkAttachment<'_>) -> bool,
-) -> Found<'s, 'a> {
-    let found: Vec<_> = all
-        .iter()
-        .filter(|attachment| is_wanted(attachment))
-        .collect();
-    match found[..] {
-        [] => Err(format!("nobody is known to hold {ip}")),
-        [_] => Ok(found),
-        _ => Err(several(ip, &found)),
-    }
-}
-
-fn several(ip: IpAddr, found: &[&NetworkAttachment<'_>]) -> String {
-    format!(
-        "{ip} is held {} times: {}; name NETWORK ADDRESS, or --container, --network and --ifname",
-        found.len(),
-        joined(found, "; ")
-    )
 }
 
 #[cfg(test)]
@@ -188,7 +146,7 @@ mod tests {
             (&["10.0.0.2"], Err("NETWORK ADDRESS")),
             (&["b", "10.0.0.2"], Ok("8f3e02 eth0 on b")),
             (&["b", "8f3e"], Err("8f3e")),
-            (&["10.0.0.9"], Err("nobody is known to hold")),
+            (&["10.0.0.9"], Err("nothing is held by address 10.0.0.9")),
             (&[""], Err("empty")),
         ] {
             match (find(&all, words), expected) {
@@ -211,11 +169,11 @@ mod tests {
         assert_eq!(to_release(&all, "10.0.0.2").as_deref(), Ok("10.0.0.3"));
         assert_eq!(to_release(&all, "10.0.0.9").as_deref(), Ok("10.0.0.9"));
         let exact = |container: Option<&str>, ip: Option<&str>| {
-            let target = Target::Exact(Exact {
+            let target = Target {
                 container: container.map(str::to_owned),
                 ip: ip.map(|ip| ip.parse().unwrap()),
-                ..Exact::default()
-            });
+                ..Target::default()
+            };
             Ok::<_, String>(select(&all, &target)?[0].container.to_owned())
         };
         assert_eq!(exact(Some("10.0.0.3"), None).as_deref(), Ok("10.0.0.3"));
