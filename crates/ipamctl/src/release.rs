@@ -2,5 +2,5 @@
 
 pub(crate) mod by_chain;
 pub(crate) mod by_file;
-pub(crate) mod deadline;
 pub(crate) mod printed_command;
+pub(crate) mod releaser;

@@ -174,6 +174,11 @@ impl SharedCluster {
     }
 }
 
+/// A refusal of the cluster's, for people.
+pub(crate) fn failed(error: cni::Error) -> anyhow::Error {
+    anyhow::Error::msg(error.msg)
+}
+
 /// A definition that can't be used, with its path and the reason.
 pub(crate) fn problem(engine: &dyn Engine, (path, reason): (String, String)) -> Problem {
     Problem {

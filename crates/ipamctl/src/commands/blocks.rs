@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use conflist::Problem;
+use ipam::IpNet;
 use serde::Serialize;
 
 use crate::arguments::BlocksArguments;
@@ -30,7 +31,7 @@ struct Row<'a> {
 
 #[derive(Debug, Serialize)]
 struct Claimed<'a> {
-    block: String,
+    block: IpNet,
     node: Option<&'a str>,
     since: Option<&'a str>,
 }
@@ -39,9 +40,7 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let mut problems: Vec<Problem> = Vec::new();
     let mut pools = block_pools(&mut *cluster.engine(), &mut problems)?;
-    for Problem { path, reason } in &problems {
-        warn(format!("{}: {reason}", path.display()));
-    }
+    problems.iter().for_each(warn);
     if let Some(name) = &arguments.pool {
         pools.retain(|pool| pool.name.as_str() == name);
         ensure!(
@@ -72,10 +71,13 @@ pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> R
 }
 
 fn row(pool: &BlockPool) -> Row<'_> {
-    let claimed = pool.claimed.iter().map(|block| Claimed {
-        block: block.block.to_string(),
-        node: block.owner.as_ref().map(|owner| owner.node.as_str()),
-        since: block.owner.as_ref().map(|owner| owner.since.as_str()),
+    let claimed = pool.claimed.iter().map(|claimed| {
+        let owner = claimed.owner.as_ref();
+        Claimed {
+            block: claimed.block,
+            node: owner.map(|owner| owner.node.as_str()),
+            since: owner.map(|owner| owner.since.as_str()),
+        }
     });
     Row {
         pool: pool.name.as_str(),

@@ -16,7 +16,7 @@ use crate::node::network::{ALLOCATOR, HOST_LOCAL};
 use crate::node::{Network, Node, of_ranges};
 use crate::output::Output;
 use explanation::Explanation;
-use question::Question;
+use question::{Question, is_ours};
 
 pub(crate) fn run(
     arguments: &ExplainArguments,
@@ -28,7 +28,7 @@ pub(crate) fn run(
     found.add(&arguments.file);
     let node = Node::with(found, places, environment);
     if let Some(problem) = node.problems.first() {
-        bail!("{}: {}", problem.path.display(), problem.reason);
+        bail!("{problem}");
     }
     let Some(network) = node.networks.first() else {
         bail!(
@@ -42,22 +42,25 @@ pub(crate) fn run(
 }
 
 fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Result<Explanation> {
+    let question = Question::read(network, node, arguments)?;
     let mut explanation = Explanation {
         network: network.name.to_string(),
         delegates: network.delegates.iter().map(ToString::to_string).collect(),
         ..Explanation::default()
     };
-    let question = Question::read(network, node, arguments)?;
     let pools = if network.has_delegate(HOST_LOCAL) {
         of_ranges(&question.config, &question.environment).map_err(anyhow::Error::msg)?
     } else {
         explanation.rules = question.rules(network);
-        question.select(network, arguments.no_exec, &mut explanation)?
+        let (selectors, pools) = question.select(arguments.no_exec)?;
+        explanation.selectors = selectors;
+        pools
     };
     // A selector's failure is the answer.
     let is_failed = explanation.is_refused();
-    if explanation.unknown.is_none() && !is_failed {
-        explanation.unknown = unknown(network, explanation.selectors.len());
+    if !is_failed {
+        let answered = explanation.selectors.len();
+        explanation.unknown = unknown(network, answered, arguments.no_exec);
     }
     let is_sized = explanation.unknown.is_some() || is_failed;
     for (index, pool) in pools.iter().enumerate() {
@@ -74,13 +77,16 @@ fn explain(network: &Network, node: &Node, arguments: &ExplainArguments) -> Resu
 }
 
 /// The reason why the address is not known, after this number of delegates has answered.
-fn unknown(network: &Network, answered: usize) -> Option<String> {
+fn unknown(network: &Network, answered: usize, no_exec: bool) -> Option<String> {
     let delegates = &network.delegates;
     let gives = |name: &DelegateName| [ALLOCATOR, HOST_LOCAL].contains(&name.as_str());
-    let last = delegates.len().saturating_sub(1);
     let mut not_run = delegates.iter().enumerate().skip(answered);
-    let (at, name) = not_run.find(|(_, name)| !gives(name))?;
-    Some(if at == last && !network.keeps_files() {
+    // An allocator before all selectors is given no pools.
+    let is_first = |at, name: &DelegateName| at == 0 && name.as_str() == ALLOCATOR;
+    let (at, name) = not_run.find(|(at, name)| !gives(name) || is_first(*at, name))?;
+    Some(if name.is_selector() && no_exec && !is_ours(name) {
+        format!("{name} was not run (--no-exec)")
+    } else if at + 1 == delegates.len() && !network.keeps_files() {
         format!("{name} chooses the address")
     } else {
         format!("{name} was not run: it is no selector")

@@ -23,8 +23,7 @@ use crate::node::{
     Extent, Inventory, LostSubnet, NetworkAttachment, Node, Standing, attachments, held_addresses,
 };
 use crate::output::{Output, joined, warn};
-use crate::release::by_chain::release;
-use crate::release::deadline::{Deadline, LONGEST};
+use crate::release::releaser::{LONGEST, Releaser};
 use reasons_to_keep::{changed_since, reason_to_keep, too_young};
 
 /// An attachment or a subnet, and what was done with it. The keys are documented, and don't
@@ -144,8 +143,8 @@ impl Collector<'_> {
             _ => changed_since(attachment, &self.judge),
         };
         let row = self.released_unless(keep, || {
-            let bound = Deadline::after(LONGEST)?;
-            release(self.node, attachment, WhenBusy::Refuse, &bound, refuse)
+            let releaser = Releaser::new(self.node, WhenBusy::Refuse, LONGEST)?;
+            releaser.release(attachment, refuse)
         });
         Row {
             network: attachment.network.to_owned(),

@@ -2,28 +2,28 @@
 //!
 //! Nothing else does this: no clock releases what a node holds, since it may only be cut off.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
-use cluster::address::{Entry, entries};
-use cluster::contents::{ClaimedBlock, claimed_blocks};
-use cluster::forget::{Claim, forget_addresses, forget_block, forget_registration};
-use cluster::{Holding, Key, restore};
-use cni::NetworkName;
+use cluster::address::Entry;
+use cluster::contents::ClaimedBlock;
+use cluster::forget::NodeHoldings;
+use cni::{Attachment, NetworkName};
+use ipam::IpNet;
 use serde::Serialize;
 
 use crate::arguments::NodeForgetArguments;
 use crate::node::Node;
 use crate::output::confirmation::is_confirmed;
 use crate::output::{Output, warn};
-use crate::shared_pools::SharedCluster;
+use crate::shared_pools::{SharedCluster, failed};
 
 /// Addresses that are shown one by one.
 const SHOWN: usize = 20;
 
 /// What is released. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Row {
     node: String,
     addresses: Vec<Address>,
@@ -33,19 +33,17 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Address {
-    address: String,
+    address: IpAddr,
     pool: NetworkName,
     network: NetworkName,
-    #[serde(rename = "containerID")]
-    container_id: String,
-    ifname: String,
+    #[serde(flatten)]
+    attachment: Attachment,
 }
 
 #[derive(Debug, Serialize)]
 struct Block {
-    block: String,
+    block: IpNet,
     pool: NetworkName,
 }
 
@@ -65,25 +63,25 @@ pub(crate) fn run(
         "{name} is this node: its containers use their addresses. Run it on another node"
     );
     let engine = &mut *cluster.engine();
-    let held = entries(engine, Holding::of_node(name)).map_err(failed)?;
-    let mut blocks = claimed_blocks(engine)?;
-    for foreign in blocks.iter().filter(|block| block.owner.is_none()) {
-        let ClaimedBlock { block, pool, .. } = foreign;
+    let holdings = NodeHoldings::read(engine, name).map_err(failed)?;
+    for ClaimedBlock { block, pool, .. } in &holdings.foreign_blocks {
         warn(format!(
             "block {block} of pool {pool} has content that isn't ours: it isn't known whether it is {name}'s, and it is left alone"
         ));
     }
-    blocks.retain(|block| block.owner.is_some() && block.node() == name);
-    let registration = engine.get(Key::Node(name.to_owned()))?;
-    let mark = restore::mark(engine, name)?;
     ensure!(
-        !held.is_empty() || !blocks.is_empty() || registration.is_some() || mark.is_some(),
+        !holdings.is_empty(),
         "{} holds nothing of a node {name}",
         cluster.path().display()
     );
-    let mut row = row(name, &held, &blocks);
+    let mut row = Row {
+        node: name.to_owned(),
+        addresses: holdings.addresses.iter().map(Address::from).collect(),
+        blocks: holdings.blocks.iter().map(Block::from).collect(),
+        released: false,
+    };
     if !output.json {
-        output.lines(lines(&row))?;
+        output.lines(row.lines())?;
     }
     if !arguments.dry_run {
         let text = format!(
@@ -92,46 +90,23 @@ pub(crate) fn run(
         if !arguments.yes && !is_confirmed(name, &text)? {
             bail!("nothing is released");
         }
-        // First: without it, the node can claim nothing more.
-        if let Some(registration) = registration {
-            forget_registration(engine, &registration).map_err(failed)?;
+        let forgotten = holdings.release(engine).map_err(failed)?;
+        for ClaimedBlock { block, pool, .. } in &forgotten.changed_blocks {
+            warn(format!(
+                "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
+            ));
         }
-        let released = forget_addresses(engine, name, &held).map_err(failed)?;
-        let mut released_blocks = Vec::new();
-        for claimed in blocks {
-            let claim = Claim {
-                pool: claimed.pool.to_string(),
-                cidr: claimed.block,
-                revision: claimed.revision,
-            };
-            if forget_block(engine, name, &claim)? {
-                released_blocks.push(claimed);
-            } else {
-                let ClaimedBlock { block, pool, .. } = &claimed;
-                warn(format!(
-                    "block {block} of pool {pool} was changed, or {name} has registered again meanwhile; it is left alone"
-                ));
-            }
-        }
-        row.blocks = released_blocks.iter().map(Block::from).collect();
-        // What the node would have said lives there is released.
-        if let Some(mark) = mark {
-            restore::clear_mark(engine, &mark)?;
-        }
-        row.released = true;
-        let rest = entries(engine, Holding::of_node(name))
-            .map_err(failed)?
-            .len();
+        let rest = forgotten.reserved_meanwhile;
         if rest > 0 {
             warn(format!(
                 "{name} has reserved {rest} addresses meanwhile: it is not gone"
             ));
         }
+        row.blocks = forgotten.blocks.iter().map(Block::from).collect();
+        row.released = true;
         if !output.json {
-            output.lines([format!(
-                "released: {released} addresses, {} blocks",
-                row.blocks.len()
-            )])?;
+            let (addresses, blocks) = (forgotten.addresses, row.blocks.len());
+            output.lines([format!("released: {addresses} addresses, {blocks} blocks")])?;
         }
     }
     if output.json {
@@ -140,53 +115,54 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn failed(error: cni::Error) -> anyhow::Error {
-    anyhow::Error::msg(error.msg)
-}
-
-impl From<&ClaimedBlock> for Block {
-    fn from(it: &ClaimedBlock) -> Self {
+impl From<&Entry> for Address {
+    fn from(entry: &Entry) -> Self {
+        let held = &entry.held;
         Self {
-            block: it.block.to_string(),
-            pool: it.pool.clone(),
+            address: held.ip,
+            pool: held.pool.clone(),
+            network: held.network.clone(),
+            attachment: held.attachment.clone(),
         }
     }
 }
 
-fn row(node: &str, held: &[Entry], blocks: &[ClaimedBlock]) -> Row {
-    let addresses = held.iter().map(|entry| Address {
-        address: entry.held.ip.to_string(),
-        pool: entry.held.pool.clone(),
-        network: entry.held.network.clone(),
-        container_id: entry.held.attachment.container_id.to_string(),
-        ifname: entry.held.attachment.ifname.to_string(),
-    });
-    Row {
-        node: node.to_owned(),
-        addresses: addresses.collect(),
-        blocks: blocks.iter().map(Block::from).collect(),
-        released: false,
+impl From<&ClaimedBlock> for Block {
+    fn from(claimed: &ClaimedBlock) -> Self {
+        Self {
+            block: claimed.block,
+            pool: claimed.pool.clone(),
+        }
     }
 }
 
-fn lines(row: &Row) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{} holds {} addresses and {} blocks:",
-        row.node,
-        row.addresses.len(),
-        row.blocks.len()
-    )];
-    let addresses = row.addresses.iter().map(|address| {
-        format!(
-            "  {} of pool {}: {} {} on {}",
-            address.address, address.pool, address.container_id, address.ifname, address.network
-        )
-    });
-    lines.extend(addresses.take(SHOWN));
-    if row.addresses.len() > SHOWN {
-        lines.push(format!("  … and {} more", row.addresses.len() - SHOWN));
+impl Row {
+    fn lines(&self) -> Vec<String> {
+        let (addresses, blocks) = (self.addresses.len(), self.blocks.len());
+        let mut lines = vec![format!(
+            "{} holds {addresses} addresses and {blocks} blocks:",
+            self.node
+        )];
+        for Address {
+            address,
+            pool,
+            network,
+            attachment,
+        } in self.addresses.iter().take(SHOWN)
+        {
+            let Attachment {
+                container_id,
+                ifname,
+            } = attachment;
+            lines.push(format!(
+                "  {address} of pool {pool}: {container_id} {ifname} on {network}"
+            ));
+        }
+        if addresses > SHOWN {
+            lines.push(format!("  … and {} more", addresses - SHOWN));
+        }
+        let blocks = self.blocks.iter();
+        lines.extend(blocks.map(|Block { block, pool }| format!("  block {block} of pool {pool}")));
+        lines
     }
-    let blocks = row.blocks.iter();
-    lines.extend(blocks.map(|block| format!("  block {} of pool {}", block.block, block.pool)));
-    lines
 }

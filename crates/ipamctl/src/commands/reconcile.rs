@@ -1,6 +1,5 @@
 //! `ipamctl reconcile`: tells a restored engine which addresses and blocks this node uses.
 
-mod begin;
 mod living;
 mod same_cluster;
 
@@ -8,20 +7,23 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use cluster::restore::{
-    LatestState, Reconciled, clear_mark, mark, marked, reconcile_address, reconcile_blocks,
+    LatestState, Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address,
+    reconcile_blocks,
 };
-use cluster::{Engine, HeldKey, Identity};
+use cluster::{Engine, Identity};
+use cni::NetworkName;
 use serde::Serialize;
 
 use crate::arguments::ReconcileArguments;
 use crate::node::Node;
 use crate::output::{Output, warn};
-use crate::shared_pools::SharedCluster;
+use crate::shared_pools::{SharedCluster, failed};
+use living::{Living, LivingAddresses};
+use same_cluster::SameCluster;
 
 /// An address or a block that lives on this node. The keys are documented, and don't change
 /// their meaning.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Row {
     /// The address, or the block.
     what: String,
@@ -38,7 +40,7 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
     let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
     let engine = &mut *cluster.engine();
     if arguments.begin {
-        return begin::run(&cluster, engine, &arguments.nodes, output);
+        return begin(&cluster, engine, &arguments.nodes, output);
     }
     let this_node = cluster.node();
     let name = this_node.name.as_str();
@@ -48,29 +50,31 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
         warn(&error.msg);
         own_mark = mark(engine, name)?;
     }
-    let mut problems = Vec::new();
     let moment = engine.moment().context("no cluster ID is answered")?;
-    let mut same = same_cluster::SameCluster::new(&cluster, moment.cluster);
-    let living = living::by_records(node, name, &mut same, &mut problems);
-    let identity = Identity::of(this_node, &node.environment, engine);
-    let mut identity = identity.map_err(failed)?;
-    let blocks = reconcile_blocks(engine, &mut identity, this_node).map_err(failed)?;
-    let rows = blocks.into_iter();
-    let mut rows: Vec<Row> = rows
-        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
-        .collect();
-    rows.extend(claim_addresses(engine, &mut identity, name, &living)?);
-    output.print(&rows, || lines(&rows, engine.name()))?;
-    for problem in &problems {
-        warn(problem);
+    let living = LivingAddresses::read(node, &mut SameCluster::new(&cluster, moment.cluster));
+    let identity = &mut Identity::of(this_node, &node.environment, engine).map_err(failed)?;
+    let mut rows = Vec::new();
+    for (pool, cidr, state) in reconcile_blocks(engine, identity, this_node).map_err(failed)? {
+        rows.push(Row::new(format!("block {cidr}"), &pool, None, state));
     }
-    let conflicts = rows.iter().filter(|row| row.other.is_some()).count();
+    for Living { held, record } in &living.addresses {
+        let lives = || record.try_exists().unwrap_or(true);
+        let state = reconcile_address(engine, identity, held, lives).map_err(failed)?;
+        if let Some(state) = state {
+            let holder = format!("{} of network {}", held.attachment, held.network);
+            let (what, pool) = (held.ip.to_string(), held.pool.as_str());
+            rows.push(Row::new(what, pool, Some(holder), state));
+        }
+    }
+    output.print(&rows, || lines(&rows, engine.name()))?;
+    living.problems.iter().for_each(warn);
     // A conflist that can't be read may name a folder of further records.
-    let problems = problems.len() + node.problems.len();
+    let problems = living.problems.len() + node.problems.len();
     ensure!(
         problems == 0,
         "it isn't known what all attachments hold: {problems} records, folders or conflists can't be used now; node {name} has not said everything"
     );
+    let conflicts = rows.iter().filter(|row| row.other.is_some()).count();
     if conflicts > 0 {
         warn(format!(
             "{conflicts} conflicts: end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
@@ -94,8 +98,30 @@ pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -
     Ok(ExitCode::SUCCESS)
 }
 
-fn failed(error: cni::Error) -> anyhow::Error {
-    anyhow::Error::msg(error.msg)
+/// `--begin`: marks all nodes, so that nothing new is given before each has said what lives
+/// there.
+fn begin(
+    cluster: &SharedCluster,
+    engine: &mut dyn Engine,
+    named: &[String],
+    output: Output,
+) -> Result<ExitCode> {
+    for name in named {
+        let is_valid = name.parse::<NetworkName>().is_ok();
+        ensure!(is_valid, "{name:?} can't name a node");
+    }
+    let nodes = mark_nodes(engine, named)?;
+    ensure!(
+        !nodes.is_empty(),
+        "{} knows no node: name all of them, ipamctl reconcile --begin NODE…",
+        cluster.path().display()
+    );
+    output.print(&nodes, || {
+        let text = "nothing new is given before each of these nodes has run ipamctl reconcile:";
+        let lines = [text].into_iter().chain(nodes.iter().map(String::as_str));
+        lines.collect::<Vec<_>>()
+    })?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The lines for people; `engine` is the engine's name.
@@ -107,36 +133,6 @@ fn lines(rows: &[Row], engine: &str) -> Vec<String> {
         rows.len()
     ));
     lines
-}
-
-/// Claims again the addresses that live on this node; what another has is a conflict.
-fn claim_addresses(
-    engine: &mut dyn Engine,
-    identity: &mut Identity<'_>,
-    node: &str,
-    living: &[living::Living],
-) -> Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for address in living {
-        let held = HeldKey {
-            node: node.to_owned(),
-            network: address.network.clone(),
-            attachment: address.attachment.clone(),
-            pool: address.pool.parse()?,
-            ip: address.ip,
-        };
-        let lives = || address.record.try_exists().unwrap_or(true);
-        let state = reconcile_address(engine, identity, &held, lives).map_err(failed)?;
-        if let Some(state) = state {
-            let holder = format!(
-                "{} {} of network {}",
-                held.attachment.container_id, held.attachment.ifname, held.network
-            );
-            let what = held.ip.to_string();
-            rows.push(Row::new(what, &address.pool, Some(holder), state));
-        }
-    }
-    Ok(rows)
 }
 
 impl Row {
@@ -156,16 +152,10 @@ impl Row {
     }
 
     fn text(&self) -> String {
-        let holder = self.holder.as_ref();
-        let holder = holder.map_or(String::new(), |holder| format!(" ({holder})"));
-        let other = self.other.as_ref();
-        let other = other.map_or(String::new(), |other| format!(": {other}"));
-        let Self {
-            what,
-            pool,
-            outcome,
-            ..
-        } = self;
-        format!("{what} of pool {pool}{holder}: {outcome}{other}")
+        let mut text = format!("{} of pool {}", self.what, self.pool);
+        text.extend(self.holder.iter().map(|holder| format!(" ({holder})")));
+        text += &format!(": {}", self.outcome);
+        text.extend(self.other.iter().map(|other| format!(": {other}")));
+        text
     }
 }

@@ -14,16 +14,15 @@ use crate::node::{
     select_to_release,
 };
 use crate::output::{Output, joined};
-use crate::release::deadline::Deadline;
-use crate::release::{by_chain, by_file};
+use crate::release::releaser::Releaser;
 
 /// What was released. The keys are documented, and don't change their meaning.
 #[derive(Debug, Serialize)]
-struct Row {
-    network: Option<String>,
+struct Row<'a> {
+    network: Option<&'a str>,
     #[serde(rename = "containerID")]
-    container: Option<String>,
-    ifname: Option<String>,
+    container: Option<&'a str>,
+    ifname: Option<&'a str>,
     addresses: Vec<IpAddr>,
     /// `record`, `conflist`, or `file`.
     by: &'static str,
@@ -31,26 +30,27 @@ struct Row {
 
 pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> Result<ExitCode> {
     let target = arguments.target().map_err(anyhow::Error::msg)?;
-    let deadline = Deadline::after(arguments.timeout)?;
+    let releaser = Releaser::new(node, WhenBusy::Wait, arguments.timeout)?;
     let inventory = Inventory::read(node, Extent::All);
     let addresses = held_addresses(&inventory);
-    let released = if arguments.file_only {
-        let files = files(addresses, &target)?;
-        let files = files.iter();
+    let (files, all);
+    let released: Vec<Result<Row<'_>>> = if arguments.file_only {
+        files = self::files(addresses, &target)?;
         files
-            .map(|file| release_file(node, file, &deadline))
+            .iter()
+            .map(|held| release_file(&releaser, held))
             .collect()
     } else {
-        let all = attachments(addresses);
+        all = attachments(addresses);
         let found = select_to_release(&all, &target).map_err(anyhow::Error::msg)?;
-        let found = found.into_iter();
         found
-            .map(|one| release(node, one, &deadline))
-            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|one| release(&releaser, one))
+            .collect()
     };
     // What was released is printed, whatever failed beside it.
     let (rows, failed): (Vec<_>, Vec<_>) = released.into_iter().partition(Result::is_ok);
-    let rows: Vec<Row> = rows.into_iter().flatten().collect();
+    let rows: Vec<Row<'_>> = rows.into_iter().flatten().collect();
     output.print(&rows, || rows.iter().map(Row::text).collect())?;
     let failed = failed.into_iter().filter_map(Result::err);
     let failed = joined(failed.map(|error| format!("{error:#}")), "; ");
@@ -58,16 +58,15 @@ pub(crate) fn run(arguments: &ReleaseArguments, node: &Node, output: Output) -> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn release(node: &Node, attachment: &NetworkAttachment<'_>, deadline: &Deadline) -> Result<Row> {
-    let released = by_chain::release(node, attachment, WhenBusy::Wait, deadline, |_| None);
-    match released.with_context(|| attachment.to_string())? {
-        Released::Done => {}
-        Released::Refused(reason) => bail!("{attachment}: {reason}"),
+fn release<'a>(releaser: &Releaser<'_>, attachment: &NetworkAttachment<'a>) -> Result<Row<'a>> {
+    let released = releaser.release(attachment, |_| None);
+    if let Released::Refused(reason) = released.with_context(|| attachment.to_string())? {
+        bail!("{attachment}: {reason}");
     }
     Ok(Row {
-        network: Some(attachment.network.to_owned()),
-        container: Some(attachment.container.to_owned()),
-        ifname: attachment.ifname.map(str::to_owned),
+        network: Some(attachment.network),
+        container: Some(attachment.container),
+        ifname: attachment.ifname,
         addresses: attachment.ips().collect(),
         by: match (attachment.ifname, attachment.content()) {
             (None, _) => "file",
@@ -77,12 +76,12 @@ fn release(node: &Node, attachment: &NetworkAttachment<'_>, deadline: &Deadline)
     })
 }
 
-fn release_file(node: &Node, held: &HeldAddress<'_>, deadline: &Deadline) -> Result<Row> {
-    by_file::remove(node, held, deadline)?;
+fn release_file<'a>(releaser: &Releaser<'_>, held: &HeldAddress<'a>) -> Result<Row<'a>> {
+    releaser.remove_file(held)?;
     Ok(Row {
-        network: held.network.map(str::to_owned),
-        container: held.container.map(str::to_owned),
-        ifname: held.ifname.map(str::to_owned),
+        network: held.network,
+        container: held.container,
+        ifname: held.ifname,
         addresses: held.ip.into_iter().collect(),
         by: "file",
     })
@@ -105,10 +104,9 @@ fn files<'a>(addresses: Vec<HeldAddress<'a>>, target: &Target) -> Result<Vec<Hel
         .collect();
     ensure!(!files.is_empty(), "there is no file of such a reservation");
     if let (Some(ip), [_, _, ..]) = (ip, &files[..]) {
-        let directories = files.iter().filter_map(|held| held.directory);
-        let paths = directories.map(|directory| directory.path.join(ip.to_string()));
-        let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
-        bail!("{ip} is in {}; name NETWORK ADDRESS", paths.join(" and "));
+        let files = files.iter().filter_map(HeldAddress::file);
+        let files = joined(files.map(|file| file.display().to_string()), " and ");
+        bail!("{ip} is in {files}; name NETWORK ADDRESS");
     }
     Ok(files)
 }
@@ -131,7 +129,7 @@ fn unknown_holder<'a, 'b>(
     (found.container.is_none() && files.next().is_none()).then_some(found)
 }
 
-impl Row {
+impl Row<'_> {
     fn text(&self) -> String {
         let by = match self.by {
             "record" => "through the chain of its record",
@@ -144,9 +142,9 @@ impl Row {
         };
         format!(
             "{} {} on {}: released {addresses} {by}",
-            self.container.as_deref().unwrap_or("unknown holder"),
-            self.ifname.as_deref().unwrap_or("-"),
-            self.network.as_deref().unwrap_or("?"),
+            self.container.unwrap_or("unknown holder"),
+            self.ifname.unwrap_or("-"),
+            self.network.unwrap_or("?"),
         )
     }
 }

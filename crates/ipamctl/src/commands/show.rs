@@ -14,7 +14,6 @@ use state_files::Boot;
 
 use crate::arguments::ShowArguments;
 use crate::arguments::target::Target;
-use crate::leaks::evidence::namespace as namespace_of;
 use crate::leaks::netns::Namespace;
 use crate::node::{
     Extent, HeldState, Inventory, Names, NetworkAttachment, Node, attachments, held_addresses,
@@ -81,21 +80,18 @@ impl<'a> Shown<'a> {
         let content = attachment.content();
         let record = attachment.record;
         let netns = content.map(|content| content.netns.as_str());
-        let namespace = attachment
-            .record
-            .filter(|record| record.content.as_ref().ok().is_some());
-        let (netns_gone, netns_unknown) = match namespace.map(|record| namespace_of(record, boot)) {
+        let namespace = content.map(|content| Namespace::of(content, boot));
+        let (netns_gone, netns_unknown) = match namespace {
             None => (None, None),
             Some(Namespace::There) => (Some(false), None),
             Some(Namespace::Missing | Namespace::BeforeBoot) => (Some(true), None),
             Some(Namespace::Unknown(reason)) => (None, Some(reason)),
         };
         let addresses = attachment.addresses.iter().filter_map(|held| {
-            let path = |ip: IpAddr| Some(held.directory?.path.join(ip.to_string()));
             Some(ShownAddress {
                 address: held.ip?,
                 pool: held.pool,
-                file: path(held.ip?).map(|path| path.display().to_string()),
+                file: held.file().map(|file| file.display().to_string()),
             })
         });
         let mut given = None;
@@ -161,17 +157,11 @@ impl<'a> Shown<'a> {
             };
             line("netns", &format!("{netns}{gone}"));
         }
-        for ShownAddress {
-            address,
-            pool,
-            file,
-        } in &self.addresses
-        {
-            let pool = pool.map_or(String::new(), |pool| format!(" of pool {pool}"));
-            let file = file
-                .as_ref()
-                .map_or(String::new(), |file| format!(" ({file})"));
-            line("address", &format!("{address}{pool}{file}"));
+        for shown in &self.addresses {
+            let mut text = shown.address.to_string();
+            text.extend(shown.pool.map(|pool| format!(" of pool {pool}")));
+            text.extend(shown.file.iter().map(|file| format!(" ({file})")));
+            line("address", &text);
         }
         for (key, value) in self.names.pairs() {
             line("", &format!("{key}={value}"));

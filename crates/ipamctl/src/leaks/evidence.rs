@@ -2,7 +2,6 @@
 
 use std::time::{Duration, SystemTime};
 
-use chain::record::ListedRecord;
 use cni::Environment;
 use state_files::Boot;
 
@@ -124,20 +123,15 @@ impl<'a> Judge<'a> {
 
     /// The network namespace of an attachment; `None` without a record.
     pub(crate) fn namespace(&self, attachment: &NetworkAttachment<'_>) -> Option<Namespace> {
-        Some(namespace(attachment.record?, self.boot.as_ref()))
+        Some(match &attachment.record?.content {
+            Ok(content) => Namespace::of(content, self.boot.as_ref()),
+            Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
+        })
     }
 
     /// True if this is as long ago as `older_than`. A time in the future is not.
     pub(crate) fn is_old(&self, time: SystemTime) -> bool {
         let age = self.as_of.duration_since(time);
         age.is_ok_and(|age| age >= self.older_than)
-    }
-}
-
-/// The network namespace that a record names.
-pub(crate) fn namespace(record: &ListedRecord, boot: Option<&Boot>) -> Namespace {
-    match &record.content {
-        Ok(content) => Namespace::of(content, boot),
-        Err(reason) => Namespace::Unknown(format!("its record: {reason}")),
     }
 }

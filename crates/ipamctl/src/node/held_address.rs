@@ -1,6 +1,7 @@
 //! A held address: its holder, and the holder's record.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use chain::record::ListedRecord;
@@ -143,6 +144,11 @@ impl<'a> HeldAddress<'a> {
             self.names = self.names.and(&holder.names);
         }
         self
+    }
+
+    /// The file of the reservation, or the path of the address in a cluster.
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        Some(self.directory?.path.join(self.ip?.to_string()))
     }
 
     /// True if it belongs to this network or this named pool.

@@ -5,17 +5,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use chain::record::AttachmentRecord;
-use chain::{Chain, Plugins, Released, WhenBusy};
+use chain::{Chain, Plugins, Released};
 use cluster::{Holder, Key};
-use cni::{Cancellation, Environment, NetworkConfig, Object};
+use cni::{Environment, NetworkConfig, Object};
 use docker_ipam_delegated::docker::plugin_calls::delete_endpoint;
 use docker_ipam_delegated::linked_plugins::LINKED;
 use reservations::State;
 
 use crate::node::{Directory, NetworkAttachment, Node};
-use crate::release::by_file;
-use crate::release::deadline::Deadline;
 use crate::release::printed_command::release_command;
+use crate::release::releaser::Releaser;
 
 /// Variables of a runtime's call, which are not passed on.
 const OF_CALLS: [&str; 5] = [
@@ -26,68 +25,70 @@ const OF_CALLS: [&str; 5] = [
     "CNI_ARGS",
 ];
 
-/// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
-/// Docker's is undone by `docker-ipam-delegated`.
-///
-/// `refuse` gets the record while the attachment is locked, and may return a reason to
-/// leave it alone. A reservation without an interface is released by its file: DEL of any
-/// interface could release another address of the container.
-///
-/// # Errors
-///
-/// The chain's; if there is neither a conflist nor a record; and if an address is still
-/// reserved afterwards.
-pub(crate) fn release(
-    node: &Node,
-    attachment: &NetworkAttachment<'_>,
-    when_busy: WhenBusy,
-    deadline: &Deadline,
-    refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
-) -> Result<Released> {
-    let docker = attachment.docker();
-    // Its interface is to go, too.
-    if let Some(endpoint) = docker.and_then(|holder| holder.endpoint.as_ref()) {
-        let plugin = &node.places.docker.docker_plugin;
-        delete_endpoint(plugin, &endpoint.network, &endpoint.endpoint)?;
-        return Ok(Released::Done);
-    }
-    if attachment.ifname.is_none() {
-        if let Some(reason) = refuse(None) {
-            return Ok(Released::Refused(reason));
+impl Releaser<'_> {
+    /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
+    /// Docker's is undone by `docker-ipam-delegated`.
+    ///
+    /// `refuse` gets the record while the attachment is locked, and may return a reason to
+    /// leave it alone. A reservation without an interface is released by its file: DEL of any
+    /// interface could release another address of the container.
+    ///
+    /// # Errors
+    ///
+    /// The chain's; if there is neither a conflist nor a record; and if an address is still
+    /// reserved afterwards.
+    pub(crate) fn release(
+        &self,
+        attachment: &NetworkAttachment<'_>,
+        refuse: impl FnOnce(Option<&AttachmentRecord>) -> Option<String>,
+    ) -> Result<Released> {
+        let (node, docker) = (self.node, attachment.docker());
+        // Its interface is to go, too.
+        if let Some(endpoint) = docker.and_then(|holder| holder.endpoint.as_ref()) {
+            let plugin = &node.places.docker.docker_plugin;
+            delete_endpoint(plugin, &endpoint.network, &endpoint.endpoint)?;
+            return Ok(Released::Done);
         }
-        for held in &attachment.addresses {
-            by_file::remove(node, held, deadline)?;
+        if attachment.ifname.is_none() {
+            if let Some(reason) = refuse(None) {
+                return Ok(Released::Refused(reason));
+            }
+            for held in &attachment.addresses {
+                self.remove_file(held)?;
+            }
+            return Ok(Released::Done);
         }
-        return Ok(Released::Done);
+        let id = attachment.attachment().map_err(anyhow::Error::msg)?;
+        if let Some(error) = self.is_over() {
+            return Err(error);
+        }
+        let config = config(node, attachment)?;
+        let variables = node.environment.iter();
+        let of_chain =
+            variables.filter(|(name, _)| !OF_CALLS.iter().any(|of_call| name == of_call));
+        let environment: Environment = of_chain
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
+        // The daemon runs them in its process, and needs no executables of them.
+        if docker.is_some() {
+            plugins = plugins.and_linked(LINKED);
+        }
+        let chain = Chain::for_del(&config, &environment, plugins)?.released_until(&self.deadline);
+        let released = chain.release(&id, self.when_busy, refuse);
+        let mut released = released.map_err(anyhow::Error::from);
+        if let Some(error) = self.is_over() {
+            released = released.context(error);
+        }
+        if attachment.record.is_none() {
+            released = released.context("without a record");
+        }
+        let released = released?;
+        if released == Released::Done {
+            must_be_gone(node, attachment)?;
+        }
+        Ok(released)
     }
-    let id = attachment.attachment().map_err(anyhow::Error::msg)?;
-    ensure!(!deadline.is_cancelled(), "{}", deadline.is_over());
-    let config = config(node, attachment)?;
-    let variables = node.environment.iter();
-    let of_chain = variables.filter(|(name, _)| !OF_CALLS.iter().any(|of_call| name == of_call));
-    let environment: Environment = of_chain
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
-    let mut plugins = Plugins::in_cni_path(&environment).context("--cni-path")?;
-    // The daemon runs them in its process, and needs no executables of them.
-    if docker.is_some() {
-        plugins = plugins.and_linked(LINKED);
-    }
-    let chain = Chain::for_del(&config, &environment, plugins)?.released_until(deadline);
-    let mut released = chain
-        .release(&id, when_busy, refuse)
-        .map_err(anyhow::Error::from);
-    if deadline.is_cancelled() {
-        released = released.with_context(|| deadline.is_over());
-    }
-    if attachment.record.is_none() {
-        released = released.context("without a record");
-    }
-    let released = released?;
-    if released == Released::Done {
-        must_be_gone(node, attachment)?;
-    }
-    Ok(released)
 }
 
 /// Verifies that no address is reserved any more: today's conflist may lead to another

@@ -25,22 +25,19 @@ pub(crate) struct BlockPool {
 impl BlockPool {
     /// Number of blocks that a range of the pool has a part in.
     pub(crate) fn size(&self) -> u128 {
-        let mut blocks: Vec<(u128, u128)> = self
-            .ranges
-            .ranges()
-            .iter()
-            .map(|range| self.numbers(range.addresses()))
-            .collect();
-        blocks.sort_unstable();
-        let (mut size, mut next) = (0, 0);
-        for (first, last) in blocks {
-            let first = first.max(next);
-            if first <= last {
-                size += last - first + 1;
-                next = last + 1;
-            }
-        }
-        size
+        let block = |ip: IpAddr| cluster::block::block_of(ip, self.length);
+        let covered = self.ranges.ranges().iter().filter_map(|range| {
+            let (first, last) = (range.addresses().first(), range.addresses().last());
+            Interval::new(block(first)?.network(), block(last)?.broadcast())
+        });
+        let covered = Interval::merged(covered.collect());
+        let blocks = covered.into_iter().map(|interval| {
+            let bits = if interval.first().is_ipv4() { 32 } else { 128 };
+            let in_block = bits - u32::from(self.length);
+            // Of the whole of IPv6, there is one block.
+            (interval.size() - 1).checked_shr(in_block).unwrap_or(0) + 1
+        });
+        blocks.sum()
     }
 
     /// All blocks, lowest first: as many as [`Self::size`].
@@ -49,20 +46,6 @@ impl BlockPool {
         let blocks = cluster::block::blocks(ranges.map(Range::addresses), self.length);
         let blocks: BTreeSet<IpNet> = blocks.collect();
         blocks.into_iter().collect()
-    }
-
-    /// The numbers of the first and the last block that an interval lies in, counted from the
-    /// address zero.
-    fn numbers(&self, interval: Interval) -> (u128, u128) {
-        let number = |ip: IpAddr| match ip {
-            IpAddr::V4(ip) => u128::from(ip.to_bits()) >> (32 - self.length),
-            // Of the whole of IPv6, there is one block.
-            IpAddr::V6(ip) => ip
-                .to_bits()
-                .checked_shr(128 - u32::from(self.length))
-                .unwrap_or(0),
-        };
-        (number(interval.first()), number(interval.last()))
     }
 
     /// Number of blocks by node, in the nodes' order; those with foreign content are `?`.

@@ -30,13 +30,11 @@ pub(super) fn chosen(
     let mut chosen = ChosenPool {
         pool: pool.name.as_ref().map(ToString::to_string),
         ranges: pool.ranges.to_string(),
-        size: usage.size.to_string(),
-        reserved: usage.reserved.to_string(),
-        free: usage.free().to_string(),
+        size: usage.size,
+        reserved: usage.reserved,
+        free: usage.free(),
         sticky: pool.sticky.clone(),
-        address: None,
-        gateway: None,
-        refusal: None,
+        ..ChosenPool::default()
     };
     if is_sized || !network.keeps_files() {
         return Ok(chosen);

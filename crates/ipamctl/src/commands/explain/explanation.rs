@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipam_ds_rules::explain::Tried;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::node::large;
@@ -41,13 +41,16 @@ pub(super) struct Selector {
     pub(super) error: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct ChosenPool {
     pub(super) pool: Option<String>,
     pub(super) ranges: String,
-    pub(super) size: String,
-    pub(super) reserved: String,
-    pub(super) free: String,
+    #[serde(serialize_with = "as_text")]
+    pub(super) size: u128,
+    #[serde(serialize_with = "as_text")]
+    pub(super) reserved: u128,
+    #[serde(serialize_with = "as_text")]
+    pub(super) free: u128,
     pub(super) sticky: Option<String>,
     /// The address that an ADD would get now.
     pub(super) address: Option<IpAddr>,
@@ -59,18 +62,15 @@ pub(super) struct ChosenPool {
 impl Explanation {
     /// True if an ADD would be refused.
     pub(super) fn is_refused(&self) -> bool {
-        self.selectors
-            .iter()
-            .any(|selector| selector.error.is_some())
+        let mut selectors = self.selectors.iter();
+        selectors.any(|selector| selector.error.is_some())
             || self.pools.iter().any(|pool| pool.refusal.is_some())
     }
 
     /// The explanation for people, with the facts of the question.
     pub(super) fn lines(&self, facts: &[(String, String)], output: Output) -> Vec<String> {
-        let facts = joined(
-            facts.iter().map(|(key, value)| format!("{key}={value}")),
-            ", ",
-        );
+        let facts = facts.iter().map(|(key, value)| format!("{key}={value}"));
+        let facts = joined(facts, ", ");
         let facts = if facts.is_empty() { "none" } else { &facts };
         let mut lines = vec![
             output.styled(Style::Bold, &format!("network {}", self.network)),
@@ -79,49 +79,44 @@ impl Explanation {
         ];
         lines.extend(self.rules.iter().map(|rule| format!("  {}", rule.text())));
         for Selector { name, error, .. } in &self.selectors {
-            lines.extend(
-                error
-                    .iter()
-                    .map(|error| format!("  {name} refuses: {error}")),
-            );
+            let refusal = error.iter();
+            lines.extend(refusal.map(|error| format!("  {name} refuses: {error}")));
         }
         lines.extend(self.pools.iter().flat_map(ChosenPool::lines));
-        lines.extend(
-            self.unknown
-                .iter()
-                .map(|unknown| format!("  not known: {unknown}")),
-        );
+        let unknown = self.unknown.iter();
+        lines.extend(unknown.map(|unknown| format!("  not known: {unknown}")));
         lines
     }
 }
 
 impl From<Tried> for Rule {
     fn from(tried: Tried) -> Self {
-        let (fact, is, must_be) = match tried.unmet {
-            None => (None, None, None),
-            Some(unmet) => (Some(unmet.fact), unmet.is, Some(unmet.must_be)),
-        };
+        let unmet = tried.unmet.as_ref();
         Self {
+            holds: unmet.is_none(),
+            fact: unmet.map(|unmet| unmet.fact.clone()),
+            is: unmet.and_then(|unmet| unmet.is.clone()),
+            must_be: unmet.map(|unmet| unmet.must_be.clone()),
             rule: tried.rule,
-            holds: fact.is_none(),
-            fact,
-            is,
-            must_be,
         }
     }
 }
 
 impl Rule {
     fn text(&self) -> String {
-        let Self { rule, is, .. } = self;
+        let rule = &self.rule;
         let (Some(fact), Some(must_be)) = (&self.fact, &self.must_be) else {
             return format!("{rule}: holds");
         };
-        let is = is
-            .as_ref()
-            .map_or("missing".to_owned(), |is| format!("{is:?}"));
+        let is = self.is.as_ref().map(|is| format!("{is:?}"));
+        let is = is.as_deref().unwrap_or("missing");
         format!("{rule}: doesn't hold: {fact} is {is}, and must be {must_be}")
     }
+}
+
+/// A number as text: it may exceed 2^53.
+fn as_text<S: Serializer>(number: &u128, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(number)
 }
 
 impl ChosenPool {
@@ -130,8 +125,7 @@ impl ChosenPool {
             .pool
             .as_ref()
             .map_or(String::new(), |name| format!("{name}, "));
-        let [reserved, size, free] = [&self.reserved, &self.size, &self.free]
-            .map(|text| text.parse().map_or_else(|_| text.clone(), large));
+        let [reserved, size, free] = [self.reserved, self.size, self.free].map(large);
         let mut lines = vec![format!(
             "  pool       {name}{}: {reserved} of {size} reserved, {free} free",
             self.ranges

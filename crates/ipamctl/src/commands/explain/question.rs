@@ -15,9 +15,9 @@ use plugin::Linked;
 use serde::Serialize;
 use serde_json::json;
 
-use super::explanation::{Explanation, Rule, Selector};
+use super::explanation::{Rule, Selector};
 use crate::arguments::ExplainArguments;
-use crate::node::network::RULES;
+use crate::node::network::{RANGES, RULES};
 use crate::node::{Network, Node, of_answer};
 
 /// The fact that names the container.
@@ -97,13 +97,8 @@ impl Question {
         tried.into_iter().map(Rule::from).collect()
     }
 
-    /// Runs the selectors; returns the pools of the last one.
-    pub(super) fn select(
-        &self,
-        network: &Network,
-        no_exec: bool,
-        explanation: &mut Explanation,
-    ) -> Result<Vec<Pool>> {
+    /// Runs the selectors; returns what each has answered, and the pools of the last one.
+    pub(super) fn select(&self, no_exec: bool) -> Result<(Vec<Selector>, Vec<Pool>)> {
         let (ranges, rules, fixed) = (
             Linked(&IpamDsRanges),
             Linked(&IpamDsRules),
@@ -112,10 +107,8 @@ impl Question {
         let linked: [&dyn LinkedPlugin; 3] = [&ranges, &rules, &fixed];
         let plugins = Plugins::in_cni_path(&self.environment)?.and_linked(&linked);
         let chain = Chain::new(&self.config, &self.environment, plugins)?;
-        let is_ours =
-            |name: &DelegateName| linked.iter().any(|plugin| plugin.name() == name.as_str());
         let runs = |name: &DelegateName| name.is_selector() && (!no_exec || is_ours(name));
-        let mut pools = Vec::new();
+        let (mut selectors, mut pools) = (Vec::new(), Vec::new());
         for (name, outcome) in chain.dry_run(runs) {
             let (answer, error) = match outcome {
                 Outcome::Result(output) => (Some(output.json().to_owned()), None),
@@ -125,26 +118,19 @@ impl Question {
             if let Some(answer) = &answer {
                 pools = of_answer(answer).map_err(anyhow::Error::msg)?;
             }
-            explanation.selectors.push(Selector {
+            selectors.push(Selector {
                 name: name.to_string(),
                 answer,
                 error,
             });
         }
-        let is_forbidden = |name: &DelegateName| name.is_selector() && no_exec && !is_ours(name);
-        let is_failed = explanation.is_refused();
-        let next = network.delegates.get(explanation.selectors.len());
-        explanation.unknown = match (next, explanation.selectors.is_empty()) {
-            // The failure is the answer.
-            _ if is_failed => None,
-            (Some(name), _) if is_forbidden(name) => {
-                Some(format!("{name} was not run (--no-exec)"))
-            }
-            (Some(name), true) => Some(format!("{name} is no selector")),
-            _ => None,
-        };
-        Ok(pools)
+        Ok((selectors, pools))
     }
+}
+
+/// True for a selector that runs in this process.
+pub(super) fn is_ours(name: &DelegateName) -> bool {
+    [RANGES, RULES, "ipam-ds-static"].contains(&name.as_str())
 }
 
 /// Sets a key of nested objects.

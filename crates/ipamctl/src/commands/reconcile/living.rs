@@ -1,113 +1,115 @@
 //! Finds the addresses of a cluster's pools that attachments of this node use, by the chain's
 //! records.
 
-use crate::node::Node;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use chain::record::{
-    AttachmentRecord, DelegateAnswer, ListedRecord, RecordState, is_locked, networks, records,
-};
-use cni::{Attachment, IpamResult, NetworkName};
+use chain::record::{AttachmentRecord, ListedRecord, RecordState, is_locked, networks, records};
+use cluster::HeldKey;
+use cni::{IpamResult, NetworkName, Object};
 
 use super::same_cluster::SameCluster;
+use crate::node::Node;
 
-/// An address that an attachment of this node has.
+/// An address that an attachment of this node has, and the record that says so.
 #[derive(Clone, Debug)]
 pub(super) struct Living {
-    pub(super) network: NetworkName,
-    pub(super) attachment: Attachment,
-    pub(super) pool: String,
-    pub(super) ip: IpAddr,
-    /// The record that says so.
+    pub(super) held: HeldKey,
     pub(super) record: PathBuf,
 }
 
-/// The addresses of all records of the node. A record that doesn't tell what its attachment
-/// holds is a problem.
-pub(super) fn by_records(
-    node: &Node,
-    this_node: &str,
-    cluster: &mut SameCluster<'_>,
-    problems: &mut Vec<String>,
-) -> Vec<Living> {
-    let mut living = Vec::new();
-    for state_dir in node.state_dirs() {
-        let networks = networks(&state_dir);
-        for network in known_or_empty(&state_dir, networks, problems) {
-            let path = state_dir.join(network.as_str());
-            // The locks first: what a call that ends meanwhile has written is read after.
-            let listed = running(&state_dir, &network)
-                .and_then(|running| Ok(vec![(running, records(&state_dir, &network)?)]));
-            for (running, records) in known_or_empty(&path, listed, problems) {
-                for record in records {
-                    let is_running = running.contains(&record.attachment);
-                    match of_record(this_node, cluster, &network, &record, is_running) {
-                        Ok(addresses) => living.extend(addresses),
+/// The addresses of all records of the node, and the records and folders that don't tell what
+/// attachments hold, with the reasons.
+#[derive(Debug, Default)]
+pub(super) struct LivingAddresses {
+    pub(super) addresses: Vec<Living>,
+    pub(super) problems: Vec<String>,
+}
+
+impl LivingAddresses {
+    pub(super) fn read(node: &Node, cluster: &mut SameCluster<'_>) -> Self {
+        let mut found = Self::default();
+        for state_dir in node.state_dirs() {
+            let networks = networks(&state_dir);
+            for network in found.known_or_empty(&state_dir, networks) {
+                let records = with_locks(&state_dir, &network);
+                let path = state_dir.join(network.as_str());
+                for (record, is_running) in found.known_or_empty(&path, records) {
+                    match addresses(cluster, &record, is_running) {
+                        Ok(addresses) => found.addresses.extend(addresses),
                         Err(reason) => {
-                            problems.push(format!("{}: {reason}", record.file.display()));
+                            let file = record.file.display();
+                            found.problems.push(format!("{file}: {reason}"));
                         }
                     }
                 }
             }
         }
+        found
     }
-    living
+
+    /// The values that were read at this path; none if it can't be read, which is a problem.
+    fn known_or_empty<T>(&mut self, path: &Path, read: io::Result<Vec<T>>) -> Vec<T> {
+        read.unwrap_or_else(|error| {
+            self.problems.push(format!("{}: {error}", path.display()));
+            Vec::new()
+        })
+    }
 }
 
-/// The values that were read at this path; none if it can't be read, which is a problem.
-fn known_or_empty<T>(path: &Path, read: io::Result<Vec<T>>, problems: &mut Vec<String>) -> Vec<T> {
-    read.unwrap_or_else(|error| {
-        problems.push(format!("{}: {error}", path.display()));
-        Vec::new()
-    })
-}
-
-/// The attachments that a call works on.
-fn running(state_dir: &Path, network: &NetworkName) -> io::Result<BTreeSet<Attachment>> {
+/// The records of a network, and whether a call works on each.
+fn with_locks(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<(ListedRecord, bool)>> {
     let mut running = BTreeSet::new();
     for record in records(state_dir, network)? {
         if is_locked(&record.file)? {
             running.insert(record.attachment);
         }
     }
-    Ok(running)
+    // The locks first: what a call that ends meanwhile has written is read after.
+    let records = records(state_dir, network)?.into_iter();
+    let with_lock = records.map(|record| {
+        let is_running = running.contains(&record.attachment);
+        (record, is_running)
+    });
+    Ok(with_lock.collect())
 }
 
 /// The addresses of this cluster in one record.
-fn of_record(
-    this_node: &str,
+fn addresses(
     cluster: &mut SameCluster<'_>,
-    network: &NetworkName,
     record: &ListedRecord,
     is_running: bool,
 ) -> Result<Vec<Living>, String> {
     let content = record.content.as_ref().map_err(String::clone)?;
     let allocator = cluster.allocator();
-    let is_allocator = |delegate: &DelegateAnswer| delegate.name.as_str() == allocator;
-    let has_allocator = content.delegates.iter().any(is_allocator);
-    if !has_allocator || !is_of(this_node, cluster, network, content)? {
+    let mut names = content
+        .delegates
+        .iter()
+        .map(|delegate| delegate.name.as_str());
+    if !names.any(|name| name == allocator) || !is_of(cluster, record, content)? {
         return Ok(Vec::new());
     }
     let mut living = Vec::new();
     let mut given = None;
     for delegate in &content.delegates {
         let answered = delegate.result.as_deref();
-        if is_allocator(delegate) {
+        if delegate.name.as_str() == allocator {
             match (answered, content.state) {
                 (Some(answered), _) => {
                     let read = |raw| IpamResult::read("result", raw).map_err(|error| error.msg);
                     let given = given.map_or_else(|| Ok(IpamResult::default()), read)?;
-                    for (pool, ip) in pairs(network, &given, &read(answered)?)? {
-                        living.push(Living {
-                            network: network.clone(),
+                    for (pool, ip) in pairs(&record.network, &given, &read(answered)?)? {
+                        let held = HeldKey {
+                            node: cluster.node().to_owned(),
+                            network: record.network.clone(),
                             attachment: record.attachment.clone(),
                             pool,
                             ip,
-                            record: record.file.clone(),
-                        });
+                        };
+                        let record = record.file.clone();
+                        living.push(Living { held, record });
                     }
                 }
                 // The engine may have given it an address before it was restored.
@@ -126,17 +128,15 @@ fn of_record(
 
 /// True if the record's ADD has asked this cluster.
 fn is_of(
-    this_node: &str,
     cluster: &mut SameCluster<'_>,
-    network: &NetworkName,
+    record: &ListedRecord,
     content: &AttachmentRecord,
 ) -> Result<bool, String> {
     let config = content.config().ok_or("it has no configuration")?;
-    let ipam = config.ipam().map_err(|error| error.msg)?;
-    let recorded = cluster.read(&ipam)?;
-    let is_same = cluster.is(network, &*recorded)?;
+    let recorded = cluster.read(&config.ipam().map_err(|error| error.msg)?)?;
+    let is_same = cluster.is(&record.network, &*recorded)?;
     let name = &recorded.node().name;
-    if is_same && name != this_node {
+    if is_same && name != cluster.node() {
         return Err(format!("it is of node {name}, another name"));
     }
     Ok(is_same)
@@ -147,20 +147,17 @@ fn pairs(
     network: &NetworkName,
     given: &IpamResult,
     answered: &IpamResult,
-) -> Result<Vec<(String, IpAddr)>, String> {
+) -> Result<Vec<(NetworkName, IpAddr)>, String> {
     let pools = ipam::pools_of_result(given).map_err(|error| error.msg)?;
     let new = answered.ips.iter().skip(given.ips.len());
     let ips: Vec<IpAddr> = new.map(cni::IpConfig::ip).collect();
-    if pools.len() != ips.len() {
-        return Err(format!(
-            "it has {} addresses of {} pools",
-            ips.len(),
-            pools.len()
-        ));
+    let (addresses, number) = (ips.len(), pools.len());
+    if number != addresses {
+        return Err(format!("it has {addresses} addresses of {number} pools"));
     }
-    let name = |pool: &cni::Object| -> Result<String, String> {
+    let name = |pool: &Object| -> Result<NetworkName, String> {
         let name: Option<NetworkName> = pool.read("pools", "name").map_err(|error| error.msg)?;
-        Ok(name.as_ref().unwrap_or(network).to_string())
+        Ok(name.unwrap_or_else(|| network.clone()))
     };
     let both = pools.iter().zip(ips);
     both.map(|(pool, ip)| Ok((name(pool)?, ip))).collect()

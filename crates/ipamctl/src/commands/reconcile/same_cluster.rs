@@ -26,6 +26,11 @@ impl<'a> SameCluster<'a> {
         }
     }
 
+    /// The name of this node.
+    pub(super) fn node(&self) -> &'a str {
+        &self.cluster.node().name
+    }
+
     /// The allocator of its addresses.
     pub(super) fn allocator(&self) -> &'static str {
         self.cluster.kind.allocator
