@@ -37,17 +37,18 @@ impl View {
         Self(None)
     }
 
-    /// True if it was noted that no node has a block of the pool with this UID.
-    pub(crate) fn is_without_blocks(&self, pool: &str, uid: &str) -> bool {
+    /// True if it was noted that no node has a block of the pool with this spec, which is
+    /// named by its UID and its generation.
+    pub(crate) fn is_without_blocks(&self, pool: &str, spec: &str) -> bool {
         let read = |folder: &StateFolder| folder.read(&format!("noblock_{pool}"));
         let noted = self.0.as_ref().map(read);
-        matches!(noted, Some(Ok(noted)) if noted == uid.as_bytes())
+        matches!(noted, Some(Ok(noted)) if noted == spec.as_bytes())
     }
 
-    /// Notes that no node has a block of the pool with this UID.
-    pub(crate) fn note_without_blocks(&self, pool: &str, uid: &str) {
+    /// Notes that no node has a block of the pool with this spec.
+    pub(crate) fn note_without_blocks(&self, pool: &str, spec: &str) {
         if let Some(folder) = &self.0
-            && let Err(error) = folder.replace(&format!("noblock_{pool}"), uid.as_bytes())
+            && let Err(error) = folder.replace(&format!("noblock_{pool}"), spec.as_bytes())
         {
             tracing::debug!(%error, pool, "the pool's blocks will be listed again");
         }

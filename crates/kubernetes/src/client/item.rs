@@ -18,8 +18,13 @@ pub struct Item {
     pub uid: String,
     /// `metadata.resourceVersion`: revision of the last change.
     pub revision: i64,
+    /// `metadata.generation`: it grows with each change of the spec, and with no other one. 0 if
+    /// the resource has none.
+    pub generation: i64,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
     /// `spec`; null if only metadata was asked for.
     pub spec: Value,
 }
@@ -79,14 +84,20 @@ impl Item {
                 EngineError::new(Kind::Unable, msg)
             })
         };
-        let labels = metadata["labels"].as_object().into_iter().flatten();
-        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.into())));
+        let texts = |key: &str| {
+            let pairs = metadata[key].as_object().into_iter().flatten();
+            let pair =
+                |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.into()));
+            pairs.filter_map(pair).collect()
+        };
         Ok(Self {
             resource,
             name: text("name")?,
             uid: text("uid")?,
             revision: revision(metadata)?,
-            labels: labels.collect(),
+            generation: metadata["generation"].as_i64().unwrap_or_default(),
+            labels: texts("labels"),
+            annotations: texts("annotations"),
             spec: object["spec"].take(),
         })
     }

@@ -16,6 +16,10 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// Objects in a page of a list.
 const PAGE: u32 = 1000;
 
+/// The field manager of pools. The policy for those who change pools by hand lets this one pass:
+/// it compares a change with what is held.
+const IMPORT: &str = "ipamctl-import";
+
 /// A request to the API server.
 pub(super) struct Request {
     pub(super) method: Method,
@@ -112,6 +116,9 @@ impl Request {
     fn writing(mut self, body: &Value, dry_run: bool) -> Self {
         self.body = body.to_string().into_bytes();
         self.changes = !dry_run;
+        if self.resource == Resource::Pool {
+            self = self.with("fieldManager", IMPORT);
+        }
         match dry_run {
             true => self.with("dryRun", "All"),
             false => self,

@@ -73,21 +73,23 @@ impl Engine<'_> {
         Ok(!found.iter().any(is_other))
     }
 
-    /// True if no node has a block of the pool. A pool's `block` never changes as long as the
-    /// pool exists, so what was true once for a pool with this UID stays true.
+    /// True if no node has a block of the pool. Blocks are claimed only of a pool with `block`, so
+    /// what was true once stays true until the pool's spec changes.
     fn has_no_block(&mut self, pool: &str) -> Result<bool, EngineError> {
-        let uid = match self.client.get(Resource::Pool, pool)? {
-            Some(item) if item.spec["block"].is_null() => item.uid,
+        let spec = match self.client.get(Resource::Pool, pool)? {
+            Some(item) if item.spec["block"].is_null() => {
+                format!("{}/{}", item.uid, item.generation)
+            }
             Some(_) => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
             // Its addresses are of ranges in the configuration; nobody can claim a block of it.
             None => "none".to_owned(),
         };
-        if self.view.is_without_blocks(pool, &uid) {
+        if self.view.is_without_blocks(pool, &spec) {
             return Ok(true);
         }
         let is_without = self.of_pool(Resource::Block, Some(pool), false)?.is_empty();
         if is_without {
-            self.view.note_without_blocks(pool, &uid);
+            self.view.note_without_blocks(pool, &spec);
         }
         Ok(is_without)
     }

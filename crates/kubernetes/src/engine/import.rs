@@ -14,10 +14,6 @@ use crate::objects::{object, path, restore};
 use crate::{Created, Item, Replaced};
 use crate::{Resource, objects::Pod};
 
-/// Annotation of a pool that `ipamctl import` has written: the resource version that it has
-/// replaced. The policy for those who edit pools by hand passes such a change.
-pub(crate) const IMPORTED: &str = "ipam-delegated.io/imported-over";
-
 impl Engine<'_> {
     /// Writes pools, if the conditions hold; false if one doesn't.
     pub(super) fn import(&mut self, change: &Change) -> Result<bool, EngineError> {
@@ -125,7 +121,8 @@ impl Engine<'_> {
         let metadata = &mut new["metadata"];
         metadata["uid"] = old.uid.as_str().into();
         metadata["resourceVersion"] = revision.as_str().into();
-        metadata["annotations"] = serde_json::json!({IMPORTED: revision});
+        metadata["labels"] = serde_json::json!(old.labels);
+        metadata["annotations"] = serde_json::json!(old.annotations);
         let replaced = self.client.replace(Resource::Pool, new, dry_run)?;
         Ok(matches!(replaced, Replaced::Done(_)))
     }
