@@ -181,8 +181,8 @@ mod tests {
             format!("{path}/a%2F..%2Fb"),
             format!("{path}?limit=1000&labelSelector=ipam-delegated.io%2Fpool%3Da%2Cx%21%3Db"),
             format!("{path}?limit=1000&continue=a%2Bb%3D"),
-            format!("{path}?dryRun=All"),
-            format!("{path}/a/status"),
+            format!("{path}?fieldManager=ipamctl-import&dryRun=All"),
+            format!("{path}/a/status?fieldManager=ipamctl-import"),
         ];
         assert_eq!(targets, expected);
     }
