@@ -2,14 +2,12 @@
 //! the attachment's lock.
 
 pub(crate) mod attachment_record;
-mod caller_line;
 pub(crate) mod file;
 pub(crate) mod folder;
 pub(crate) mod line;
 mod listing;
 pub(crate) mod lock;
 pub(crate) mod lock_holders;
-pub(crate) mod lock_wait;
 pub(crate) mod own_record;
 
 pub use attachment_record::{AttachmentRecord, DelegateAnswer, RecordState};

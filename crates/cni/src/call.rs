@@ -11,25 +11,18 @@ use crate::{Args, Attachment, Command, Environment, Error, InvalidName};
 /// empty string counts as missing, as in libcni.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// ADD, DEL or CHECK: about one attachment.
-    Attachment(AttachmentCommand, Attachment),
+    /// ADD.
+    Add(Attachment),
+    /// DEL.
+    Del(Attachment),
+    /// CHECK.
+    Check(Attachment),
     /// GC.
     Gc,
     /// STATUS.
     Status,
     /// VERSION.
     Version,
-}
-
-/// The commands that are about one attachment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttachmentCommand {
-    /// ADD.
-    Add,
-    /// DEL.
-    Del,
-    /// CHECK.
-    Check,
 }
 
 impl Request {
@@ -40,6 +33,8 @@ impl Request {
     /// Code 4, naming every variable that is missing, or the one that is
     /// malformed and its value.
     pub fn from_environment(vars: &Environment) -> Result<Self, Error> {
+        const ATTACHMENT: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME"];
+        const ATTACHMENT_AND_NETNS: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"];
         let vars = Variables(vars);
         vars.require(&["CNI_COMMAND"])?;
         let command = vars.text("CNI_COMMAND")?.unwrap_or_default();
@@ -49,22 +44,10 @@ impl Request {
                 Command::ALL.map(Command::as_str).join(", ")
             ))
         })?;
-        let about_attachment = |command, required| {
-            vars.require(required)?;
-            Ok(Self::Attachment(
-                command,
-                Attachment {
-                    container_id: vars.name("CNI_CONTAINERID")?,
-                    ifname: vars.name("CNI_IFNAME")?,
-                },
-            ))
-        };
-        const ATTACHMENT: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME"];
-        const ATTACHMENT_AND_NETNS: &[&str] = &["CNI_CONTAINERID", "CNI_IFNAME", "CNI_NETNS"];
         match command {
-            Command::Add => about_attachment(AttachmentCommand::Add, ATTACHMENT_AND_NETNS),
-            Command::Check => about_attachment(AttachmentCommand::Check, ATTACHMENT_AND_NETNS),
-            Command::Del => about_attachment(AttachmentCommand::Del, ATTACHMENT),
+            Command::Add => vars.attachment(ATTACHMENT_AND_NETNS).map(Self::Add),
+            Command::Check => vars.attachment(ATTACHMENT_AND_NETNS).map(Self::Check),
+            Command::Del => vars.attachment(ATTACHMENT).map(Self::Del),
             Command::Gc => vars.require(&["CNI_PATH"]).map(|()| Self::Gc),
             Command::Status => Ok(Self::Status),
             Command::Version => Ok(Self::Version),
@@ -74,9 +57,9 @@ impl Request {
     /// Only the command.
     pub fn command(&self) -> Command {
         match self {
-            Self::Attachment(AttachmentCommand::Add, _) => Command::Add,
-            Self::Attachment(AttachmentCommand::Del, _) => Command::Del,
-            Self::Attachment(AttachmentCommand::Check, _) => Command::Check,
+            Self::Add(_) => Command::Add,
+            Self::Del(_) => Command::Del,
+            Self::Check(_) => Command::Check,
             Self::Gc => Command::Gc,
             Self::Status => Command::Status,
             Self::Version => Command::Version,
@@ -86,8 +69,10 @@ impl Request {
     /// The attachment that the request is about, if it is about one.
     pub fn attachment(&self) -> Option<&Attachment> {
         match self {
-            Self::Attachment(_, attachment) => Some(attachment),
-            _ => None,
+            Self::Add(attachment) | Self::Del(attachment) | Self::Check(attachment) => {
+                Some(attachment)
+            }
+            Self::Gc | Self::Status | Self::Version => None,
         }
     }
 }
@@ -126,6 +111,15 @@ impl<'a> Variables<'a> {
                 missing.join(", ")
             )))
         }
+    }
+
+    /// The attachment. Refuses a call without all of the `required` variables.
+    fn attachment(&self, required: &[&str]) -> Result<Attachment, Error> {
+        self.require(required)?;
+        Ok(Attachment {
+            container_id: self.name("CNI_CONTAINERID")?,
+            ifname: self.name("CNI_IFNAME")?,
+        })
     }
 
     fn text(&self, name: &str) -> Result<Option<String>, Error> {

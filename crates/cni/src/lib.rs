@@ -5,7 +5,6 @@ mod call;
 mod cancellation;
 mod command;
 mod config;
-mod delegate_name;
 mod environment;
 mod error;
 mod excerpt;
@@ -19,16 +18,17 @@ mod trace;
 mod version;
 
 pub use args::Args;
-pub use call::{AttachmentCommand, Request};
+pub use call::Request;
 pub use cancellation::Cancellation;
 pub use command::{Command, UnknownCommand};
 pub use config::NetworkConfig;
-pub use delegate_name::{DelegateName, InvalidDelegateName, is_selector};
 pub use environment::{CHAIN_CALL, Environment, ROLLBACK};
 pub use error::{Error, code};
 pub use excerpt::{Excerpt, OneLine};
 pub use json_output::JsonOutput;
-pub use name::{Attachment, ContainerId, IfName, InvalidName, NetworkName};
+pub use name::{
+    Attachment, ContainerId, DelegateName, IfName, InvalidName, NetworkName, is_selector,
+};
 pub use object::{Object, read};
 pub use plugin::{About, Call, Deliver, LinkedOutput, LinkedPlugin, Plugin, Reply};
 pub use result::{Dns, IpConfig, IpamResult};

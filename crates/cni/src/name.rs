@@ -1,5 +1,5 @@
-//! Names that the specification restricts: container IDs, interface names, network
-//! names. A value of these types is valid, whether it was parsed or deserialized.
+//! Names of containers, interfaces, networks and plugins. A value of these types is valid,
+//! whether it was parsed or deserialized.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,6 +54,19 @@ fn check_ifname(text: &str) -> Result<(), InvalidName> {
         Err(InvalidName("it contains /, : or white space"))
     } else {
         Ok(())
+    }
+}
+
+/// The rule of plugins' names: a file's name, so that delegates run from `CNI_PATH` only.
+fn check_delegate_name(text: &str) -> Result<(), InvalidName> {
+    match text {
+        "" => Err(InvalidName("a plugin's name is not empty")),
+        "." | ".." => Err(InvalidName("a plugin's name is not a folder")),
+        _ if text.contains('/') => Err(InvalidName(
+            "it must be a plugin's name, not a path: delegates run from CNI_PATH only",
+        )),
+        _ if text.contains('\0') => Err(InvalidName("it contains a NUL character")),
+        _ => Ok(()),
     }
 }
 
@@ -121,6 +134,26 @@ name!(
     "network name",
     check_identifier
 );
+
+name!(
+    /// The name of a plugin's executable in `CNI_PATH`: not a path.
+    DelegateName,
+    "plugin's name",
+    check_delegate_name
+);
+
+impl DelegateName {
+    /// True for a selector, which holds no address, by the convention of names:
+    /// `ipam-ds-…`.
+    pub fn is_selector(&self) -> bool {
+        is_selector(&self.0)
+    }
+}
+
+/// True for the name of a selector: [`DelegateName::is_selector`].
+pub fn is_selector(name: &str) -> bool {
+    name.starts_with("ipam-ds-")
+}
 
 /// One interface of one container: the unit that is added to a network.
 /// Specification, section 3.
@@ -200,6 +233,18 @@ mod tests {
             "a\u{a0}b",
         ] {
             assert!(bad.parse::<IfName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_is_no_delegate_name() {
+        for bad in ["", ".", "..", "/bin/true", "a/b", "./a", "a/", "a\0"] {
+            assert!(bad.parse::<DelegateName>().is_err(), "{bad:?}");
+            assert!(serde_json::from_value::<DelegateName>(bad.into()).is_err());
+        }
+        for good in ["host-local", "ipam-ds-x", "...", "a b"] {
+            let name: DelegateName = good.parse().unwrap();
+            assert_eq!(serde_json::to_value(&name).unwrap(), good);
         }
     }
 }

@@ -198,22 +198,6 @@ pub struct Dns {
 }
 
 impl Dns {
-    /// Name servers, local domain, search domains, and options.
-    pub fn new(
-        nameservers: Vec<String>,
-        domain: String,
-        search: Vec<String>,
-        options: Vec<String>,
-    ) -> Self {
-        Self {
-            nameservers,
-            domain,
-            search,
-            options,
-            object: Object::new(),
-        }
-    }
-
     /// Reads an object with these keys; `path` is its name in messages.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use cni::{Dns, Error, IpConfig, IpamResult, NetworkConfig, Object};
 
-use crate::{ResolvConf, parse_subnet};
+use crate::{parse_subnet, resolv_conf};
 
 /// An allocator's answer before its addresses are known.
 ///
@@ -78,13 +78,8 @@ fn dns(ipam: &Object) -> Result<Option<Dns>, Error> {
     };
     let content =
         fs::read(&path).map_err(|e| Error::io(format_args!("ipam.resolvConf: {path}"), e))?;
-    let ResolvConf {
-        nameservers,
-        domain,
-        search,
-        options,
-    } = ResolvConf::parse(&String::from_utf8_lossy(&content));
-    Ok(Some(Dns::new(nameservers, domain, search, options)))
+    let content = String::from_utf8_lossy(&content);
+    Ok(Some(resolv_conf::parse(&content)))
 }
 
 #[cfg(test)]

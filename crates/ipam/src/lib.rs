@@ -30,7 +30,6 @@ pub use pools::{
 pub use range::{RANGE_KEYS, Range, refuse_unclear_keys};
 pub use range_set::RangeSet;
 pub use requests::{Request, requests, unserved};
-pub use resolv_conf::ResolvConf;
 pub use rotation::Candidate;
 pub use routes::Route;
 pub use selector::{Selector, SelectorPlugin};

@@ -3,15 +3,13 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cni::Cancellation;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
-use rustix::io::{Errno, retry_on_intr};
-use state_files::FileId;
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+use state_files::{FileId, lock_file};
 
 use crate::directory::Directory;
 
@@ -63,15 +61,14 @@ impl Lock {
 }
 
 fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => {}
-        other => return Ok(other?),
+    if lock_file(file, Some(Duration::ZERO), None)? {
+        return Ok(());
     }
     let since = Instant::now();
     tracing::debug!(path = %path.display(), "waiting for another process to let go of the lock");
-    match cancellation.and_then(|cancellation| cancellation.fd().ok()) {
-        None => retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?,
-        Some(fd) => wait_or_interrupt(file, fd)?,
+    let cancelled = cancellation.and_then(|cancellation| cancellation.fd().ok());
+    if !lock_file(file, None, cancelled)? {
+        return Err(io::Error::other("interrupted while waiting for the lock"));
     }
     tracing::debug!(
         path = %path.display(),
@@ -81,31 +78,13 @@ fn wait(file: &File, path: &Path, cancellation: Option<&dyn Cancellation>) -> io
     Ok(())
 }
 
-/// Waits in another thread, since a wait for a lock can't also wait for the cancellation.
-fn wait_or_interrupt(file: &File, cancellation: BorrowedFd<'_>) -> io::Result<()> {
-    let (ours, theirs) = io::pipe()?;
-    let duplicate = file.try_clone()?;
-    let waiting = thread::Builder::new().spawn(move || {
-        let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
-        drop(theirs);
-        // With this descriptor goes the lock, if nobody waits for it any more.
-        drop(duplicate);
-        locked
-    })?;
-    let [done, _] = state_files::wait_for([Some(ours.as_fd()), Some(cancellation)], None)?;
-    if !done {
-        return Err(io::Error::other("interrupted while waiting for the lock"));
-    }
-    let locked = waiting.join();
-    Ok(locked.map_err(|_| io::Error::other("the thread that waited for the lock panicked"))??)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
     use std::io::PipeReader;
-    use std::time::Duration;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::thread;
 
     struct Pipe(PipeReader);
 

@@ -3,6 +3,7 @@
 mod boot;
 mod deadline;
 mod file_id;
+mod file_lock;
 mod journal;
 mod netns;
 mod ownership;
@@ -13,6 +14,7 @@ mod wait;
 pub use boot::{Boot, boot_id};
 pub use deadline::Deadline;
 pub use file_id::FileId;
+pub use file_lock::lock_file;
 pub use journal::{Journal, whole_lines};
 pub use netns::is_namespace;
 pub use state_folder::StateFolder;

@@ -25,8 +25,6 @@ pub enum Event<'a> {
         command: Command,
         /// Its executable; `None` for a plugin that is only linked into this process.
         executable: Option<&'a Path>,
-        /// True if a process is started for it.
-        is_executed: bool,
         /// Its `prevResult`, if the chain gives it one.
         prev_result: Option<&'a RawValue>,
         /// Its configuration, `prevResult` included: its stdin, except for VERSION.

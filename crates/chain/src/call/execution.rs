@@ -171,8 +171,8 @@ mod tests {
     use super::*;
     use crate::call::event::Event;
     use crate::record::lock_holders::lock_holders;
-    use crate::record::lock_wait;
     use crate::tests::{config, names};
+    use state_files::lock_file;
 
     struct Quiet;
 
@@ -271,10 +271,10 @@ mod tests {
         execution.tool("sh", &["-c", &waits], "").unwrap();
         drop(lock);
         let other = File::open(&path).unwrap();
-        assert!(!lock_wait::lock(&other, Duration::ZERO).unwrap());
+        assert!(!lock_file(&other, Some(Duration::ZERO), None).unwrap());
         let holders = lock_holders(&other).unwrap();
         assert_eq!(holders[0].command, "sh", "{holders:?}");
         fs::write(fifo, "gone\n").unwrap();
-        assert!(lock_wait::lock(&other, LONG).unwrap());
+        assert!(lock_file(&other, Some(LONG), None).unwrap());
     }
 }

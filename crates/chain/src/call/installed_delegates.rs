@@ -108,7 +108,6 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
             delegate: call.name,
             command: call.command,
             executable: found.executable(),
-            is_executed: !matches!(found, Found::Linked(..)),
             prev_result: call.prev_result,
             config: &call.config,
         });

@@ -10,11 +10,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
-use state_files::{FileId, Journal, StateFolder};
+use state_files::{FileId, Journal, StateFolder, lock_file};
 
 use crate::leftover_processes::Left;
 use crate::record::line::Line;
-use crate::record::lock_wait;
 
 /// The open file of an attachment's record. [`Self::lock`] locks it.
 pub(crate) struct RecordFile {
@@ -46,7 +45,7 @@ impl RecordFile {
     ///
     /// An I/O error; `NotFound` if the file was removed meanwhile, and must be opened again.
     pub(crate) fn lock(&mut self, at_most: Duration) -> io::Result<bool> {
-        if !lock_wait::lock(self.journal.file(), at_most)? {
+        if !lock_file(self.journal.file(), Some(at_most), None)? {
             return Ok(false);
         }
         let locked = FileId::from(&self.journal.file().metadata()?);

@@ -1,5 +1,6 @@
-//! The record of an attachment whose plugins the caller runs itself, such as those of a network
-//! configuration list: the same file, format and lock as a chain's.
+//! The record of an attachment, opened by the chain's caller: to append lines to it, or for an
+//! attachment whose plugins the caller runs itself, such as those of a network configuration
+//! list. File, format and lock are the same.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -21,6 +22,8 @@ use crate::record::lock::{self, IfMissing, LockedRecord};
 pub struct OwnRecord {
     file: RecordFile,
     path: PathBuf,
+    /// The reason why it has no content that can be used.
+    unusable: Option<String>,
 }
 
 impl OwnRecord {
@@ -55,7 +58,7 @@ impl OwnRecord {
                     let why = format!("{attachment} is recorded already in {}", path.display());
                     return Err(Error::new(code::ALREADY_ALLOCATED, why));
                 }
-                let record = Self::new(file, path);
+                let record = Self::new(file, path, None);
                 let lines = [Line::Adding(Box::new(intent)), Line::Caller(line)];
                 match record.append(&lines) {
                     Ok(()) => Ok(record),
@@ -85,15 +88,25 @@ impl OwnRecord {
         match acquire(&records, attachment, IfMissing::Leave)? {
             Found::Missing => Ok(None),
             Found::Unusable(error) => Err(unusable(&path, &error)),
-            Found::Record(locked) => Ok(Some(Self::new(locked.file, path))),
+            Found::Record(LockedRecord { file, content }) => {
+                let unusable = match content {
+                    None => Some("it is empty".to_owned()),
+                    Some(content) => content.err(),
+                };
+                Ok(Some(Self::new(file, path, unusable)))
+            }
         }
     }
 
-    fn new(file: RecordFile, path: PathBuf) -> Self {
+    fn new(file: RecordFile, path: PathBuf, unusable: Option<String>) -> Self {
         // The caller waits for each program. A process that it leaves behind, such as a daemon,
         // doesn't keep the attachment locked.
         file.note_left(Left::Daemons);
-        Self { file, path }
+        Self {
+            file,
+            path,
+            unusable,
+        }
     }
 
     /// The lock, for programs that inherit it.
@@ -119,8 +132,11 @@ impl OwnRecord {
     ///
     /// # Errors
     ///
-    /// Code 5 if it can't be written.
+    /// Code 5 if it can't be written, or has no content that can be used.
     pub fn append_caller_line(&self, line: Box<RawValue>) -> Result<(), Error> {
+        if let Some(reason) = &self.unusable {
+            return Err(self.error(reason));
+        }
         self.append(&[Line::Caller(line)])
     }
 
@@ -134,11 +150,12 @@ impl OwnRecord {
         self.file.append(lines);
         match self.file.is_whole() {
             true => Ok(()),
-            false => {
-                let why = format!("record {}: it can't be written", self.path.display());
-                Err(Error::new(code::IO, why))
-            }
+            false => Err(self.error("it can't be written")),
         }
+    }
+
+    fn error(&self, reason: &str) -> Error {
+        Error::io(format_args!("record {}", self.path.display()), reason)
     }
 
     /// Removes the record: nothing is left of the attachment.
@@ -156,7 +173,7 @@ fn acquire(
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Error {
-    Error::new(code::IO, format!("record {}: {error}", path.display()))
+    Error::io(format_args!("record {}", path.display()), error)
 }
 
 fn too_large(what: &str) -> Error {
@@ -168,88 +185,4 @@ fn too_large(what: &str) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{AttachmentRecord, RecordState, is_locked, record_of};
-    use crate::tests::{attachment, config, names};
-
-    fn raw(json: &str) -> Box<RawValue> {
-        RawValue::from_string(json.to_owned()).unwrap()
-    }
-
-    fn begin(folder: &Path) -> Result<OwnRecord, Error> {
-        let environment = Environment::default().with("CNI_NETNS", "/run/netns/c");
-        let plugins = names(&["bridge", "tuning"]);
-        let (config, attachment) = (config(""), attachment());
-        OwnRecord::begin(
-            folder,
-            &config,
-            &attachment,
-            &plugins,
-            &environment,
-            raw("1"),
-        )
-    }
-
-    fn open(folder: &Path) -> OwnRecord {
-        let opened = OwnRecord::open(folder, config("").name(), &attachment());
-        opened.unwrap().unwrap()
-    }
-
-    fn read(folder: &Path) -> Option<AttachmentRecord> {
-        let record = record_of(folder, config("").name(), &attachment()).unwrap();
-        record.map(|record| record.content.unwrap())
-    }
-
-    #[test]
-    fn each_step_is_read_back_as_from_a_chains_record() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path();
-        let record = begin(folder).unwrap();
-        assert_eq!(read(folder).unwrap().state, RecordState::Adding);
-        record.added(&[raw("{}"), raw(r#"{"ips":[]}"#)]).unwrap();
-        drop(record);
-        let added = read(folder).unwrap();
-        assert_eq!(added.state, RecordState::Added);
-        assert_eq!(
-            (added.netns.as_str(), added.answer().unwrap().get()),
-            ("/run/netns/c", r#"{"ips":[]}"#)
-        );
-        let record = open(folder);
-        record.append_caller_line(raw("2")).unwrap();
-        record.deleting();
-        let deleting = read(folder).unwrap();
-        assert_eq!(deleting.state, RecordState::Deleting);
-        assert_eq!(deleting.caller_line().unwrap().get(), "2");
-        record.remove();
-        assert!(read(folder).is_none());
-        assert!(
-            OwnRecord::open(folder, config("").name(), &attachment())
-                .unwrap()
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn a_record_is_locked_as_long_as_it_is_open_and_made_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let record = begin(folder.path()).unwrap();
-        let path = record.path.clone();
-        assert!(is_locked(&path).unwrap());
-        drop(record);
-        assert!(!is_locked(&path).unwrap());
-        let error = begin(folder.path()).err().unwrap();
-        assert_eq!(error.code, code::ALREADY_ALLOCATED);
-        assert!(read(folder.path()).is_some());
-    }
-
-    #[test]
-    fn what_is_too_large_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let record = begin(folder.path()).unwrap();
-        let large = raw(&format!("\"{}\"", "x".repeat(MOST)));
-        let error = record.added(&[large]).unwrap_err();
-        assert!(error.msg.contains("larger than 256 KiB"), "{error}");
-        assert_eq!(read(folder.path()).unwrap().state, RecordState::Adding);
-    }
-}
+mod tests;

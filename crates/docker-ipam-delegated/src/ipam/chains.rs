@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chain::record as records;
-use chain::{Chain, Plugins};
-use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig};
+use chain::{Chain, OwnRecord, Plugins};
+use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig, code};
 
 use crate::ipam::delegate_log::DelegateLog;
 use crate::ipam::held::LivePool;
@@ -68,10 +68,13 @@ impl Chains {
     /// written, Docker is asked for the address after the next start.
     pub(crate) fn note_answered(&self, pool: &LivePool, container_id: &ContainerId) {
         let note = || {
-            let plugins = Plugins::in_cni_path(&self.environment)?;
-            let chain = Chain::for_del(&pool.chain.config, &self.environment, plugins)?;
-            let line = CallerLine::Answered.to_raw();
-            chain.append_caller_line(&attachment(container_id)?, line)
+            let config = &pool.chain.config;
+            let state_dir = records::state_dir(config, &self.environment)?;
+            let attachment = attachment(container_id)?;
+            match OwnRecord::open(&state_dir, config.name(), &attachment)? {
+                Some(record) => record.append_caller_line(CallerLine::Answered.to_raw()),
+                None => Err(Error::new(code::IO, "its record is missing")),
+            }
         };
         if let Err(error) = note() {
             tracing::warn!(%error, pool = pool.id, %container_id, "can't note that it was answered");

@@ -7,9 +7,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use cni::{
-    AttachmentCommand, CHAIN_CALL, Call, Cancellation, Command, Deliver, Environment, Error,
-    JsonOutput, LinkedOutput, LinkedPlugin, NetworkConfig, OneLine, Plugin, Reply, Request,
-    SpecVersion, TRACEPARENT, TraceContext, code,
+    CHAIN_CALL, Call, Cancellation, Command, Deliver, Environment, Error, JsonOutput, LinkedOutput,
+    LinkedPlugin, NetworkConfig, OneLine, Plugin, Reply, Request, SpecVersion, TRACEPARENT,
+    TraceContext, code,
 };
 use rustix::io::Errno;
 use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
@@ -317,9 +317,9 @@ fn refuse_older(request: &Request, config: &NetworkConfig) -> Result<(), Error> 
 
 fn reply(plugin: &dyn Plugin, request: &Request, call: &Call<'_>) -> Result<Reply, Error> {
     match request {
-        Request::Attachment(AttachmentCommand::Add, attachment) => plugin.add(attachment, call),
-        Request::Attachment(AttachmentCommand::Del, attachment) => plugin.del(attachment, call),
-        Request::Attachment(AttachmentCommand::Check, attachment) => plugin.check(attachment, call),
+        Request::Add(attachment) => plugin.add(attachment, call),
+        Request::Del(attachment) => plugin.del(attachment, call),
+        Request::Check(attachment) => plugin.check(attachment, call),
         Request::Gc => plugin.gc(call),
         Request::Status => plugin.status(call),
         Request::Version => Ok(Reply::Nothing),

@@ -1,0 +1,117 @@
+//! Locks a file, `flock(2)`, with a wait in the kernel that can be given up.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::wait_for;
+
+/// Most waits of this process that were given up and have not ended. Each ends with the lock's
+/// holder, which may be a daemon: without a bound, a process that tries again and again would
+/// have more and more of them.
+const MOST_GIVEN_UP: isize = 64;
+
+static GIVEN_UP: AtomicIsize = AtomicIsize::new(0);
+
+/// Locks a file exclusively. Returns false if somebody else still holds the lock after this
+/// time, or when `cancelled` is readable. The file must then be closed: the wait goes on, and
+/// ends with its lock.
+///
+/// # Errors
+///
+/// An I/O error of `flock`, or of the wait for it.
+pub fn lock_file(
+    file: &File,
+    at_most: Option<Duration>,
+    cancelled: Option<BorrowedFd<'_>>,
+) -> io::Result<bool> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => return Ok(true),
+        Err(Errno::WOULDBLOCK) => {}
+        Err(error) => return Err(error.into()),
+    }
+    match (at_most, cancelled) {
+        (Some(Duration::ZERO), _) => return Ok(false),
+        (None, None) => {
+            retry_on_intr(|| flock(file, FlockOperation::LockExclusive))?;
+            return Ok(true);
+        }
+        _ if GIVEN_UP.load(Ordering::SeqCst) >= MOST_GIVEN_UP => return Ok(false),
+        _ => {}
+    }
+    let (ours, theirs) = io::pipe()?;
+    // The same open file, so the lock is the caller's.
+    let duplicate = file.try_clone()?;
+    // Set by the first of the two: the thread that has ended, or the caller that gives up.
+    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over_there = Arc::clone(&is_over);
+    // A thread of its own, since a wait for a lock can't also wait for anything else.
+    let waiting = thread::Builder::new().spawn(move || {
+        let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
+        drop(duplicate);
+        if is_over_there.swap(true, Ordering::SeqCst) {
+            GIVEN_UP.fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(theirs);
+        locked
+    })?;
+    let [has_ended, _] = wait_for([Some(ours.as_fd()), cancelled], at_most)?;
+    if !has_ended {
+        GIVEN_UP.fetch_add(1, Ordering::SeqCst);
+        if is_over.swap(true, Ordering::SeqCst) {
+            GIVEN_UP.fetch_sub(1, Ordering::SeqCst);
+        }
+        return Ok(false);
+    }
+    let locked = waiting.join();
+    let locked = locked.map_err(|_| io::Error::other("the thread that waits has panicked"))?;
+    Ok(locked.map(|()| true)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_and_a_wait_that_was_given_up_keeps_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let open = || File::create(&path).unwrap();
+        let lock = |file: &File, at_most| lock_file(file, Some(at_most), None).unwrap();
+        let long = Duration::from_secs(60);
+        let held = open();
+        assert!(lock(&held, Duration::ZERO));
+        let given_up = open();
+        assert!(!lock(&given_up, Duration::from_millis(5)));
+        drop(given_up);
+        let waiting = open();
+        thread::scope(|scope| {
+            let wait = scope.spawn(|| lock(&waiting, long));
+            drop(held);
+            assert!(wait.join().unwrap());
+        });
+        assert!(!lock(&open(), Duration::ZERO));
+        drop(waiting);
+        assert!(lock(&open(), long));
+    }
+
+    #[test]
+    fn a_wait_ends_with_the_cancellation() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || File::create(folder.path().join("lock")).unwrap();
+        let held = open();
+        assert!(lock_file(&held, None, None).unwrap());
+        let (cancelled, sender) = io::pipe().unwrap();
+        drop(sender);
+        assert!(!lock_file(&open(), None, Some(cancelled.as_fd())).unwrap());
+        drop(held);
+        assert!(lock_file(&open(), None, None).unwrap());
+    }
+}
