@@ -183,15 +183,14 @@ impl<'a> Chain<'a> {
     }
 
     /// The error, with the path of the attachment's record unless it is known to be missing.
-    pub(crate) fn with_record(&self, attachment: &Attachment, mut error: Error) -> Error {
-        if let Some(file) = self.records.existing(attachment) {
-            let line = format!("recorded, for the next DEL or GC: {}", file.display());
-            error.details = match error.details.as_str() {
-                "" => line,
-                details => format!("{details}\n{line}"),
-            };
+    pub(crate) fn with_record(&self, attachment: &Attachment, error: Error) -> Error {
+        match self.records.existing(attachment) {
+            Some(file) => error.with_line(&format!(
+                "recorded, for the next DEL or GC: {}",
+                file.display()
+            )),
+            None => error,
         }
-        error
     }
 
     /// The machine's last boot, if its ID can be read.

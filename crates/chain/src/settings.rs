@@ -33,9 +33,10 @@ pub(crate) struct Settings {
 }
 
 /// `ipam.result`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum AnswerMode {
     /// The last delegate's output, as it came.
+    #[default]
     Last,
     /// All delegates' results, merged.
     Merged,
@@ -48,14 +49,35 @@ impl Settings {
     ///
     /// Code 7, naming the key and the value.
     pub(crate) fn read(config: &NetworkConfig, environment: &Environment) -> Result<Self, Error> {
-        let ipam = config.ipam()?;
-        let timeout = timeout(&ipam)?;
+        Self::read_with(config, environment, &Err)
+    }
+
+    /// Reads the settings. A wrong one is logged, and counts as missing.
+    pub(crate) fn read_leniently(config: &NetworkConfig, environment: &Environment) -> Self {
+        let ignore = |error| {
+            tracing::warn!(%error, "ignored on DEL");
+            Ok(())
+        };
+        let settings = Self::read_with(config, environment, &ignore);
+        settings.expect("no setting is refused")
+    }
+
+    /// Reads the settings. A wrong one counts as missing if `on_error` returns no error.
+    fn read_with(
+        config: &NetworkConfig,
+        environment: &Environment,
+        on_error: OnError<'_>,
+    ) -> Result<Self, Error> {
+        let ipam = or_default(config.ipam(), on_error)?;
+        let timeout = or_default(timeout(&ipam), on_error)?;
+        let is_executed = or_default(always_execute(&ipam), on_error)?;
+        let state_dir = state_dir(environment, &ipam).map(Some);
         Ok(Self {
-            delegates: delegates(&ipam)?,
+            delegates: or_default(delegates(&ipam), on_error)?,
             timeout,
-            calls_linked_plugins: !always_execute(&ipam)? && timeout.is_none(),
-            answer: answer(&ipam)?,
-            state_dir: state_dir(environment, &ipam)?,
+            calls_linked_plugins: !is_executed && timeout.is_none(),
+            answer: or_default(answer(&ipam), on_error)?,
+            state_dir: or_default(state_dir, on_error)?.unwrap_or_else(|| STATE_DIR.into()),
         })
     }
 
@@ -69,28 +91,14 @@ impl Settings {
             state_dir: STATE_DIR.into(),
         }
     }
-
-    /// Reads the settings. A wrong one is logged, and counts as missing.
-    pub(crate) fn read_leniently(config: &NetworkConfig, environment: &Environment) -> Self {
-        let ipam = or_default(config.ipam().map(Some)).unwrap_or_default();
-        let timeout = or_default(timeout(&ipam));
-        Self {
-            delegates: or_default(delegates(&ipam)),
-            timeout,
-            calls_linked_plugins: !or_default(always_execute(&ipam)) && timeout.is_none(),
-            answer: AnswerMode::Last,
-            state_dir: or_default(state_dir(environment, &ipam).map(Some))
-                .unwrap_or_else(|| STATE_DIR.into()),
-        }
-    }
 }
 
-/// The value, or this default if it is wrong, which is logged.
-fn or_default<T: Default>(value: Result<T, Error>) -> T {
-    value.unwrap_or_else(|error| {
-        tracing::warn!(%error, "ignored on DEL");
-        T::default()
-    })
+/// Decides whether a wrong setting is refused.
+type OnError<'a> = &'a dyn Fn(Error) -> Result<(), Error>;
+
+/// The value, or its default if it is wrong and not refused.
+fn or_default<T: Default>(value: Result<T, Error>, on_error: OnError<'_>) -> Result<T, Error> {
+    value.or_else(|error| on_error(error).map(|()| T::default()))
 }
 
 fn delegates(ipam: &Object) -> Result<Vec<DelegateName>, Error> {

@@ -86,6 +86,30 @@ impl Error {
         self
     }
 
+    /// The same error, with this as a further line of its details. Nothing is added if it is
+    /// empty.
+    #[must_use]
+    pub fn with_line(mut self, line: &str) -> Self {
+        if !self.details.is_empty() && !line.is_empty() {
+            self.details.push('\n');
+        }
+        self.details.push_str(line);
+        self
+    }
+
+    /// Several errors as one: the code of the first, the messages and details of all.
+    ///
+    /// # Errors
+    ///
+    /// That error, if there is one.
+    pub fn all_as_one(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
+        let all = errors.into_iter().reduce(|mut all, error| {
+            all.msg = format!("{}; {}", all.msg, error.msg);
+            all.with_line(&error.details)
+        });
+        all.map_or(Ok(()), Err)
+    }
+
     /// Code 4. `msg` must name the variable.
     pub fn environment(msg: impl Into<String>) -> Self {
         Self::new(code::INVALID_ENVIRONMENT, msg)

@@ -128,7 +128,7 @@ pub fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, Error>
                 join(path, &inner)
             };
             let reason = error.inner().to_string();
-            // The position within the value helps nobody; the path is there.
+            // The message has the path; the position within the value says no more.
             let reason = reason
                 .rsplit_once(" at line ")
                 .map_or(&*reason, |(start, _)| start);

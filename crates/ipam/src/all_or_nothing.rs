@@ -44,8 +44,7 @@ pub fn all_or_nothing<S, P, R>(
             Err(mut failure) => {
                 for reservation in reserved.iter().rev() {
                     if let Err(error) = release(store, reservation) {
-                        let separator = if failure.details.is_empty() { "" } else { "\n" };
-                        failure.details += &format!("{separator}not released: {error}");
+                        failure = failure.with_line(&format!("not released: {error}"));
                     }
                 }
                 return Err(failure);

@@ -21,7 +21,7 @@ pub trait Selector: Sync {
     /// The reason why no pool can be chosen. Only ADD fails by it.
     fn pools(&self, call: &Call<'_>) -> Result<Vec<Object>, Error>;
 
-    /// Whether ADD would be refused whatever the container is, for STATUS.
+    /// STATUS: refuses if ADD would be refused for every container.
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ impl<'a> DataDir<'a> {
             .map(Stores)
     }
 
-    /// The names of the directories below `dataDir`, and of what else is there.
+    /// The names of all files below `dataDir` that a directory of reservations can have.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Finds out if a directory may hold something to release, without its lock, and without
-//! making a file.
+//! Tells whether a directory may hold reservations to release. No lock is taken, and no file
+//! is made.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::index::{HolderKey, Index};
 use crate::state::State;
 
-/// What a directory may hold.
+/// Reservations that are looked for in a directory.
 #[derive(Clone, Copy, Debug)]
 pub enum Sought<'a> {
     /// Reservations of the network.

@@ -35,14 +35,14 @@ impl Fact {
     }
 }
 
-/// What a file says about its origin.
+/// The origin in a file's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Noted {
     /// This ID.
     Id(String),
-    /// Nothing, though it could.
+    /// The file has no such attribute, and its file system keeps attributes.
     Nothing,
-    /// Nothing, since the file system keeps no attributes.
+    /// The file system keeps no attributes.
     Impossible,
 }
 

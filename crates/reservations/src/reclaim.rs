@@ -38,7 +38,7 @@ const BOOT: &str = "boot ";
 /// Last line of the file, before the checksum of all lines above.
 const SUM: &str = "sum ";
 
-/// What a look through the directory has found.
+/// The network's reservations in the directory, by their boot.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// The network's reservations that are known to be from an earlier boot.

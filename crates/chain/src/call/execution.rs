@@ -33,8 +33,8 @@ pub struct Execution<'a> {
     pub environment: &'a Environment,
     /// The longest that a program may take.
     pub timeout: Duration,
-    /// A lock that programs inherit, so that it is held as long as one of them is there,
-    /// even if this process is killed.
+    /// A lock that programs inherit. It is held until the last of them has ended, even if this
+    /// process is killed.
     pub lock: Option<BorrowedFd<'a>>,
 }
 

@@ -157,11 +157,7 @@ impl Failure {
                     .lines()
                     .filter(|line| !line.contains(&error.msg))
                     .collect();
-                let details = lines([error.details.clone(), stderr_line(&rest.join("\n"))]);
-                Error {
-                    details,
-                    ..error.clone()
-                }
+                error.clone().with_line(&stderr_line(&rest.join("\n")))
             }
             Self::NotFound {
                 path,
@@ -192,7 +188,8 @@ impl Failure {
                     format!("failed ({status}) without a CNI error on stdout"),
                 ),
             }
-            .with_details(lines([stdout_line(stdout), stderr_line(stderr)])),
+            .with_line(&stdout_line(stdout))
+            .with_line(&stderr_line(stderr)),
             Self::Garbled {
                 reason,
                 stdout,
@@ -201,7 +198,8 @@ impl Failure {
                 code::DELEGATE_GARBLED,
                 format!("printed no JSON object: {reason}"),
             )
-            .with_details(lines([stdout_line(stdout), stderr_line(stderr)])),
+            .with_line(&stdout_line(stdout))
+            .with_line(&stderr_line(stderr)),
             Self::Silent => Error::new(
                 code::DELEGATE_SILENT,
                 "succeeded, but printed no result on stdout",
@@ -215,7 +213,7 @@ impl Failure {
                 match reason {
                     // The delegate hasn't failed: its stderr explains nothing.
                     Reason::Cancelled => error,
-                    _ => error.with_details(stderr_line(stderr)),
+                    _ => error.with_line(&stderr_line(stderr)),
                 }
             }
             Self::NotDelivered(error) => Error::new(
@@ -280,12 +278,4 @@ fn labelled(label: &str, text: &str) -> String {
         "" => String::new(),
         text => format!("{label}: {text}"),
     }
-}
-
-fn lines<const N: usize>(parts: [String; N]) -> String {
-    parts
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
 }

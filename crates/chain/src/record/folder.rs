@@ -25,10 +25,8 @@ pub(crate) struct Records {
 pub(crate) enum Found<T> {
     /// A record.
     Record(T),
-    /// No file.
-    Missing,
-    /// No file that may be used, and none can be made: this call isn't the owner of the
-    /// folder or of the file, or the disk takes no more file.
+    /// No file (`NotFound`), or none that may be used: this call isn't the owner of the folder
+    /// or of the file, or the disk takes no more file.
     Unusable(io::Error),
 }
 
@@ -93,14 +91,10 @@ impl Records {
     /// An I/O error: it is not known whether there is a record.
     pub(crate) fn open(&self, attachment: &Attachment) -> io::Result<Found<RecordFile>> {
         let name = name(attachment);
-        let opened = StateFolder::open(&self.folder).and_then(|folder| {
+        found(StateFolder::open(&self.folder).and_then(|folder| {
             let file = folder.open_file(&name, Journal::ACCESS)?;
             Ok(RecordFile::new(folder, name, Journal::new(file)))
-        });
-        match opened {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
-            other => found(other),
-        }
+        }))
     }
 
     /// Reads a record; `None` if nothing has been written to its file, `Err` with the reason

@@ -54,7 +54,6 @@ pub(crate) fn acquire(
         };
         let mut file = match found.map_err(unknown)? {
             Found::Record(file) => file,
-            Found::Missing => return Ok(Found::Missing),
             Found::Unusable(error) => return Ok(Found::Unusable(error)),
         };
         match lock(&mut file, wait) {

@@ -51,7 +51,6 @@ impl OwnRecord {
         let records = Records::new(state_dir, config.name());
         let path = records.file(attachment);
         match acquire(&records, attachment, IfMissing::Make)? {
-            Found::Missing => unreachable!("a missing record is made"),
             Found::Unusable(error) => Err(unusable(&path, &error)),
             Found::Record(LockedRecord { file, content }) => {
                 if content.is_some() {
@@ -86,7 +85,7 @@ impl OwnRecord {
         let records = Records::new(state_dir, network);
         let path = records.file(attachment);
         match acquire(&records, attachment, IfMissing::Leave)? {
-            Found::Missing => Ok(None),
+            Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Found::Unusable(error) => Err(unusable(&path, &error)),
             Found::Record(LockedRecord { file, content }) => {
                 let unusable = match content {

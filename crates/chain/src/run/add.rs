@@ -17,7 +17,7 @@ use crate::record::attachment_record::AttachmentRecord;
 use crate::record::file::RecordFile;
 use crate::record::line::{Intent, Line};
 use crate::run::earlier_add::{self, Cleared};
-use crate::run::failed_delegate::{FailedAdd, FailedDelegate, after_undoing};
+use crate::run::failed_delegate::{FailedAdd, FailedDelegate};
 use crate::run::merge::merge;
 use crate::run::step::Step;
 use crate::run::steps::{self, OnFailure};
@@ -114,11 +114,12 @@ impl Chain<'_> {
                 file.remove();
             }
             let error = self.with_record(attachment, failed.into_error());
-            if has_undone {
-                after_undoing(error, attachment)
-            } else {
-                error
+            if !has_undone {
+                return error;
             }
+            error.with_line(&format!(
+                "an earlier ADD of {attachment}, which was not complete, was undone first"
+            ))
         })
     }
 
@@ -182,7 +183,7 @@ impl<D: Delegates> Adding<'_, D> {
         }
         let answer = prev_result.expect("a chain has at least one delegate");
         let undelivered = if self.delegates.is_cancelled() {
-            // Nobody may be waiting for the answer any more.
+            // The caller may have ended.
             Some(Failure::cancelled(Left::Nothing))
         } else {
             deliver(&answer).err().map(Failure::NotDelivered)

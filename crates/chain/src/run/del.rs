@@ -1,5 +1,7 @@
 //! DEL of an attachment: by its record, or by today's configuration.
 
+use std::io;
+
 use cni::{
     Attachment, Command, DelegateName, Environment, Error, IpamResult, NetworkConfig, Object, code,
 };
@@ -13,7 +15,7 @@ use crate::record::file::RecordFile;
 use crate::record::folder::Found;
 use crate::record::line::{Line, RecordedCall};
 use crate::record::lock::IfMissing;
-use crate::run::failed_delegate::{FailedDelegate, all_as_one};
+use crate::run::failed_delegate::FailedDelegate;
 use crate::run::prev_result::completed;
 use crate::run::step::Step;
 use crate::run::steps::{self, OnFailure};
@@ -43,7 +45,7 @@ impl Chain<'_> {
         };
         let failed = self.del_with(attachment, self.config, environment);
         let failed = failed.unwrap_or_else(|not_begun| vec![not_begun]);
-        all_as_one(failed).map_err(|error| self.with_record(attachment, error))
+        Error::all_as_one(failed).map_err(|error| self.with_record(attachment, error))
     }
 
     /// Runs DEL for an attachment: the delegates of its record, and those that only `today`'s
@@ -61,7 +63,7 @@ impl Chain<'_> {
         environment: impl FnOnce(Option<&AttachmentRecord>) -> Environment,
     ) -> Result<Vec<Error>, Error> {
         let (file, content) = match self.lock_record(attachment, IfMissing::Leave)? {
-            Found::Missing => (None, None),
+            Found::Unusable(error) if error.kind() == io::ErrorKind::NotFound => (None, None),
             Found::Unusable(error) => {
                 let path = self.records.file(attachment);
                 tracing::warn!(path = %path.display(), %error, "{WITHOUT_A_RECORD}");

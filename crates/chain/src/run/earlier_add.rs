@@ -9,7 +9,6 @@ use crate::record::attachment_record::{AttachmentRecord, RecordState};
 use crate::record::file::RecordFile;
 use crate::record::folder::Found;
 use crate::record::lock::IfMissing;
-use crate::run::failed_delegate::all_as_one;
 use crate::run::prev_result::checkable;
 use crate::run::step::Step;
 use crate::run::steps::{self, OnFailure};
@@ -28,13 +27,11 @@ pub(crate) struct Cleared {
 /// # Errors
 ///
 /// Code 110 if the attachment is on the network; code 11 if another call is running, or if
-/// it is not known whether there is a record;
-/// otherwise the error of the DEL that undoes the earlier ADD.
+/// it is not known whether there is a record; otherwise the error of the DEL that undoes the earlier ADD.
 pub(crate) fn clear(chain: &Chain<'_>, attachment: &Attachment) -> Result<Cleared, Error> {
     let path = chain.records.file(attachment);
     let locked = match chain.lock_record(attachment, IfMissing::Make)? {
         Found::Record(locked) => locked,
-        Found::Missing => unreachable!("a missing record is made"),
         Found::Unusable(error) => {
             tracing::warn!(path = %path.display(), %error, "the attachment is not recorded");
             return Ok(Cleared {
@@ -106,7 +103,7 @@ fn undo(
         .holding(Some(file))
         .bounded();
     let failed = chain.del_by_record(attachment, record, file, chain.config, delegates);
-    all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
+    Error::all_as_one(failed).map_err(|error| chain.with_record(attachment, error))
 }
 
 /// Refuses the ADD unless CHECK of the recorded delegates, with the recorded result, says
@@ -138,12 +135,13 @@ fn refuse_unless_lost(
         None => String::new(),
         // Any other error may be temporary. An attachment in use must not be added again.
         Some(failed) if failed.error.code == code::NOT_RESERVED => return Ok(()),
-        Some(failed) => format!("\nCHECK could not tell: {}", failed.into_error()),
+        Some(failed) => format!("CHECK could not tell: {}", failed.into_error()),
     };
     let (network, path) = (chain.config.name(), chain.records.file(attachment));
     Err(Error::new(
         code::ALREADY_ALLOCATED,
         format!("{attachment} is already on network {network}: another ADD needs a DEL first"),
     )
-    .with_details(format!("recorded in {}{reason}", path.display())))
+    .with_line(&format!("recorded in {}", path.display()))
+    .with_line(&reason))
 }

@@ -34,13 +34,9 @@ impl FailedDelegate {
 
     /// The delegate's error, with its name in front and its call.
     pub(crate) fn into_error(self) -> Error {
-        let mut details = format!("asked {}: {}", self.delegate, self.call);
-        add_line(&mut details, &self.error.details);
-        Error {
-            code: self.error.code,
-            msg: format!("{}: {}", self.delegate, self.error.msg),
-            details,
-        }
+        Error::new(self.error.code, self.in_one_line())
+            .with_line(&format!("asked {}: {}", self.delegate, self.call))
+            .with_line(&self.error.details)
     }
 
     fn in_one_line(&self) -> String {
@@ -69,55 +65,23 @@ impl FailedAdd {
         let mut error = self.failed.into_error();
         if !self.undone.is_empty() {
             let names: Vec<&str> = self.undone.iter().map(DelegateName::as_str).collect();
-            add_line(
-                &mut error.details,
-                &format!("undone by DEL: {}", names.join(", ")),
-            );
+            error = error.with_line(&format!("undone by DEL: {}", names.join(", ")));
         }
         for failed in self.not_undone {
-            let mut lines = failed.error.details.lines();
             let mut line = format!("not undone, DEL failed: {}", failed.in_one_line());
-            if let Some(last) = lines.next_back() {
+            if let Some(last) = failed.error.details.lines().next_back() {
                 line = format!("{line} ({last})");
             }
-            add_line(&mut error.details, &line);
+            error = error.with_line(&line);
         }
         error
     }
-}
-
-/// The error of a command that goes on past failures: the code of the first, the messages
-/// of all.
-pub(crate) fn all_as_one(errors: Vec<Error>) -> Result<(), Error> {
-    let mut errors = errors.into_iter();
-    let Some(mut all) = errors.next() else {
-        return Ok(());
-    };
-    for error in errors {
-        all.msg = format!("{}; {}", all.msg, error.msg);
-        add_line(&mut all.details, &error.details);
-    }
-    Err(all)
 }
 
 /// The error of a command that stops at the first failure.
 pub(crate) fn first_error(failed: Vec<FailedDelegate>) -> Result<(), Error> {
     let first = failed.into_iter().next();
     first.map_or(Ok(()), |failed| Err(failed.into_error()))
-}
-
-/// The error of an ADD that has undone an earlier one first.
-pub(crate) fn after_undoing(mut error: Error, attachment: &Attachment) -> Error {
-    let line = format!("an earlier ADD of {attachment}, which was not complete, was undone first");
-    add_line(&mut error.details, &line);
-    error
-}
-
-fn add_line(text: &mut String, line: &str) {
-    if !text.is_empty() && !line.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(line);
 }
 
 #[cfg(test)]
@@ -164,7 +128,7 @@ mod tests {
 
     #[test]
     fn several_failures_are_one_error_with_the_first_ones_code() {
-        let error = all_as_one(vec![
+        let error = Error::all_as_one([
             failed("a", "DEL of c1 eth0 on network net", 5, "x", "").into_error(),
             failed("b", "GC on network net", 7, "y", "why").into_error(),
         ]);
@@ -174,6 +138,6 @@ mod tests {
                 "asked a: DEL of c1 eth0 on network net\nasked b: GC on network net\nwhy"
             ))
         );
-        assert_eq!(all_as_one(vec![]), Ok(()));
+        assert_eq!(Error::all_as_one([]), Ok(()));
     }
 }

@@ -71,9 +71,9 @@ pub(crate) fn not_asked(error: Error) -> Error {
          is not proven to lead to the same reservations",
         error.code
     );
-    let details = match error.details.as_str() {
-        "" => why,
-        details => format!("{details}\n{why}"),
-    };
-    Error::new(code::TRY_AGAIN_LATER, error.msg).with_details(details)
+    Error {
+        code: code::TRY_AGAIN_LATER,
+        ..error
+    }
+    .with_line(&why)
 }

@@ -9,7 +9,7 @@ use crate::call::installed_delegates::InstalledDelegates;
 use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::lock;
-use crate::run::failed_delegate::{FailedDelegate, all_as_one};
+use crate::run::failed_delegate::FailedDelegate;
 use crate::run::step::Step;
 use crate::run::steps::{self, OnFailure};
 
@@ -27,10 +27,10 @@ impl Chain<'_> {
     pub fn gc(&self) -> Result<(), Error> {
         let valid = match self.config.valid_attachments() {
             Ok(valid) => valid,
-            // Without the list, no attachment is known to be stale. The delegates decide for
-            // themselves.
+            // Without the list, no attachment is known to be stale. Each delegate decides what
+            // it does.
             Err(mut refusal) => {
-                if let Err(more) = all_as_one(self.gc_of_delegates()) {
+                if let Err(more) = Error::all_as_one(self.gc_of_delegates()) {
                     refusal.msg = format!("{}; {}", refusal.msg, more.msg);
                 }
                 return Err(refusal);
@@ -40,7 +40,7 @@ impl Chain<'_> {
         if unknown.is_empty() {
             errors.extend(self.gc_of_delegates());
         }
-        all_as_one(unknown.into_iter().chain(errors).collect())
+        Error::all_as_one(unknown.into_iter().chain(errors))
     }
 
     /// Runs the delegates with GC; returns the errors of the failed ones.

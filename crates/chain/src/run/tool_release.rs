@@ -6,7 +6,6 @@ use crate::chain::Chain;
 use crate::record::attachment_record::AttachmentRecord;
 use crate::record::folder::Found;
 use crate::record::lock::{self, IfMissing};
-use crate::run::failed_delegate::all_as_one;
 
 /// Treatment of an attachment that is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ impl Chain<'_> {
             Err(error) => return Err(error),
             Ok(Found::Record(locked)) => (Some(locked.file), locked.content),
             // No ADD has a record there, and none waits.
-            Ok(Found::Missing | Found::Unusable(_)) => (None, None),
+            Ok(Found::Unusable(_)) => (None, None),
         };
         // Made by this call, or empty: nobody needs it.
         let is_empty = content.is_none();
@@ -65,7 +64,7 @@ impl Chain<'_> {
         let today = self.config.without_call();
         let environment = |record: Option<&_>| self.parameters(attachment, record);
         let failed = self.del_locked(attachment, &today, file.as_ref(), content, environment);
-        let released = all_as_one(failed);
+        let released = Error::all_as_one(failed);
         if (released.is_ok() || is_empty)
             && let Some(file) = file
             && !file.is_at_work()

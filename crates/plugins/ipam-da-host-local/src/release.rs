@@ -32,7 +32,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let held = |store: &mut Store<'_>, unknown: &mut Vec<Error>| {
         let mut held = store.held_by(attachment, &hints)?;
         if let Some(undone) = &undone {
-            // What isn't known to be of the undone call stays, and the call isn't undone.
+            // A reservation that isn't known to be of the undone call stays, and DEL fails.
             held.retain(|(ip, _)| {
                 let is_of_call = store.is_of_call(*ip, undone, hints.contains(ip));
                 is_of_call.unwrap_or_else(|error| {
@@ -56,7 +56,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.everywhere(&directories(config), held);
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
     if !hints.iter().all(is_released) {
-        // It may be where nobody could look.
+        // An address may be reserved in a directory that could not be read.
         let later = |error: Error| Error::new(code::TRY_AGAIN_LATER, error.msg);
         let unknown = release.unknown.drain(..).map(later);
         release.errors.extend(unknown);
@@ -108,13 +108,13 @@ fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
 /// Addresses, and the state of each.
 type Reservations = Vec<(IpAddr, State)>;
 
-/// Releases in several directories, going on past failures.
+/// Releases reservations in several directories. A failure in one doesn't stop the others.
 struct Release<'a> {
     data_dir: &'a DataDir<'a>,
     sought: Sought<'a>,
     released: HashSet<IpAddr>,
     errors: Vec<Error>,
-    /// Errors of directories that nobody has named, and that may hold nothing.
+    /// Errors of directories that the configuration doesn't name. They may hold nothing.
     unknown: Vec<Error>,
 }
 
@@ -163,7 +163,7 @@ impl<'a> Release<'a> {
         let mut store = match self.data_dir.open(name) {
             Ok(Some(store)) => store,
             Ok(None) => return,
-            // Nobody need write where nothing is to be released.
+            // A directory without reservations of the attachment need not be writable.
             Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => return,
             Err(error) => return self.errors.push(error),
         };
@@ -184,13 +184,6 @@ impl<'a> Release<'a> {
 
     fn finish(self) -> Result<(), Error> {
         tracing::debug!(addresses = self.released.len(), "released in all");
-        let mut errors = self.errors.into_iter();
-        let Some(mut all) = errors.next() else {
-            return Ok(());
-        };
-        for error in errors {
-            all.msg = format!("{}; {}", all.msg, error.msg);
-        }
-        Err(all)
+        Error::all_as_one(self.errors)
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let mut problems = Vec::new();
     for (name, pools) in directories {
         match prepared.data_dir.open_as_add_would(name) {
-            // It will be made: every address is free.
+            // ADD makes the directory: every address is free.
             Ok(None) => {}
             Ok(Some(mut store)) => {
                 let mut all: Vec<Error> = pools

@@ -13,7 +13,7 @@ pub(super) fn init(_plugin: &str) {
     let _ = tracing::subscriber::set_global_default(Lazy::default());
 }
 
-/// Nothing: no plugin has a log file.
+/// The log of a thread: none, as no plugin has a log file.
 pub(super) struct ThreadLog;
 
 pub(super) fn switch_to(_plugin: &str) -> ThreadLog {
