@@ -130,8 +130,8 @@ fn record(
 
 /// True if a call works on the attachment of this record now: it holds the record's lock.
 ///
-/// The lock is asked for without a wait and given back at once. A call that asks for it in
-/// the same instant tries again two milliseconds later.
+/// The lock is requested without a wait, and released at once. A call that requests it in the
+/// same instant waits for it.
 ///
 /// # Errors
 ///
