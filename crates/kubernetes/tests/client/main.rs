@@ -311,6 +311,15 @@ fn requests_go_through_the_proxy_of_the_call() {
     assert!(error.msg.starts_with("HTTP_PROXY: it must be"), "{error}");
 }
 
+#[test]
+fn a_server_on_this_machine_is_reached_without_the_proxy_of_the_call() {
+    let server = FakeServer::start([Reply::object(200, &pool("blue", 1))]);
+    let environment = Environment::default().with("HTTP_PROXY", "http://proxy.invalid:1");
+    let setting = to(&server);
+    let mut client = Client::new(&setting.settings, None).with_environment(&environment);
+    assert!(client.get(POOL, "blue").unwrap().is_some());
+}
+
 /// A call that was cancelled before it began.
 struct Cancelled;
 
