@@ -159,7 +159,9 @@ impl Client<'_> {
     fn time_is_up(&self, reason: &str) -> EngineError {
         let within = humantime::format_duration(self.time.bound());
         let started = self.started.as_ref();
-        let server = started.map_or_else(String::new, |it| it.route.server.to_string());
+        let server = started.map_or_else(String::new, |connection| {
+            connection.route.server.to_string()
+        });
         let msg = format!("Kubernetes' API at {server} can't be used within {within}: {reason}");
         EngineError::new(Kind::Unreachable, msg)
     }

@@ -36,7 +36,7 @@ fn a_token_file_is_read_for_each_request() {
     let received = server.received();
     let tokens: Vec<&str> = received
         .iter()
-        .map(|it| it.header("authorization"))
+        .map(|request| request.header("authorization"))
         .collect();
     let expected = [
         "Bearer from the kubeconfig",

@@ -105,13 +105,16 @@ fn writes_are_made_and_say_what_they_are() {
     let deleted = client.delete(POOL, "blue", Some("u"), None);
     assert_eq!(deleted, Ok(Deleted::Missing));
     let received = server.received();
-    let lines: Vec<&str> = received.iter().map(|it| it.line.as_str()).collect();
+    let lines: Vec<&str> = received
+        .iter()
+        .map(|request| request.line.as_str())
+        .collect();
     let expected = [
-        "POST /apis/ipam-delegated.io/v1/pools?dryRun=All HTTP/1.1",
-        "PUT /apis/ipam-delegated.io/v1/pools/blue HTTP/1.1",
-        "PUT /apis/ipam-delegated.io/v1/pools/blue/status HTTP/1.1",
-        "DELETE /apis/ipam-delegated.io/v1/pools/blue HTTP/1.1",
-        "DELETE /apis/ipam-delegated.io/v1/pools/blue HTTP/1.1",
+        "POST /apis/ipam-delegated.io/v1/pools?fieldManager=ipamctl-import&dryRun=All HTTP/1.1",
+        "PUT /apis/ipam-delegated.io/v1/pools/blue?fieldManager=ipamctl-import HTTP/1.1",
+        "PUT /apis/ipam-delegated.io/v1/pools/blue/status?fieldManager=ipamctl-import HTTP/1.1",
+        "DELETE /apis/ipam-delegated.io/v1/pools/blue?fieldManager=ipamctl-import HTTP/1.1",
+        "DELETE /apis/ipam-delegated.io/v1/pools/blue?fieldManager=ipamctl-import HTTP/1.1",
     ];
     assert_eq!(lines, expected);
     assert_eq!(received[0].body, blue);
