@@ -14,7 +14,8 @@ const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
 
 /// A sandbox in which a daemon that was killed has given out two addresses and the gateway;
-/// of the last line of each file, which says that Docker has the answer, so many bytes are left.
+/// of the last line of the pool's file, which says that Docker has the answer, so many bytes are
+/// left.
 fn killed(left: Option<usize>) -> Sandbox {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -25,9 +26,10 @@ fn killed(left: Option<usize>) -> Sandbox {
     let options = json!({"RequestAddressType": "com.docker.network.gateway"});
     let gateway = json!({"PoolID": pool, "Address": "10.9.0.1", "Options": options});
     daemon.ok("/IpamDriver.RequestAddress", &gateway);
-    wait_for(|| files(&sandbox).iter().all(|file| is_answered(file)));
+    let pools = || sandbox.docker_contents("pools");
+    wait_for(|| pools().iter().all(|file| is_answered(file)));
     daemon.kill();
-    for file in sandbox.docker_files("addresses") {
+    for file in sandbox.docker_files("pools") {
         let text = fs::read_to_string(&file).unwrap();
         let last = text.trim_end().rfind('\n').unwrap() + 1;
         let length = left.unwrap_or(text.len() - last);
@@ -68,11 +70,6 @@ fn what_docker_has_is_kept_and_the_rest_is_released() {
             let files = files(&sandbox);
             files.len() == 2 && files.iter().all(|file| is_answered(file))
         });
-        // Nothing of the line that was cut off is left.
-        for file in files(&sandbox) {
-            let is_whole = |line: &str| serde_json::from_str::<Value>(line).is_ok();
-            assert!(file.lines().all(is_whole), "{file}");
-        }
     }
 }
 

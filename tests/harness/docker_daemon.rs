@@ -103,12 +103,15 @@ impl Sandbox {
     }
 }
 
-/// True if the content of a file of the daemon's says that Docker has the answer, and has not
-/// given the object back.
+/// True if the content of a file of the daemon's says that Docker may have the object, and has
+/// not given it back: a reference to a pool that was answered, a gateway, or the record of an
+/// attachment that was made.
 pub fn is_answered(content: &str) -> bool {
     let last = content.lines().last().unwrap_or_default();
     last == "\"answered\""
-        || (last.starts_with("{\"caller\"") && content.contains("\"answered\"}\n"))
+        || last.starts_with("{\"made\":{\"pool\"")
+        || last == "{\"added\":{}}"
+        || (last.starts_with("{\"caller\"") && content.contains("{\"added\":{}}\n"))
 }
 
 /// True if this is the record of an address.

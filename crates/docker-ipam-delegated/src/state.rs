@@ -9,6 +9,8 @@ pub(crate) mod network;
 pub(crate) mod pool;
 pub(crate) mod record;
 pub(crate) mod stage;
+#[cfg(test)]
+mod tests;
 pub(crate) mod unread;
 pub(crate) mod version;
 pub mod view;

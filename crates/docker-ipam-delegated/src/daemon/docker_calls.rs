@@ -9,6 +9,7 @@ use crate::http::body::decode;
 use crate::http::refusal::Refusal;
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::network::network_driver::NetworkDriver;
+use crate::state::pool::{GLOBAL, LOCAL};
 
 /// The drivers that answer.
 pub(crate) struct Drivers {
@@ -25,19 +26,21 @@ impl Drivers {
     ///
     /// The path is unknown, the body can't be decoded, or the call can't be done.
     pub(crate) fn answer(&self, path: &str, body: &str) -> Result<Answer, Refusal> {
+        let answer = |body: &Value| Ok(Answer::of(body));
         let (ipam, networks) = (&self.ipam, &self.networks);
         let is_of_network = path.starts_with("/NetworkDriver.");
         let _turn = is_of_network.then(|| networks.turns.take());
         match path {
-            "/Plugin.Activate" => Ok(Answer::of(
-                &json!({"Implements": ["IpamDriver", "NetworkDriver"]}),
-            )),
+            "/Plugin.Activate" => answer(&json!({"Implements": ["IpamDriver", "NetworkDriver"]})),
             "/IpamDriver.GetCapabilities" => {
                 // A dockerd may have started: it may lack what the last one had.
                 ipam.compare();
-                Ok(IpamDriver::capabilities())
+                // The MAC address is a fact that chains choose by.
+                answer(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
             }
-            "/IpamDriver.GetDefaultAddressSpaces" => Ok(IpamDriver::default_address_spaces()),
+            "/IpamDriver.GetDefaultAddressSpaces" => answer(
+                &json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}),
+            ),
             "/IpamDriver.RequestPool" => ipam.request_pool(decode(body)?),
             "/IpamDriver.ReleasePool" => ipam.release_pool(&decode(body)?),
             "/IpamDriver.RequestAddress" => ipam.request_address(&decode(body)?),
@@ -49,7 +52,7 @@ impl Drivers {
                 // A dockerd that starts calls it, and so does swarm mode.
                 networks.collect();
                 ipam.compare();
-                Ok(NetworkDriver::capabilities())
+                answer(&json!({"Scope": "local", "ConnectivityScope": "local"}))
             }
             // Networks of this driver end at the node.
             "/NetworkDriver.DiscoverNew" | "/NetworkDriver.DiscoverDelete" => {

@@ -36,6 +36,12 @@ impl From<cni::Error> for Refusal {
     }
 }
 
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        impossible(error.to_string())
+    }
+}
+
 /// The refusal of a request that is understood, and can't be done.
 pub(crate) fn impossible(why: impl Into<String>) -> Refusal {
     Refusal::new(200, why)

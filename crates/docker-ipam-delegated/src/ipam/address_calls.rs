@@ -46,29 +46,17 @@ impl IpamDriver {
         };
         let (driver, ip) = (Arc::clone(self), Some(ip));
         let held = Held { pool, ip, holder };
-        Ok(Answer::of(&address).then(move |is_delivered| driver.end_request(held, is_delivered)))
-    }
-
-    /// Notes that Docker has an address, or releases it if Docker never will.
-    fn end_request(&self, held: Held, is_delivered: bool) {
-        if is_delivered {
-            return self.note_answered(&held);
-        }
-        tracing::warn!(pool = held.pool.id, ip = ?held.ip, "Docker has gone before it had this address");
-        if self.pools.begin_release_of(&held) {
-            // It is tried again if it fails.
-            let _ = self.release(held);
-        }
-    }
-
-    /// Notes that Docker has the answer with this address.
-    pub(crate) fn note_answered(&self, held: &Held) {
-        match &held.holder {
-            Holder::Attachment(container_id) => {
-                self.chains.note_answered(&held.pool, container_id);
+        Ok(Answer::of(&address).then(move |is_delivered| {
+            if !is_delivered && driver.pools.begin_release_of(&held) {
+                tracing::warn!(
+                    pool = held.pool.id,
+                    ?ip,
+                    "Docker has gone before it had this address"
+                );
+                // It is tried again if it fails.
+                let _ = driver.release(held);
             }
-            Holder::Gateway(file) => self.files.gateways.note_answered(file),
-        }
+        }))
     }
 
     /// An address that the pool's chain chooses, and its holder.

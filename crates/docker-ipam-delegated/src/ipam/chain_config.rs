@@ -104,51 +104,38 @@ pub(crate) fn of_conflist(list: &Object, name: &NetworkName) -> Result<Object, R
     Ok(config)
 }
 
-/// Sets the folder of the chain's records.
-///
-/// # Errors
-///
-/// `ipam` is wrong.
-pub(crate) fn set_state_dir(config: &mut Object, state_dir: &Path) -> Result<(), Error> {
-    let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
-    ipam.set("stateDir", state_dir);
-    config.set("ipam", &ipam);
-    Ok(())
-}
-
 /// Number of the selectors that come before all other delegates.
 fn selectors(delegates: &[String]) -> usize {
     let names = delegates.iter();
     names.take_while(|name| cni::is_selector(name)).count()
 }
 
-/// The configuration with only its selectors, for the pools that they choose; `None` if
-/// it has none. Their records are kept apart.
+/// The configuration with the folder of the chain's records in it.
 ///
 /// # Errors
 ///
 /// `ipam` is wrong.
-pub(crate) fn of_selectors(
-    config: &Object,
-    ranges: Option<(IpNet, Option<IpNet>)>,
-    state_dir: &Path,
-) -> Result<Option<NetworkConfig>, Error> {
-    let mut config = config.clone();
+pub(crate) fn with_state_dir(mut config: Object, state_dir: &Path) -> Result<Object, Error> {
     let mut ipam: Object = config.read("", "ipam")?.unwrap_or_default();
-    let mut delegates: Vec<String> = ipam.read("ipam", "delegates")?.unwrap_or_default();
-    delegates.truncate(selectors(&delegates));
-    if delegates.is_empty() {
-        return Ok(None);
-    }
-    ipam.set("delegates", &delegates);
+    ipam.set("stateDir", state_dir);
     config.set("ipam", &ipam);
-    set_state_dir(&mut config, state_dir)?;
+    Ok(config)
+}
+
+/// The configuration for the question which pools its selectors choose, with this subnet as
+/// what Docker asks for.
+///
+/// # Errors
+///
+/// Code 7: a value in it is wrong.
+pub(crate) fn of_question(config: &Object, subnet: Option<IpNet>) -> Result<NetworkConfig, Error> {
     let mut runtime = Object::new();
-    if let Some((subnet, range)) = ranges {
-        runtime.set("ipRanges", &[[range_of(subnet, range, None)]]);
+    if let Some(subnet) = subnet {
+        runtime.set("ipRanges", &[[range_of(subnet, None, None)]]);
     }
+    let mut config = config.clone();
     config.set("runtimeConfig", &runtime);
-    Ok(Some(network_config(&config)?))
+    network_config(&config)
 }
 
 /// The configuration for one address of a pool.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use chain::record as records;
-use chain::{Chain, OwnRecord, Plugins};
-use cni::{Attachment, ContainerId, Environment, Error, IpamResult, NetworkConfig, code};
+use chain::{Chain, Failure, Outcome, Plugins};
+use cni::{Attachment, ContainerId, DelegateName, Environment, Error, IpamResult, NetworkConfig};
 
 use crate::ipam::delegate_log::DelegateLog;
 use crate::ipam::held::LivePool;
@@ -18,6 +18,9 @@ use crate::state::pool::PoolChain;
 /// The network namespace that plugins are told of. An address is asked for before there
 /// is one; this is the host's, which none of them enters.
 const NETNS: &str = "/proc/self/ns/net";
+
+/// The container ID that selectors are told when a pool is chosen: there is no container yet.
+const CHOICE: &str = "docker-choice";
 
 /// Runs chains.
 pub(crate) struct Chains {
@@ -50,8 +53,11 @@ impl Chains {
         args: &str,
     ) -> Result<IpamResult, Error> {
         let _turn = pool.turns.take();
-        let line = CallerLine::Pool(pool.id.clone());
-        self.add_recorded(config, container_id, args, Some(&line))
+        let environment = self.environment_of(container_id.as_str(), args);
+        let line = CallerLine::Pool(pool.id.clone()).to_raw();
+        let chain = chain(config, &environment)?.with_caller_line(line);
+        let output = chain.add(&attachment(container_id)?)?;
+        IpamResult::read("the chain's result", output.json())
     }
 
     /// DEL of such an attachment; waits for its turn. What is gone already is no error.
@@ -64,52 +70,31 @@ impl Chains {
         self.release(&pool.chain.config, container_id)
     }
 
-    /// Notes in the record of such an attachment that Docker has the answer. If that can't be
-    /// written, Docker is asked for the address after the next start.
-    pub(crate) fn note_answered(&self, pool: &LivePool, container_id: &ContainerId) {
-        let note = || {
-            let config = &pool.chain.config;
-            let state_dir = records::state_dir(config, &self.environment)?;
-            let attachment = attachment(container_id)?;
-            match OwnRecord::open(&state_dir, config.name(), &attachment)? {
-                Some(record) => record.append_caller_line(CallerLine::Answered.to_raw()),
-                None => Err(Error::new(code::IO, "its record is missing")),
-            }
-        };
-        if let Err(error) = note() {
-            tracing::warn!(%error, pool = pool.id, %container_id, "can't note that it was answered");
-        }
-    }
-
-    /// ADD of an attachment that holds no address.
+    /// The result of a chain's selectors, which hold nothing; `None` if it has no selector.
     ///
     /// # Errors
     ///
-    /// The chain's.
+    /// The first failed selector's, with its name.
     pub(crate) fn ask(
         &self,
         config: &NetworkConfig,
-        container_id: &ContainerId,
         args: &str,
-    ) -> Result<IpamResult, Error> {
-        self.add_recorded(config, container_id, args, None)
-    }
-
-    fn add_recorded(
-        &self,
-        config: &NetworkConfig,
-        container_id: &ContainerId,
-        args: &str,
-        line: Option<&CallerLine>,
-    ) -> Result<IpamResult, Error> {
-        let environment = self.environment_of(container_id).with("CNI_ARGS", args);
-        let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
-        let mut chain = Chain::new(config, &environment, plugins)?.observed_by(&DelegateLog);
-        if let Some(line) = line {
-            chain = chain.with_caller_line(line.to_raw());
-        }
-        let output = chain.add(&attachment(container_id)?)?;
-        IpamResult::read("the chain's result", output.json())
+    ) -> Result<Option<IpamResult>, Error> {
+        let environment = self.environment_of(CHOICE, args);
+        let mut answers = chain(config, &environment)?.dry_run(DelegateName::is_selector);
+        let Some((name, last)) = answers.pop() else {
+            return Ok(None);
+        };
+        let failure = match last {
+            Outcome::Result(output) => {
+                return IpamResult::read("the selectors' result", output.json()).map(Some);
+            }
+            Outcome::Nothing => Failure::Silent,
+            Outcome::Failed(failure) => failure,
+        };
+        let error = failure.to_error();
+        let msg = format!("{name}: {}", error.msg);
+        Err(Error { msg, ..error })
     }
 
     /// DEL of any attachment.
@@ -122,7 +107,7 @@ impl Chains {
         config: &NetworkConfig,
         container_id: &ContainerId,
     ) -> Result<(), Error> {
-        let environment = self.environment_of(container_id);
+        let environment = self.environment_of(container_id.as_str(), "");
         let plugins = Plugins::in_cni_path(&environment)?.and_linked(LINKED);
         let chain = Chain::for_del(config, &environment, plugins)?.observed_by(&DelegateLog);
         chain.del(&attachment(container_id)?)
@@ -146,10 +131,21 @@ impl Chains {
         records::state_dir(config, &self.environment)
     }
 
-    fn environment_of(&self, container_id: &ContainerId) -> Environment {
-        let environment = self.environment.clone();
-        environment.with("CNI_CONTAINERID", container_id.as_str())
+    fn environment_of(&self, container_id: &str, args: &str) -> Environment {
+        let environment = self
+            .environment
+            .clone()
+            .with("CNI_CONTAINERID", container_id);
+        match args {
+            "" => environment,
+            args => environment.with("CNI_ARGS", args),
+        }
     }
+}
+
+fn chain<'a>(config: &'a NetworkConfig, environment: &'a Environment) -> Result<Chain<'a>, Error> {
+    let plugins = Plugins::in_cni_path(environment)?.and_linked(LINKED);
+    Ok(Chain::new(config, environment, plugins)?.observed_by(&DelegateLog))
 }
 
 fn attachment(container_id: &ContainerId) -> Result<Attachment, Error> {

@@ -47,13 +47,6 @@ impl LivePool {
     }
 }
 
-/// A reference to a pool that Docker may have.
-pub(crate) struct HeldReference {
-    pub(crate) pool: Arc<LivePool>,
-    /// The name of its file.
-    pub(crate) file: String,
-}
-
 /// An address that is held.
 #[derive(Clone)]
 pub(crate) struct Held {
@@ -85,19 +78,10 @@ impl Holder {
 /// Standing of a held address in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Docker may have it: an earlier daemon was killed before it noted the answer.
-    Unsure,
-    /// Docker has it.
-    Sure,
+    /// Docker has it, as far as is known.
+    Given,
     /// A thread releases it.
     Releasing,
     /// Its release has failed, or has not begun in this process. It is tried again.
     Waiting,
-}
-
-impl Standing {
-    /// True if Docker has it, as far as is known.
-    pub(crate) fn is_dockers(self) -> bool {
-        matches!(self, Self::Unsure | Self::Sure)
-    }
 }

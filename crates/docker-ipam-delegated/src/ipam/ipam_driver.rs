@@ -1,4 +1,4 @@
-//! Docker's IPAM driver: its parts and its capabilities.
+//! Docker's IPAM driver: its parts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,11 +6,9 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
-use serde_json::json;
 use state_files::boot_id;
 
 use crate::command_line::CommandLine;
-use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::chains::Chains;
 use crate::ipam::held::LivePool;
@@ -19,7 +17,6 @@ use crate::ipam::plugin_environment::for_plugins;
 use crate::ipam::pool_choice::PoolChoice;
 use crate::state::attachment_id::{Names, UNKNOWN_BOOT, of_boot};
 use crate::state::files::Files;
-use crate::state::pool::{GLOBAL, LOCAL};
 use crate::state::unread::UnreadFiles;
 
 /// The driver.
@@ -73,16 +70,6 @@ impl IpamDriver {
         driver.take_in()?;
         tracing::info!(pools = driver.pools.all().len(), "recovered");
         Ok(Arc::new(driver))
-    }
-
-    /// `GetCapabilities`. The MAC address is a fact that chains choose by.
-    pub(crate) fn capabilities() -> Answer {
-        Answer::of(&json!({"RequiresMACAddress": true, "RequiresRequestReplay": false}))
-    }
-
-    /// `GetDefaultAddressSpaces`.
-    pub(crate) fn default_address_spaces() -> Answer {
-        Answer::of(&json!({"LocalDefaultAddressSpace": LOCAL, "GlobalDefaultAddressSpace": GLOBAL}))
     }
 
     /// Notes that Docker may not have all that there is now: it is to be asked.

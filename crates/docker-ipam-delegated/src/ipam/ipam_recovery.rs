@@ -76,7 +76,12 @@ impl IpamDriver {
                         recorded,
                     }),
                     Ok(Some(_)) => {}
-                    Err(reason) => unread.push((file, reason)),
+                    Err(reason) => {
+                        if all_pools_are_known {
+                            self.keep_for_its_pool(container_id, &pools);
+                        }
+                        unread.push((file, reason));
+                    }
                 }
             }
         }
@@ -107,20 +112,9 @@ impl IpamDriver {
             return all_pools_are_known;
         };
         let holder = Holder::Gateway(stored.file.clone());
-        let held = Held {
-            pool,
-            ip: Some(*ip),
-            holder,
-        };
-        let is_sure = stored.stage == Stage::Answered;
-        self.pools.recover(
-            held,
-            if is_sure {
-                Standing::Sure
-            } else {
-                Standing::Unsure
-            },
-        );
+        let ip = Some(*ip);
+        self.pools
+            .recover(Held { pool, ip, holder }, Standing::Given);
         true
     }
 
@@ -161,8 +155,7 @@ impl IpamDriver {
                 };
                 let ip = address_in(recorded.ips.into_iter(), pool.pool.subnet);
                 let standing = match recorded.stage {
-                    Stage::Made if ip.is_some() => Standing::Unsure,
-                    Stage::Answered if ip.is_some() => Standing::Sure,
+                    Stage::Made if ip.is_some() => Standing::Given,
                     // Docker never had it, or has given it back.
                     _ => Standing::Waiting,
                 };
@@ -181,38 +174,23 @@ impl IpamDriver {
         Ok(None)
     }
 
+    /// Keeps an attachment whose record can't be read until its pool ends. It is the pool's if no
+    /// other pool has the folder of the record.
+    fn keep_for_its_pool(&self, container_id: ContainerId, pools: &[Arc<LivePool>]) {
+        if let [pool] = pools
+            && pool.pool.conflist.is_none()
+        {
+            let holder = Holder::Attachment(container_id);
+            let (pool, ip) = (Arc::clone(pool), None);
+            self.pools
+                .recover(Held { pool, ip, holder }, Standing::Given);
+        }
+    }
+
     /// True if a process of this boot has made this ID: no write of it was lost.
     fn is_of_this_boot(&self, container_id: &ContainerId) -> bool {
         let boot = self.boot.as_ref();
         boot.is_some_and(|boot| container_id.as_str().starts_with(boot))
-    }
-
-    /// The attachments of a pool that has ended whose records can't be read. They are the
-    /// pool's if no other pool has the folder of its records.
-    pub(crate) fn unread_attachments(&self, pool: &Arc<LivePool>) -> Vec<Held> {
-        let (folder, network) = pool.records();
-        let all = [self.pools.all(), self.pools.ended()].concat();
-        let mut others = all.iter().filter(|other| !Arc::ptr_eq(other, pool));
-        if pool.pool.conflist.is_some() || others.any(|other| other.records() == pool.records()) {
-            return Vec::new();
-        }
-        let mut records = address_record::read_all(&folder, &network).unwrap_or_else(|error| {
-            let folder = folder.join(network.as_str());
-            tracing::warn!(%error, folder = %folder.display(), "can't be read: it is kept");
-            Vec::new()
-        });
-        let taken = lock(&self.taken);
-        records.retain(|record| {
-            let container_id = record.attachment.container_id.as_str();
-            let is_known = self.ids.has_made(container_id) || taken.contains(container_id);
-            record.content.is_err() && !is_known
-        });
-        let held = records.into_iter().map(|record| Held {
-            pool: Arc::clone(pool),
-            ip: None,
-            holder: Holder::Attachment(record.attachment.container_id),
-        });
-        held.collect()
     }
 
     /// Takes in what could not be read, if there is any, and logs why it can't.

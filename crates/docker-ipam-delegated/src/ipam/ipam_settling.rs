@@ -6,7 +6,7 @@ use cni::ContainerId;
 
 use crate::docker::engine::Engine;
 use crate::docker::judgement::{Held as Asked, Verdict, judge};
-use crate::ipam::held::{Held, HeldReference, Holder};
+use crate::ipam::held::{Held, Holder, LivePool};
 use crate::ipam::ipam_driver::IpamDriver;
 use crate::state::address_record::RecordedAddress;
 
@@ -23,19 +23,19 @@ pub(crate) struct Forgotten {
 impl IpamDriver {
     /// Settles what there has been since this time, and these forgotten attachments.
     pub(crate) fn settle(&self, before: Instant, forgotten: &[Forgotten], docker: &Engine) {
-        for (held, is_sure) in self.pools.held(before) {
-            self.settle_address(&held, is_sure, docker);
+        for held in self.pools.held(before) {
+            self.settle_address(&held, docker);
         }
         for forgotten in forgotten {
             self.settle_forgotten(forgotten, docker);
         }
-        for reference in self.pools.references(before) {
-            self.settle_pool(reference, docker);
+        for (pool, file) in self.pools.references(before) {
+            self.settle_pool(&pool, &file, docker);
         }
         self.remove_ended_pools();
     }
 
-    fn settle_address(&self, held: &Held, is_sure: bool, docker: &Engine) {
+    fn settle_address(&self, held: &Held, docker: &Engine) {
         let Held { pool, ip, holder } = held;
         let (id, subnet) = (&pool.id, pool.pool.subnet);
         let asked = match (holder, *ip) {
@@ -44,18 +44,7 @@ impl IpamDriver {
             (Holder::Gateway(_), Some(ip)) => Asked::Gateway(subnet, ip),
         };
         match judge(asked, docker) {
-            Verdict::InUse(_) if is_sure => {}
-            Verdict::InUse(user) => {
-                tracing::info!(
-                    pool = id,
-                    ?ip,
-                    user.network,
-                    user.container,
-                    "Docker has it"
-                );
-                self.note_answered(held);
-                self.pools.make_sure(held);
-            }
+            Verdict::InUse(_) => {}
             Verdict::Unknown(why) => tracing::debug!(pool = id, ?ip, why, "kept"),
             Verdict::Lost => {
                 if self.pools.begin_release_of(held) {
@@ -67,12 +56,11 @@ impl IpamDriver {
         }
     }
 
-    fn settle_pool(&self, reference: HeldReference, docker: &Engine) {
-        let HeldReference { pool, file } = reference;
+    fn settle_pool(&self, pool: &LivePool, file: &str, docker: &Engine) {
         if judge(Asked::Pool(pool.pool.subnet), docker) != Verdict::Lost {
             return;
         }
-        if let Some(releases) = self.drop_reference(&pool.id, Some(&file)) {
+        if let Some(releases) = self.drop_reference(&pool.id, Some(file)) {
             tracing::warn!(pool = pool.id, "released: Docker doesn't have it");
             for held in releases {
                 self.pools.end_release(&held, false);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cni::ContainerId;
 
-use crate::ipam::held::{Held, HeldReference, Holder, LivePool, Standing};
+use crate::ipam::held::{Held, Holder, LivePool, Standing};
 use crate::ipam::pool_entry::{Entry, Reference, Use};
 use crate::lock::lock;
 
@@ -18,8 +18,8 @@ pub(crate) struct LivePools(Mutex<Vec<Entry>>);
 pub(crate) struct Dropped {
     /// The files of references that nobody has any more.
     pub(crate) files: Vec<String>,
-    /// The pool, if that was its end, and what is to be released of it.
-    pub(crate) ended: Option<(Arc<LivePool>, Vec<Held>)>,
+    /// What is to be released, if that was the pool's end.
+    pub(crate) ended: Vec<Held>,
 }
 
 /// The pool has ended.
@@ -91,52 +91,45 @@ impl LivePools {
         note(&references[index].file);
         let file = references.remove(index).file;
         let has_sure = references.iter().any(|other| other.is_sure);
-        let is_needed = has_sure || entry.uses().any(|(_, one)| one.standing.is_dockers());
+        let is_needed = has_sure || entry.uses().any(|(_, one)| one.is_given());
         if is_needed && !entry.references.is_empty() {
             let files = vec![file];
-            return Some(Dropped { files, ended: None });
+            let ended = Vec::new();
+            return Some(Dropped { files, ended });
         }
         let others = entry.references.drain(..);
         let files = others.map(|other| other.file).collect();
         entry.ended.push(file);
-        let held = entry.begin_releases(&[Standing::Unsure, Standing::Sure]);
-        let ended = Some((Arc::clone(&entry.pool), held));
+        let ended = entry.begin_releases(Standing::Given);
         Some(Dropped { files, ended })
     }
 
-    /// The references that there have been since this time.
-    pub(crate) fn references(&self, before: Instant) -> Vec<HeldReference> {
+    /// The pools and files of the references that there have been since this time.
+    pub(crate) fn references(&self, before: Instant) -> Vec<(Arc<LivePool>, String)> {
         let table = lock(&self.0);
         let mut all = Vec::new();
         for entry in table.iter() {
             let old = entry.references.iter().filter(|one| one.since <= before);
-            all.extend(old.map(|reference| HeldReference {
-                pool: Arc::clone(&entry.pool),
-                file: reference.file.clone(),
-            }));
+            all.extend(old.map(|one| (Arc::clone(&entry.pool), one.file.clone())));
         }
         all
     }
 
-    /// The addresses and gateways that Docker has had since this time, as far as is known, each
-    /// with whether that is sure.
-    pub(crate) fn held(&self, before: Instant) -> Vec<(Held, bool)> {
+    /// The addresses and gateways that Docker has had since this time, as far as is known.
+    pub(crate) fn held(&self, before: Instant) -> Vec<Held> {
         let table = lock(&self.0);
         let mut all = Vec::new();
         for entry in table.iter() {
-            let is_old = |one: &Use| one.standing.is_dockers() && one.since <= before;
+            let is_old = |one: &Use| one.is_given() && one.since <= before;
             let old = entry.uses().filter(|(_, one)| is_old(one));
-            let held = old.map(|(ip, one)| {
-                let is_sure = one.standing == Standing::Sure;
-                (entry.held(ip, &one.holder), is_sure)
-            });
-            all.extend(held);
+            all.extend(old.map(|(ip, one)| entry.held(ip, &one.holder)));
         }
         all
     }
 
-    /// Notes an address that an earlier daemon has given, or was releasing. If two attachments
-    /// have one address, both are kept: their order proves nothing.
+    /// Notes an address that an earlier daemon has given, or was releasing, or an attachment
+    /// whose address is not known yet. If two attachments have one address, both are kept: their
+    /// order proves nothing.
     pub(crate) fn recover(&self, held: Held, standing: Standing) {
         let mut table = lock(&self.0);
         if let Some(entry) = same(&mut table, &held.pool) {
@@ -145,6 +138,7 @@ impl LivePools {
             } else {
                 Standing::Waiting
             };
+            entry.remove(None, &held.holder);
             entry.put(held.ip, held.holder, standing);
         }
     }
@@ -162,34 +156,27 @@ impl LivePools {
         let entry = entry.ok_or(PoolEnded)?;
         if let (Holder::Attachment(_), Some(uses)) = (&held.holder, entry.uses.get_mut(&held.ip)) {
             uses.retain(|one| {
-                let is_released = one.standing.is_dockers() && one.holder.container_id().is_some();
+                let is_released = one.is_given() && one.holder.container_id().is_some();
                 if is_released {
                     tracing::warn!(pool = entry.pool.id, ip = ?held.ip, holder = ?one.holder, "was released without Docker");
                 }
                 !is_released
             });
         }
-        entry.put(held.ip, held.holder.clone(), Standing::Sure);
+        entry.put(held.ip, held.holder.clone(), Standing::Given);
         Ok(())
-    }
-
-    /// Notes that Docker has this address.
-    pub(crate) fn make_sure(&self, held: &Held) {
-        self.change(held, Standing::Sure);
     }
 
     /// Begins the release of this; false if Docker doesn't have it any more.
     pub(crate) fn begin_release_of(&self, held: &Held) -> bool {
-        self.change(held, Standing::Releasing)
-    }
-
-    fn change(&self, held: &Held, standing: Standing) -> bool {
         let mut table = lock(&self.0);
         let entry = same(&mut table, &held.pool);
         let uses = entry.and_then(|entry| entry.uses.get_mut(&held.ip));
         let mut uses = uses.into_iter().flatten();
-        let found = uses.find(|one| one.standing.is_dockers() && one.holder == held.holder);
-        found.map(|one| one.standing = standing).is_some()
+        let found = uses.find(|one| one.is_given() && one.holder == held.holder);
+        found
+            .map(|one| one.standing = Standing::Releasing)
+            .is_some()
     }
 
     /// Begins the release of an address, by any of its holders: one that Docker has, or else one
@@ -198,7 +185,7 @@ impl LivePools {
         let mut table = lock(&self.0);
         let entry = live(&mut table, id)?;
         let uses = entry.uses.get_mut(&Some(ip))?;
-        let dockers = uses.iter().rposition(|one| one.standing.is_dockers());
+        let dockers = uses.iter().rposition(|one| one.is_given());
         let index = dockers.or(uses.len().checked_sub(1))?;
         uses[index].standing = Standing::Releasing;
         let holder = uses[index].holder.clone();
@@ -210,7 +197,7 @@ impl LivePools {
         let mut table = lock(&self.0);
         let waiting = table
             .iter_mut()
-            .map(|entry| entry.begin_releases(&[Standing::Waiting]));
+            .map(|entry| entry.begin_releases(Standing::Waiting));
         waiting.filter(|of_pool| !of_pool.is_empty()).collect()
     }
 
@@ -241,7 +228,7 @@ impl LivePools {
         let mut table = lock(&self.0);
         let uses = same(&mut table, pool).and_then(|entry| entry.uses.get(&Some(ip)));
         let uses = uses.into_iter().flatten();
-        let dockers = uses.filter(|one| one.standing.is_dockers());
+        let dockers = uses.filter(|one| one.is_given());
         dockers
             .filter_map(|one| one.holder.container_id().cloned())
             .collect()
@@ -325,11 +312,11 @@ mod tests {
         pools.give(&gateway).unwrap();
         assert_eq!(pools.gateway(&pool), gateway.ip);
         let dropped = drop_any(&pools, &pool);
-        assert!(dropped.files == ["1"] && dropped.ended.is_none());
+        assert!(dropped.files == ["1"] && pools.pool(&pool.id).is_some());
 
         let (pools, pool) = self::pools(&[("1", false), ("2", true)]);
         let dropped = drop_any(&pools, &pool);
-        assert!(dropped.files == ["1"] && dropped.ended.is_some());
+        assert!(dropped.files == ["1"] && pools.pool(&pool.id).is_none());
         drop((dropped, pool));
         assert_eq!(pools.take_ended(), ["2"]);
     }
@@ -338,7 +325,7 @@ mod tests {
     fn two_attachments_of_one_address_are_both_kept() {
         let (pools, pool) = pools(&[("1", true)]);
         for id in ["c2", "c1"] {
-            pools.recover(address(&pool, id), Standing::Sure);
+            pools.recover(address(&pool, id), Standing::Given);
         }
         assert_eq!(holders(&pools, &address(&pool, "c")), ["c2", "c1"]);
     }
@@ -362,7 +349,7 @@ mod tests {
         let (pools, pool) = pools(&[("1", true)]);
         let held = address(&pool, "c1");
         pools.give(&held).unwrap();
-        let (_, releases) = drop_any(&pools, &pool).ended.unwrap();
+        let releases = drop_any(&pools, &pool).ended;
         assert_eq!(releases.len(), 1);
         drop(releases);
         assert!(pools.begin_waiting().is_empty());

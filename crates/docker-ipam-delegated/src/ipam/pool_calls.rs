@@ -91,11 +91,7 @@ impl IpamDriver {
         for file in files {
             self.files.pools.remove(&file);
         }
-        let (pool, mut held) = ended.map_or((None, Vec::new()), |(pool, held)| (Some(pool), held));
-        if let Some(pool) = pool {
-            held.extend(self.unread_attachments(&pool));
-        }
-        Some(held)
+        Some(ended)
     }
 
     fn release_all(&self, releases: Vec<Held>) -> Result<(), Refusal> {

@@ -1,12 +1,10 @@
 //! Chooses the pool for a request: the pool that it names, one that a chain's selectors
 //! choose, or a default pool.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use cni::{ContainerId, Error, NetworkName, Object, code};
+use cni::{Error, NetworkName, Object, code};
 use ipam::{Interval, IpNet, Range};
 
 use crate::command_line::CommandLine;
@@ -30,30 +28,22 @@ pub(crate) struct PoolChoice {
     conf_dir: PathBuf,
     /// The folders of networks that name no configuration.
     folders: Folders,
-    /// The folder of the selectors' records while they are asked; emptied at the start.
-    choices: PathBuf,
     /// Pools for networks that ask for none.
     default_pools: Vec<DefaultPool>,
     /// The default pool that was given last.
     last: Mutex<Option<IpNet>>,
-    /// Number of the next choice.
-    next: AtomicU64,
 }
 
 /// A pool for a request, as far as it is known without the others.
-pub(crate) enum Chosen {
-    /// This one, and what may be given of its subnet without request.
-    Pool(Pool, Vec<Interval>),
-    /// A default pool that is free.
-    AnyDefault,
+pub(crate) struct Choice {
+    pool: Pool,
+    /// What may be given of its subnet without request.
+    given: Vec<Interval>,
 }
 
 impl PoolChoice {
     /// The choice by these arguments.
     pub(crate) fn new(arguments: &CommandLine) -> Self {
-        let choices = arguments.state_dir.join("choices");
-        // Nothing in it holds anything.
-        let _ = fs::remove_dir_all(&choices);
         Self {
             conf_dir: arguments.conf_dir.clone(),
             folders: Folders {
@@ -61,25 +51,29 @@ impl PoolChoice {
                 records: arguments.records(),
                 cache: arguments.cache_dir.clone(),
             },
-            choices,
             default_pools: arguments.default_pools.clone(),
             last: Mutex::default(),
-            next: AtomicU64::new(0),
         }
     }
 
-    /// The pool for a request. Selectors may take their time.
+    /// The pool for a request; `None` for a default pool, which depends on the others. Selectors
+    /// may take their time.
     ///
     /// # Errors
     ///
     /// Nothing chooses the pool that is requested, or any; a chosen one overlaps with what
     /// the host uses.
-    pub(crate) fn choose(&self, request: &PoolRequest, chains: &Chains) -> Result<Chosen, Refusal> {
-        match (&request.conflist, request.subnet) {
-            (Some(name), _) => self.of_conflist(name, request, chains),
-            (None, Some(subnet)) => self.of_subnet(request, subnet),
-            (None, None) => Ok(Chosen::AnyDefault),
-        }
+    pub(crate) fn choose(
+        &self,
+        request: &PoolRequest,
+        chains: &Chains,
+    ) -> Result<Option<Choice>, Refusal> {
+        let choice = match (&request.conflist, request.subnet) {
+            (Some(name), _) => self.of_conflist(name, request, chains)?,
+            (None, Some(subnet)) => self.of_subnet(request, subnet)?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(choice))
     }
 
     /// The chosen pool, beside those that there are.
@@ -90,17 +84,13 @@ impl PoolChoice {
     /// sub-pool has no address.
     pub(crate) fn place(
         &self,
-        chosen: Chosen,
+        choice: Option<Choice>,
         request: &PoolRequest,
         others: &[&Pool],
     ) -> Result<Pool, Refusal> {
-        let (pool, given) = match chosen {
-            Chosen::Pool(pool, given) => (pool, given),
-            Chosen::AnyDefault => {
-                let subnet = self.default_pool(request.v6, others)?;
-                let chosen = self.of_subnet(request, (subnet, None))?;
-                return self.place(chosen, request, others);
-            }
+        let Choice { pool, given } = match choice {
+            Some(choice) => choice,
+            None => self.of_subnet(request, (self.default_pool(request.v6, others)?, None))?,
         };
         for other in others.iter().filter(|other| other.space == pool.space) {
             let overlap = Interval::from(other.subnet).overlaps(pool.subnet.into());
@@ -123,9 +113,9 @@ impl PoolChoice {
         &self,
         request: &PoolRequest,
         (subnet, range): (IpNet, Option<IpNet>),
-    ) -> Result<Chosen, Refusal> {
+    ) -> Result<Choice, Refusal> {
         let config = chain_config::of_subnet(&request.space, subnet, &self.folders);
-        Ok(told(request, &whole(subnet)?, range, &config))
+        Ok(choice(request, &config, &whole(subnet)?, range, None))
     }
 
     fn default_pool(&self, v6: bool, others: &[&Pool]) -> Result<IpNet, Refusal> {
@@ -153,18 +143,18 @@ impl PoolChoice {
         name: &NetworkName,
         request: &PoolRequest,
         chains: &Chains,
-    ) -> Result<Chosen, Refusal> {
+    ) -> Result<Choice, Refusal> {
         let list = conflists::find(&self.conf_dir, name.as_str())?;
-        let mut config = chain_config::of_conflist(&list, name)?;
+        let config = chain_config::of_conflist(&list, name)?;
         // A tool that reads the records has another environment.
         let state_dir = chains.state_dir(&network_config(&config)?)?;
-        chain_config::set_state_dir(&mut config, &state_dir)?;
-        let ask = |ranges| self.ask(&config, ranges, &request.facts, chains);
+        let config = chain_config::with_state_dir(config, &state_dir)?;
+        let ask = |subnet| ask(&config, subnet, &request.facts, chains);
         let Some((subnet, range)) = request.subnet else {
             let chosen = ask(None)?.unwrap_or_default();
             let found = of_family(&chosen, request.v6, name)?;
-            let pool = pool(request, found, None, false, &config);
-            return Ok(Chosen::Pool(pool, found.given().to_vec()));
+            let given = Some(found.given().to_vec());
+            return Ok(choice(request, &config, found, None, given));
         };
         let is_asked_for = |range: &&Range| range.subnet() == subnet;
         // What the configuration has by itself needs not be given to it, and must not:
@@ -175,59 +165,42 @@ impl PoolChoice {
             other => other?.unwrap_or_default(),
         };
         if let Some(first) = own.iter().find(is_asked_for) {
-            let ranges = own.iter().filter(is_asked_for);
-            let given = ranges
-                .flat_map(|range| range.given().iter().copied())
-                .collect();
-            let pool = pool(request, first, range, false, &config);
-            return Ok(Chosen::Pool(pool, given));
+            let given = own.iter().filter(is_asked_for).flat_map(Range::given);
+            let given = Some(given.copied().collect());
+            return Ok(choice(request, &config, first, range, given));
         }
-        let Some(chosen) = ask(Some((subnet, None)))? else {
-            return Ok(told(request, &whole(subnet)?, range, &config));
+        let Some(chosen) = ask(Some(subnet))? else {
+            return Ok(choice(request, &config, &whole(subnet)?, range, None));
         };
         match chosen.iter().find(is_asked_for) {
-            Some(found) => Ok(told(request, found, range, &config)),
+            Some(found) => Ok(choice(request, &config, found, range, None)),
             None => Err(impossible(format!(
                 "conflist {name} has no pool of {subnet}; it chooses {}",
                 list_of(&chosen)
             ))),
         }
     }
-
-    /// The ranges of the pools that the selectors of a configuration choose; `None` if it has
-    /// no selector.
-    fn ask(
-        &self,
-        config: &Object,
-        ranges: Option<(IpNet, Option<IpNet>)>,
-        facts: &Facts,
-        chains: &Chains,
-    ) -> Result<Option<Vec<Range>>, Error> {
-        let Some(config) = chain_config::of_selectors(config, ranges, &self.choices)? else {
-            return Ok(None);
-        };
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = format!("docker-choice-{number}");
-        let id: ContainerId = id.parse().map_err(|_| Error::environment(id))?;
-        let args = facts::cni_args(facts, &Facts::new());
-        let result = chains.ask(&config, &id, &args)?;
-        // Selectors hold nothing; this removes the record.
-        if let Err(error) = chains.release(&config, &id) {
-            tracing::warn!(%error, "the selectors can't be undone");
-        }
-        let mut chosen = Vec::new();
-        for pool in ipam::pools_of_result(&result)? {
-            let ranges = pool_filter::ranges(&pool)?;
-            chosen.extend(ranges.into_iter().map(|(_, range)| range));
-        }
-        Ok(Some(chosen))
-    }
 }
 
-/// A pool whose subnet the chain is told. Its gateway may still become another.
-fn told(request: &PoolRequest, whole: &Range, range: Option<IpNet>, config: &Object) -> Chosen {
-    let pool = pool(request, whole, range, true, config);
-    Chosen::Pool(pool, vec![whole.addresses()])
+/// The ranges of the pools that the selectors of a configuration choose if Docker asks for this
+/// subnet; `None` if it has no selector.
+fn ask(
+    config: &Object,
+    subnet: Option<IpNet>,
+    facts: &Facts,
+    chains: &Chains,
+) -> Result<Option<Vec<Range>>, Error> {
+    let config = chain_config::of_question(config, subnet)?;
+    let args = facts::cni_args(facts, &Facts::new());
+    let Some(result) = chains.ask(&config, &args)? else {
+        return Ok(None);
+    };
+    let mut chosen = Vec::new();
+    for pool in ipam::pools_of_result(&result)? {
+        let ranges = pool_filter::ranges(&pool)?;
+        chosen.extend(ranges.into_iter().map(|(_, range)| range));
+    }
+    Ok(Some(chosen))
 }
 
 /// Refuses a sub-pool that has none of the pool's addresses.
@@ -246,23 +219,27 @@ fn refuse_empty(pool: &Pool, given: &[Interval]) -> Result<(), Refusal> {
     )))
 }
 
-fn pool(
+/// The choice of a range. If the chain doesn't give addresses of it by itself, it is told the
+/// subnet, and the gateway may still become another.
+fn choice(
     request: &PoolRequest,
+    config: &Object,
     found: &Range,
     range: Option<IpNet>,
-    is_given: bool,
-    config: &Object,
-) -> Pool {
-    Pool {
+    own: Option<Vec<Interval>>,
+) -> Choice {
+    let pool = Pool {
         space: request.space.clone(),
         conflist: request.conflist.clone(),
         subnet: found.subnet(),
         range,
         facts: request.facts.clone(),
-        is_given,
+        is_given: own.is_none(),
         gateway: found.gateway(),
         config: serde_json::to_string(config).expect("an object is JSON"),
-    }
+    };
+    let given = own.unwrap_or_else(|| vec![found.addresses()]);
+    Choice { pool, given }
 }
 
 /// The first pool of the family. It must not overlap with what the host uses: Docker

@@ -36,6 +36,13 @@ pub(crate) struct Use {
     pub(crate) since: Instant,
 }
 
+impl Use {
+    /// True if Docker has it, as far as is known.
+    pub(crate) fn is_given(&self) -> bool {
+        self.standing == Standing::Given
+    }
+}
+
 impl Entry {
     pub(crate) fn new(pool: Arc<LivePool>) -> Self {
         Self {
@@ -89,14 +96,11 @@ impl Entry {
         uses.flat_map(|(ip, uses)| uses.iter().map(|one| (*ip, one)))
     }
 
-    /// Begins the release of all that has one of these standings.
-    pub(crate) fn begin_releases(&mut self, standings: &[Standing]) -> Vec<Held> {
+    /// Begins the release of all that has this standing.
+    pub(crate) fn begin_releases(&mut self, standing: Standing) -> Vec<Held> {
         let mut all = Vec::new();
         for (ip, uses) in &mut self.uses {
-            for one in uses
-                .iter_mut()
-                .filter(|one| standings.contains(&one.standing))
-            {
+            for one in uses.iter_mut().filter(|one| one.standing == standing) {
                 one.standing = Standing::Releasing;
                 all.push(Held {
                     pool: Arc::clone(&self.pool),

@@ -33,14 +33,11 @@ impl NetworkDriver {
         self: &Arc<Self>,
         request: CreateEndpoint,
     ) -> Result<Answer, Refusal> {
-        let network = self.network(&request.network_id)?;
+        let network = self.network(&request.of.network_id)?;
         self.collect();
-        let id = request.endpoint_id;
+        let id = request.of.endpoint_id;
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(impossible(format!("EndpointID: {id:?} is no ID")));
-        }
-        if self.endpoints.get(&id).is_some() {
-            return Err(impossible(format!("EndpointID: {id} is there already")));
         }
         let list = self.list_of(&network)?;
         self.plugins
@@ -77,11 +74,6 @@ impl NetworkDriver {
         Ok(answer.then(move |is_delivered| {
             if !is_delivered {
                 driver.abandon(&id, "Docker has gone before it had this endpoint");
-                return;
-            }
-            let _call = lock(&live.calls);
-            if driver.endpoints.same(&live).is_some() {
-                driver.note_answered(&live);
             }
         }))
     }

@@ -7,7 +7,6 @@ use cni::{Attachment, Error, NetworkConfig, NetworkName};
 use serde_json::value::RawValue;
 
 use crate::http::refusal::{Refusal, impossible};
-use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::namespaces::IFNAME;
 use crate::network::network_driver::NetworkDriver;
 use crate::network::plugin_list;
@@ -67,16 +66,6 @@ impl NetworkDriver {
             Ok(Some(record)) => record.remove(),
             Ok(None) => {}
             Err(error) => tracing::warn!(%error, %attachment, "its empty record can't be removed"),
-        }
-    }
-
-    /// Notes that Docker has the answer to the call that made an endpoint. If that can't be
-    /// written, Docker is asked for the endpoint after the next start.
-    pub(crate) fn note_answered(&self, live: &LiveEndpoint) {
-        let locked = self.lock_endpoint(&live.endpoint);
-        let noted = locked.and_then(|locked| locked.append(&CallerLine::Answered));
-        if let Err(error) = noted {
-            tracing::warn!(%error, endpoint = live.id(), "can't note that it was answered");
         }
     }
 }

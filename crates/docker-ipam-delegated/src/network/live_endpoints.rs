@@ -16,8 +16,6 @@ pub(crate) struct LiveEndpoint {
     pub(crate) calls: Arc<Mutex<()>>,
     /// True if Docker will not delete it: an undo has failed, or Docker hasn't got it.
     pub(crate) is_abandoned: bool,
-    /// True if an earlier daemon has made it, and Docker may not have had the answer.
-    pub(crate) is_unanswered: bool,
     /// Time from which it is known.
     pub(crate) since: Instant,
 }
@@ -76,7 +74,6 @@ impl LiveEndpoint {
             endpoint,
             calls: Arc::default(),
             is_abandoned: false,
-            is_unanswered: false,
             since: Instant::now(),
         }
     }

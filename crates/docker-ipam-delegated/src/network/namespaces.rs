@@ -63,7 +63,7 @@ impl Namespace {
     ///
     /// What `ip` says.
     pub(crate) fn remove(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
-        if self.is_there().map_err(|error| self.failed(&error))? {
+        if self.is_there()? {
             return ip(execution, &["netns", "delete", &self.name], "");
         }
         // What a namespace was mounted on.
@@ -82,12 +82,12 @@ impl Namespace {
     /// It isn't there, or what `ip` says.
     pub(crate) fn move_out(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
         let (host, outside) = (std::process::id(), &self.outside);
-        if is_on_host(outside).map_err(|error| self.failed(&error))? {
+        if self.is_outside()? {
             return Ok(());
         }
         let mut steps = String::new();
         // It may have its outer name: a daemon that was killed has come so far.
-        if !self.has(outside).map_err(|error| self.failed(&error))? {
+        if !self.has(outside)? {
             steps += &format!("link set dev {IFNAME} down\nlink set dev {IFNAME} name {outside}\n");
         }
         steps += &format!("link set dev {outside} netns {host}\n");
@@ -101,8 +101,8 @@ impl Namespace {
     /// What `ip` says.
     pub(crate) fn move_back(&self, execution: &Execution<'_>) -> Result<(), Refusal> {
         let (name, outside) = (&self.name, &self.outside);
-        let is_there = self.is_there().map_err(|error| self.failed(&error))?;
-        if is_on_host(outside).map_err(|error| self.failed(&error))? {
+        let is_there = self.is_there()?;
+        if self.is_outside()? {
             if !is_there {
                 // The namespace ended with a crash of the node: the interface is of no use.
                 return ip(execution, &["link", "delete", "dev", outside], "");
@@ -113,7 +113,7 @@ impl Namespace {
                 "",
             )?;
         }
-        if is_there && self.has(outside).map_err(|error| self.failed(&error))? {
+        if is_there && self.has(outside)? {
             self.ip(
                 execution,
                 &format!("link set dev {outside} name {IFNAME}\n"),
@@ -128,19 +128,27 @@ impl Namespace {
     /// # Errors
     ///
     /// It can't be said.
-    pub(crate) fn has_interface(&self) -> io::Result<bool> {
-        Ok(is_on_host(&self.outside)? || self.has(IFNAME)? || self.has(&self.outside)?)
+    pub(crate) fn has_interface(&self) -> Result<bool, Refusal> {
+        Ok(self.is_outside()? || self.has(IFNAME)? || self.has(&self.outside)?)
     }
 
-    fn is_there(&self) -> io::Result<bool> {
-        is_there(Path::new(&self.path()))
+    fn is_there(&self) -> Result<bool, Refusal> {
+        is_there(Path::new(&self.path())).map_err(|error| self.failed(&error))
+    }
+
+    /// True if the interface is in the host's namespace.
+    fn is_outside(&self) -> Result<bool, Refusal> {
+        is_on_host(&self.outside).map_err(|error| self.failed(&error))
     }
 
     /// True if there is an interface of this name in it.
-    fn has(&self, interface: &str) -> io::Result<bool> {
-        if !self.is_there()? {
-            return Ok(false);
-        }
+    fn has(&self, interface: &str) -> Result<bool, Refusal> {
+        let looked = self.is_there()?.then(|| self.look_for(interface));
+        let looked = looked.transpose().map_err(|error| self.failed(&error))?;
+        Ok(looked.unwrap_or(false))
+    }
+
+    fn look_for(&self, interface: &str) -> io::Result<bool> {
         let namespace = File::open(self.path())?;
         // The thread ends with the look: no other one is ever in this namespace.
         let look = || {

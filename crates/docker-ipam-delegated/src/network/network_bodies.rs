@@ -1,4 +1,5 @@
-//! Bodies of Docker's calls of a network driver, and of their answers.
+//! Bodies of Docker's calls of a network driver, and of their answers. A text that is missing is
+//! empty.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +21,10 @@ pub(crate) struct CreateNetwork {
 }
 
 /// An entry of `IPv4Data` or `IPv6Data`. Subnet and address are in one notation.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Subnet {
-    #[serde(default)]
     pub(crate) pool: String,
-    #[serde(default)]
     pub(crate) gateway: String,
 }
 
@@ -36,19 +35,26 @@ pub(crate) struct OfNetwork {
     pub(crate) network_id: String,
 }
 
-/// Body of `NetworkDriver.CreateEndpoint`.
+/// Body of the calls that name only an endpoint, and a part of the others.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-pub(crate) struct CreateEndpoint {
+pub(crate) struct OfEndpoint {
     #[serde(rename = "NetworkID")]
     pub(crate) network_id: String,
     #[serde(rename = "EndpointID")]
     pub(crate) endpoint_id: String,
+}
+
+/// Body of `NetworkDriver.CreateEndpoint`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct CreateEndpoint {
+    #[serde(flatten)]
+    pub(crate) of: OfEndpoint,
     #[serde(default)]
     pub(crate) interface: Interface,
 }
 
-/// An interface: each value may be empty.
+/// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(crate) struct Interface {
@@ -58,15 +64,6 @@ pub(crate) struct Interface {
     pub(crate) address_v6: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) mac_address: String,
-}
-
-/// Body of the calls that name only an endpoint.
-#[derive(Debug, Deserialize)]
-pub(crate) struct OfEndpoint {
-    #[serde(rename = "NetworkID")]
-    pub(crate) network_id: String,
-    #[serde(rename = "EndpointID")]
-    pub(crate) endpoint_id: String,
 }
 
 /// Body of `NetworkDriver.Join`.

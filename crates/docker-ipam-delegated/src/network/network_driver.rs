@@ -1,4 +1,4 @@
-//! Docker's network driver: its parts and its capabilities.
+//! Docker's network driver: its parts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -7,10 +7,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use cni::Object;
-use serde_json::json;
 
 use crate::command_line::CommandLine;
-use crate::http::answer::Answer;
 use crate::http::refusal::{Refusal, impossible};
 use crate::ipam::conflists;
 use crate::ipam::plugin_environment::for_plugins;
@@ -86,11 +84,6 @@ impl NetworkDriver {
         };
         driver.take_in()?;
         Ok(Arc::new(driver))
-    }
-
-    /// `GetCapabilities`.
-    pub(crate) fn capabilities() -> Answer {
-        Answer::of(&json!({"Scope": "local", "ConnectivityScope": "local"}))
     }
 
     /// The network of this ID.

@@ -52,7 +52,6 @@ impl NetworkDriver {
         let _ = self.endpoints.add(LiveEndpoint {
             // Docker never had it, or has given it back.
             is_abandoned: matches!(stage, Stage::Begun | Stage::Ending),
-            is_unanswered: stage == Stage::Made,
             ..LiveEndpoint::new(endpoint)
         });
         Ok(())

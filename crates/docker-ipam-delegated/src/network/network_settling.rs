@@ -27,20 +27,9 @@ impl NetworkDriver {
         let Ok(_call) = live.calls.try_lock() else {
             return verdict != Verdict::Lost;
         };
-        let Some(now) = self.endpoints.same(live) else {
-            return true;
-        };
-        match verdict {
-            Verdict::InUse(user) if now.is_unanswered => {
-                tracing::info!(endpoint = id, user.network, user.container, "Docker has it");
-                self.note_answered(&now);
-                self.endpoints.change(id, |live| live.is_unanswered = false);
-            }
-            Verdict::InUse(_) | Verdict::Unknown(_) => {}
-            Verdict::Lost => {
-                tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
-                self.endpoints.change(id, |live| live.is_abandoned = true);
-            }
+        if verdict == Verdict::Lost && self.endpoints.same(live).is_some() {
+            tracing::warn!(endpoint = id, "undone: Docker doesn't have it");
+            self.endpoints.change(id, |live| live.is_abandoned = true);
         }
         true
     }

@@ -96,7 +96,7 @@ fn may_be_stale(live: &LiveEndpoint) -> bool {
 /// # Errors
 ///
 /// It can't be said.
-fn is_gone(endpoint: &Endpoint) -> io::Result<bool> {
+fn is_gone(endpoint: &Endpoint) -> Result<bool, Refusal> {
     let Some(sandbox) = endpoint.sandbox.as_deref().map(Path::new) else {
         return Ok(false);
     };
@@ -136,12 +136,10 @@ fn look(path: &Path) -> io::Result<Look> {
         Ok(false) => Ok(Look::NotSeen),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = path.parent().unwrap_or(path);
-            let is_there = folder.try_exists()?;
-            Ok(if is_there {
-                Look::Missing
-            } else {
-                Look::NotSeen
-            })
+            match folder.try_exists()? {
+                true => Ok(Look::Missing),
+                false => Ok(Look::NotSeen),
+            }
         }
         Err(error) => Err(error),
     }

@@ -41,7 +41,7 @@ impl From<AttachmentRecord> for RecordedAddress {
         Self {
             pool,
             ips: ips.map(IpConfig::ip).collect(),
-            stage: Stage::of(&record, &lines),
+            stage: record.state.into(),
             config: record.config(),
         }
     }

@@ -16,8 +16,6 @@ pub(crate) enum CallerLine {
     Endpoint(Plugged),
     /// The namespace of the container that joins the endpoint.
     Sandbox(String),
-    /// Docker has the answer to the call that made the attachment.
-    Answered,
 }
 
 impl CallerLine {
@@ -35,14 +33,12 @@ impl CallerLine {
     }
 }
 
-impl Stage {
-    /// The stage that a record tells, with these lines of the daemon's.
-    pub(crate) fn of(record: &AttachmentRecord, lines: &[CallerLine]) -> Self {
-        match record.state {
+impl From<RecordState> for Stage {
+    fn from(state: RecordState) -> Self {
+        match state {
             RecordState::Adding => Self::Begun,
-            RecordState::Deleting => Self::Ending,
-            RecordState::Added if lines.contains(&CallerLine::Answered) => Self::Answered,
             RecordState::Added => Self::Made,
+            RecordState::Deleting => Self::Ending,
         }
     }
 }
@@ -67,7 +63,10 @@ mod tests {
     #[test]
     fn a_line_is_json_that_people_can_read() {
         let text = |line: CallerLine| line.to_raw().get().to_owned();
-        assert_eq!(text(CallerLine::Answered), "\"answered\"");
+        assert_eq!(
+            text(CallerLine::Sandbox("/s".to_owned())),
+            r#"{"sandbox":"/s"}"#
+        );
         assert_eq!(
             text(CallerLine::Pool("a/b".to_owned())),
             r#"{"pool":"a/b"}"#

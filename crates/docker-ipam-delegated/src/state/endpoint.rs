@@ -55,13 +55,13 @@ pub(crate) fn read_all(folder: &Path) -> io::Result<Vec<Record>> {
 /// The endpoint of a record.
 pub(crate) fn endpoint(record: AttachmentRecord) -> Result<(Endpoint, Stage), String> {
     let lines = CallerLine::all(&record);
-    let stage = Stage::of(&record, &lines);
+    let stage = record.state.into();
     let (mut plugged, mut sandbox) = (None, None);
     for line in lines {
         match line {
             CallerLine::Endpoint(line) => plugged = Some(line),
             CallerLine::Sandbox(path) => sandbox = Some(path),
-            CallerLine::Pool(_) | CallerLine::Answered => {}
+            CallerLine::Pool(_) => {}
         }
     }
     let plugged = plugged.ok_or("it names no endpoint of Docker's")?;

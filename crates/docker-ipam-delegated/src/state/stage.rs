@@ -8,7 +8,8 @@ pub(crate) enum Stage {
     Begun,
     /// It is made, and Docker may not have had the answer.
     Made,
-    /// Docker has the answer.
+    /// Docker has the answer. Only references to pools are told apart by it: of one pool, Docker
+    /// may have fewer than were made.
     Answered,
     /// Docker has given it back. It is not known how much of it was released.
     Ending,
