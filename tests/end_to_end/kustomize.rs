@@ -1,14 +1,20 @@
 //! `kubectl kustomize` with the kustomization of `docs/kubernetes`, and with the overlay of
 //! `docs/kubernetes.md`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use harness::{KUBECTL, Sandbox, needs, repository};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
 use k8s_openapi::api::apps::v1::DaemonSet;
+use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -124,4 +130,77 @@ fn the_kustomization_for_pod_cidr_names_no_node_and_grants_only_reading_one() {
     // The rest is as without it.
     assert_eq!(made.len(), 6);
     assert_eq!(pod.containers[0].args.as_ref().map(Vec::len), Some(9));
+}
+
+/// Reads each object as its type; returns the number of objects of each kind.
+#[track_caller]
+fn kinds(made: &[Value]) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for object in made {
+        let kind = object["kind"].as_str().unwrap();
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+        match kind {
+            "ClusterRole" => drop(strictly::<ClusterRole>(kind, object)),
+            "ClusterRoleBinding" => drop(strictly::<ClusterRoleBinding>(kind, object)),
+            "CronJob" => drop(strictly::<CronJob>(kind, object)),
+            // Its limits are read as floating-point numbers, which are written in another way.
+            "CustomResourceDefinition" => {
+                drop(serde_json::from_value::<CustomResourceDefinition>(object.clone()).unwrap());
+            }
+            "DaemonSet" => drop(strictly::<DaemonSet>(kind, object)),
+            "ServiceAccount" => drop(strictly::<ServiceAccount>(kind, object)),
+            "ValidatingAdmissionPolicy" => {
+                drop(strictly::<ValidatingAdmissionPolicy>(kind, object));
+            }
+            "ValidatingAdmissionPolicyBinding" => {
+                drop(strictly::<ValidatingAdmissionPolicyBinding>(kind, object));
+            }
+            other => panic!("{other}"),
+        }
+    }
+    kinds
+}
+
+#[test]
+fn the_kustomization_for_a_clusters_pools_is_valid_and_asks_for_a_kubeconfig() {
+    needs!(KUBECTL);
+    let made = built(&repository().join("docs/kubernetes-cluster-pool"));
+    let expected = [
+        ("ClusterRole", 2),
+        ("ClusterRoleBinding", 1),
+        ("CustomResourceDefinition", 7),
+        ("DaemonSet", 1),
+        ("ServiceAccount", 1),
+        ("ValidatingAdmissionPolicy", 4),
+        ("ValidatingAdmissionPolicyBinding", 4),
+    ];
+    let expected = expected.map(|(kind, number)| (kind.to_owned(), number));
+    assert_eq!(kinds(&made), BTreeMap::from(expected));
+    let find = |kind: &str| made.iter().find(|object| object["kind"] == kind).unwrap();
+    let installer: DaemonSet = strictly("made", find("DaemonSet"));
+    let pod = installer.spec.template.spec.unwrap();
+    let account: ServiceAccount = strictly("made", find("ServiceAccount"));
+    assert_eq!(pod.service_account_name, account.metadata.name);
+    // The token is mounted once, by hand.
+    assert_eq!(pod.automount_service_account_token, Some(false));
+    let arguments = pod.containers[0].args.as_ref().unwrap();
+    let kubeconfig = "--kubeconfig=/etc/cni/net.d/ipam-delegated.kubeconfig";
+    assert!(arguments.iter().any(|word| word == kubeconfig));
+    let mounts = pod.containers[0].volume_mounts.as_ref().unwrap().iter();
+    let mut mounted: Vec<&str> = mounts.map(|mount| mount.name.as_str()).collect();
+    let volumes = pod.volumes.as_ref().unwrap().iter();
+    let mut volumes: Vec<&str> = volumes.map(|volume| volume.name.as_str()).collect();
+    mounted.sort_unstable();
+    volumes.sort_unstable();
+    assert_eq!(mounted, volumes);
+
+    let collector = built(&repository().join("docs/kubernetes-cluster-pool/collector"));
+    let kinds: Vec<String> = kinds(&collector).into_keys().collect();
+    let expected = [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CronJob",
+        "ServiceAccount",
+    ];
+    assert_eq!(kinds, expected);
 }

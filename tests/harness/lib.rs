@@ -53,12 +53,12 @@ pub use history::{Address, Command, History, Hold, Observation, Operation, Outco
 pub use installer::{
     Installation, Staying, installer_executable, plugin_of_version, write_executable,
 };
+#[cfg(feature = "tls")]
+pub use kubernetes::{ApiProxy, Fate, KubernetesApi, ProxiedRequest, Snapshot};
 pub use kubernetes::{
     ContainerRuntime, KUBECTL, KUBERNETES_PROGRAMS, KubernetesCluster, KubernetesNode, NODES,
     POD_IMAGE, Pod, RUNTIMES, claim, kubernetes_programs, pod, workload,
 };
-#[cfg(feature = "tls")]
-pub use kubernetes::{KubernetesApi, Snapshot};
 pub use node::Node;
 pub use plugins::{ALLOCATOR, INSTALLER, MULTI_CALL, NETWORK_PLUGINS, ORCHESTRATOR, PLUGINS, TOOL};
 pub use reference::{DNSMASQ, REFERENCE_PLUGINS, is_root, reference};

@@ -15,6 +15,7 @@
 
 mod faults;
 mod identities;
+mod proxy;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,9 +28,10 @@ use tempfile::TempDir;
 
 use super::control_plane::{ADMINISTRATOR, ControlPlane};
 use super::programs::KUBECTL;
-use crate::{Authority, Namespace, repository};
+use crate::{Authority, CertificateFiles, Namespace, repository};
 
 pub use faults::Snapshot;
+pub use proxy::{ApiProxy, Fate, ProxiedRequest};
 
 /// The longest that something is waited for that comes in the end.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct KubernetesApi {
     control_plane: ControlPlane,
     authority: Authority,
+    /// Of the API server, and of proxies on the loopback interface.
+    certificate: CertificateFiles,
     root: TempDir,
     snapshots: u32,
 }
@@ -75,7 +79,6 @@ impl KubernetesApi {
             .tempdir()
             .unwrap();
         let authority = Authority::new(&root.path().join("authority"));
-        // Its proxies are on the loopback interface.
         let certificate = authority.sign("api", &[ControlPlane::HOST, "127.0.0.1"]);
         let mut all = vec![
             format!("--tls-cert-file={}", certificate.cert.display()),
@@ -86,6 +89,7 @@ impl KubernetesApi {
         let api = Self {
             control_plane: ControlPlane::launch(root.path(), &all)?,
             authority,
+            certificate,
             root,
             snapshots: 0,
         };

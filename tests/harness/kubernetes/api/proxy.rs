@@ -1,0 +1,242 @@
+//! A proxy in front of an API server. A rule decides for each request whether it is handed on, and
+//! whether the client hears the answer.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned,
+};
+
+use super::KubernetesApi;
+use crate::kubernetes::control_plane::ControlPlane;
+
+/// A request, as the client has sent it.
+#[derive(Clone, Debug)]
+pub struct ProxiedRequest {
+    /// The method, such as `POST`.
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// The body; empty if there is none.
+    pub body: Vec<u8>,
+    /// Lines of the head.
+    head: Vec<String>,
+}
+
+/// What the proxy does with a request.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// It is handed on, and answered.
+    Answered,
+    /// It is handed on. Instead of the answer, the connection is closed.
+    AnswerLost,
+    /// It is handed on. There is no answer, and the connection stays open.
+    AnswerHeld,
+    /// It is not handed on, and the connection is closed.
+    RequestLost,
+    /// It is handed on after this time, and answered.
+    Late(Duration),
+    /// It is not handed on. The answer has this status, these lines of the head, and this body.
+    Refused(u16, Vec<String>, String),
+}
+
+type Rule = Box<dyn FnMut(&ProxiedRequest) -> Fate + Send>;
+type ClientStream = StreamOwned<ServerConnection, TcpStream>;
+
+/// The proxy, on a port of the loopback interface in the API server's network namespace. It ends with
+/// the process.
+pub struct ApiProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    rule: Mutex<Rule>,
+    requests: Mutex<Vec<ProxiedRequest>>,
+    /// Connections that are never answered.
+    held: Mutex<Vec<ClientStream>>,
+    server: Arc<ServerConfig>,
+    client: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for ApiProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiProxy")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ApiProxy {
+    /// Starts a proxy that hands all requests on.
+    ///
+    /// # Panics
+    ///
+    /// If it can't listen.
+    pub fn start(api: &KubernetesApi) -> Self {
+        let shared = Arc::new(Shared {
+            rule: Mutex::new(Box::new(|_| Fate::Answered)),
+            requests: Mutex::default(),
+            held: Mutex::default(),
+            server: server_config(api),
+            client: client_config(api),
+        });
+        let (sender, receiver) = channel();
+        let (namespace, of_thread) = (api.namespace(), Arc::clone(&shared));
+        thread::spawn(move || {
+            namespace.enter();
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            sender.send(listener.local_addr().unwrap()).unwrap();
+            for stream in listener.incoming() {
+                let shared = Arc::clone(&of_thread);
+                // A client that goes away is no failure.
+                thread::spawn(move || shared.serve(stream.unwrap()));
+            }
+        });
+        let address = receiver.recv().unwrap();
+        Self { address, shared }
+    }
+
+    /// Its URL, for [`KubernetesApi::kubeconfig_for_server`].
+    pub fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Decides so from now on.
+    pub fn decide(&self, rule: impl FnMut(&ProxiedRequest) -> Fate + Send + 'static) {
+        *self.shared.rule.lock().unwrap() = Box::new(rule);
+    }
+
+    /// The requests since the last time that they were taken.
+    pub fn take_requests(&self) -> Vec<ProxiedRequest> {
+        std::mem::take(&mut self.shared.requests.lock().unwrap())
+    }
+}
+
+impl Shared {
+    fn serve(&self, stream: TcpStream) -> std::io::Result<()> {
+        let connection = ServerConnection::new(Arc::clone(&self.server)).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        let request = read_request(&mut stream)?;
+        self.requests.lock().unwrap().push(request.clone());
+        let fate = (self.rule.lock().unwrap())(&request);
+        let answer = match fate {
+            Fate::Answered => self.hand_on(&request)?,
+            Fate::Late(time) => {
+                thread::sleep(time);
+                self.hand_on(&request)?
+            }
+            Fate::AnswerLost => {
+                self.hand_on(&request)?;
+                return stream.sock.shutdown(Shutdown::Both);
+            }
+            Fate::AnswerHeld => {
+                self.hand_on(&request)?;
+                self.held.lock().unwrap().push(stream);
+                return Ok(());
+            }
+            Fate::RequestLost => return stream.sock.shutdown(Shutdown::Both),
+            Fate::Refused(status, head, body) => refusal(status, &head, &body),
+        };
+        stream.write_all(&answer)?;
+        stream.conn.send_close_notify();
+        stream.flush()
+    }
+
+    /// The answer of the API server, head and body, on a connection that ends with it.
+    fn hand_on(&self, request: &ProxiedRequest) -> std::io::Result<Vec<u8>> {
+        let name = ServerName::try_from(ControlPlane::HOST).unwrap();
+        let connection = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
+        let stream = TcpStream::connect(ControlPlane::API)?;
+        let mut stream = StreamOwned::new(connection, stream);
+        let kept = request.head.iter();
+        let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
+        let mut head: String = kept.flat_map(|line| [line, "\r\n"]).collect();
+        head += "Connection: close\r\n\r\n";
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(&request.body)?;
+        stream.flush()?;
+        let mut answer = Vec::new();
+        match stream.read_to_end(&mut answer) {
+            // The end without a word of TLS.
+            Err(_) if !answer.is_empty() => Ok(answer),
+            read => read.map(|_| answer),
+        }
+    }
+}
+
+fn read_request(stream: &mut ClientStream) -> std::io::Result<ProxiedRequest> {
+    let mut reader = BufReader::new(stream);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        match line.trim_end() {
+            "" => break,
+            line => head.push(line.to_owned()),
+        }
+    }
+    let length = head.iter().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        is_length.then(|| value.trim().parse::<usize>().ok())?
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    let mut words = head
+        .first()
+        .map(String::as_str)
+        .unwrap_or_default()
+        .split(' ');
+    let mut word = || words.next().unwrap_or_default().to_owned();
+    Ok(ProxiedRequest {
+        method: word(),
+        path: word(),
+        body,
+        head,
+    })
+}
+
+fn refusal(status: u16, head: &[String], body: &str) -> Vec<u8> {
+    let head: String = head.iter().flat_map(|line| [line, "\r\n"]).collect();
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n{head}\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+fn server_config(api: &KubernetesApi) -> Arc<ServerConfig> {
+    let files = &api.certificate;
+    let certificate = CertificateDer::from_pem_file(&files.cert).unwrap();
+    let key = PrivateKeyDer::from_pem_file(&files.key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key);
+    Arc::new(config.unwrap())
+}
+
+fn client_config(api: &KubernetesApi) -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(api.ca()).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
+}
