@@ -119,17 +119,34 @@ pub(crate) struct DockerPlaces {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the size of each pool, and how full it is.
-    Pools(PoolsArguments),
+    Pools {
+        /// Only this network, or this named pool.
+        #[arg(long, value_name = "NAME")]
+        network: Option<String>,
+    },
     /// Show who holds which address.
     Ls(LsArguments),
     /// Show one attachment: its addresses, its chain, and the answer of each delegate.
-    Show(ShowArguments),
+    Show {
+        /// Container ID (whole, or a unique beginning), or address; or network and address.
+        #[arg(required = true, num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
+        target: Vec<String>,
+    },
     /// Draw the addresses of a network or a named pool.
-    Map(MapArguments),
+    Map {
+        /// Network, or named pool.
+        network: String,
+        /// Write the picture to this file as SVG; - is stdout.
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+    },
     /// Show attachments that nobody will release, each with the evidence.
     ///
     /// The exit status is 1 if there are any.
-    Leaks(LeaksArguments),
+    Leaks {
+        #[command(flatten)]
+        list: ListArguments,
+    },
     /// Release the attachments of containers that are gone.
     ///
     /// An attachment is released through its chain if its container isn't in the list,
@@ -170,13 +187,6 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PoolsArguments {
-    /// Only this network, or this named pool.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) network: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct LsArguments {
     /// Only this network, or this named pool.
     #[arg(long, value_name = "NAME")]
@@ -187,28 +197,6 @@ pub(crate) struct LsArguments {
     /// Print container IDs whole.
     #[arg(long)]
     pub(crate) no_trunc: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ShowArguments {
-    /// Container ID (whole, or a unique beginning), or address; or network and address.
-    #[arg(required = true, num_args = 1..=2, value_names = ["ID|ADDRESS", "ADDRESS"])]
-    pub(crate) target: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MapArguments {
-    /// Network, or named pool.
-    pub(crate) network: String,
-    /// Write the picture to this file as SVG; - is stdout.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct LeaksArguments {
-    #[command(flatten)]
-    pub(crate) list: ListArguments,
 }
 
 /// The list of a runtime's containers.

@@ -34,11 +34,11 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
     let output = Output::of_process(arguments.json, environment);
     let node = || Node::read(&arguments.places, environment);
     match &arguments.command {
-        Command::Pools(arguments) => pools::run(arguments, &node(), output),
+        Command::Pools { network } => pools::run(network.as_deref(), &node(), output),
         Command::Ls(arguments) => ls::run(arguments, &node(), output),
-        Command::Show(arguments) => show::run(arguments, &node(), output),
-        Command::Map(arguments) => map::run(arguments, &node(), output),
-        Command::Leaks(arguments) => leaks::run(arguments, &node(), output),
+        Command::Show { target } => show::run(target, &node(), output),
+        Command::Map { network, svg } => map::run(network, svg.as_deref(), &node(), output),
+        Command::Leaks { list } => leaks::run(list, &node(), output),
         Command::Gc(arguments) => gc::run(arguments, &node(), output),
         Command::Release(arguments) => release::run(arguments, &node(), output),
         Command::Check(check) => check::run(check, &arguments.places, environment, output),

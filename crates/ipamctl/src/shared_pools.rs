@@ -3,8 +3,7 @@
 pub(crate) mod blocks;
 pub(crate) mod engines;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
@@ -117,60 +116,62 @@ impl SharedCluster {
         self.configured.path().into()
     }
 
-    /// The path of a pool's addresses, which stands for the directory of its reservations.
+    /// The path of a pool's addresses. It replaces the directory of reservations.
     pub(crate) fn directory(&self, pool: &str) -> PathBuf {
         self.configured.path_of_addresses(pool).into()
     }
 
-    /// Reads the pools. `used` are those that conflists define by themselves; `lists` is true
-    /// if the addresses of this node are to be listed.
+    /// Reads the pools; `lists` is true if the addresses of this node are to be listed.
     ///
     /// # Errors
     ///
     /// Those of the engine.
-    pub(crate) fn view(
-        &self,
-        used: BTreeSet<NetworkName>,
-        lists: bool,
-    ) -> Result<View, EngineError> {
-        let mut engine = self.engine();
+    pub(crate) fn view(&self, lists: bool) -> Result<View, EngineError> {
+        let engine = &mut *self.engine();
         let mut view = View::default();
-        // Pools without an address are there, too.
-        let mut taken: BTreeMap<NetworkName, Vec<IpAddr>> = BTreeMap::new();
-        taken.extend(used.into_iter().map(|name| (name, Vec::new())));
-        for pool in definitions(&mut *engine)? {
+        let mut directories: BTreeMap<NetworkName, Directory> = BTreeMap::new();
+        for pool in definitions(engine)? {
             match pool {
                 Ok(pool) if pool.definition.block.is_some() => {}
-                Ok(pool) => {
-                    taken.insert(pool.name, Vec::new());
-                    view.defined.push(pool.definition.pool);
-                }
-                Err(unusable) => view.problems.push(problem(&*engine, unusable)),
+                Ok(pool) => view.defined.push(pool.definition.pool),
+                Err(unusable) => view.problems.push(problem(engine, unusable)),
             }
         }
-        for address in held_addresses(&mut *engine, false)? {
-            taken.entry(address.pool).or_default().push(address.ip);
+        for address in held_addresses(engine, false)? {
+            let directory = self.directory_of(&address.pool, &mut directories);
+            directory.taken.push(address.ip);
         }
-        let mut listed = BTreeMap::new();
         if lists {
-            listed = of_node(&mut *engine, &self.node().name)?;
+            for (pool, address) in of_node(engine, &self.node().name)? {
+                let directory = self.directory_of(&pool, &mut directories);
+                directory.listed.push(address);
+            }
         }
-        for (name, of_node) in &listed {
-            // Of a pool whose first address was reserved after the pools were read.
-            let ips = || of_node.iter().map(|address| address.ip).collect();
-            taken.entry(name.clone()).or_insert_with(ips);
-        }
-        for (name, mut taken) in taken {
-            taken.sort_unstable();
-            view.directories.push(Directory {
-                path: self.directory(name.as_str()),
-                shared_by: Some(self.networks.clone()),
-                listed: listed.remove(&name).unwrap_or_default(),
-                name,
-                taken,
-            });
+        for mut directory in directories.into_values() {
+            directory.listed.sort_unstable_by_key(|address| address.ip);
+            // A pool whose first address was reserved after the pools were read.
+            if directory.taken.is_empty() {
+                let listed = directory.listed.iter();
+                directory.taken = listed.map(|address| address.ip).collect();
+            }
+            directory.taken.sort_unstable();
+            view.directories.push(directory);
         }
         Ok(view)
+    }
+
+    /// The directory of a pool among these; a new one is empty.
+    fn directory_of<'d>(
+        &self,
+        pool: &NetworkName,
+        directories: &'d mut BTreeMap<NetworkName, Directory>,
+    ) -> &'d mut Directory {
+        directories
+            .entry(pool.clone())
+            .or_insert_with(|| Directory {
+                shared_by: Some(self.networks.clone()),
+                ..Directory::of_taken(self.directory(pool.as_str()), pool.clone(), Vec::new())
+            })
     }
 }
 
@@ -181,24 +182,22 @@ pub(crate) fn failed(error: cni::Error) -> anyhow::Error {
 
 /// A definition that can't be used, with its path and the reason.
 pub(crate) fn problem(engine: &dyn Engine, (path, reason): (String, String)) -> Problem {
-    Problem {
-        path: format!("{}:{path}", engine.name()).into(),
-        reason,
-    }
+    let path = format!("{}:{path}", engine.name());
+    Problem::new(path.as_ref(), reason)
 }
 
-/// The addresses of a node by pool, lowest first.
+/// The addresses of a node, each with its pool.
 fn of_node(
     engine: &mut dyn Engine,
     node: &str,
-) -> Result<BTreeMap<NetworkName, Vec<ListedAddress>>, EngineError> {
-    let mut found: BTreeMap<NetworkName, Vec<ListedAddress>> = BTreeMap::new();
+) -> Result<Vec<(NetworkName, ListedAddress)>, EngineError> {
+    let mut found = Vec::new();
     for stored in engine.list(&Group::Held(Holding::of_node(node)), true)? {
         let Key::Held(held) = stored.key else {
             continue;
         };
         let network = Some(held.network.to_string());
-        found.entry(held.pool).or_default().push(ListedAddress {
+        let address = ListedAddress {
             ip: held.ip,
             state: State::Reserved(Reservation {
                 container_id: held.attachment.container_id.to_string(),
@@ -207,10 +206,8 @@ fn of_node(
             }),
             network,
             since: Holder::parse(&stored.value).and_then(|holder| since(&holder)),
-        });
-    }
-    for listed in found.values_mut() {
-        listed.sort_unstable_by_key(|address| address.ip);
+        };
+        found.push((held.pool, address));
     }
     Ok(found)
 }

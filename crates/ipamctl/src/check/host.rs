@@ -27,7 +27,7 @@ pub(crate) enum Plugin {
     Failing(String),
 }
 
-/// A folder, by itself or by its nearest parent.
+/// A folder; if it doesn't exist, its nearest parent that does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folder {
     /// The reason why nothing can be written there.

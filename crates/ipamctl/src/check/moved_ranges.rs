@@ -20,7 +20,7 @@ const MOST_NAMED: usize = 5;
 impl Check<'_> {
     pub(super) fn moved_ranges(&mut self, network: &Network) {
         let data_dir = &network.folders.data_dir;
-        // Of folders that only root can read, the command says so.
+        // The command warns of folders that only root can read.
         let is_roots = (self.host.folder)(data_dir).is_roots;
         if !network.has_delegate(RULES) || !network.keeps_files() || is_roots {
             return;

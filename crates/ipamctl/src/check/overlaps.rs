@@ -122,7 +122,7 @@ impl Check<'_> {
             return;
         };
         let kind = main.kind.as_str();
-        // Without a gateway of its own, a bridge may have an interface of the host on it.
+        // A bridge that isn't the gateway may have an interface of the host on it.
         let is_gateway = main.is_set("isGateway") || main.is_set("isDefaultGateway");
         if ON_THE_HOSTS_LINK.contains(&kind) || kind == "bridge" && !is_gateway {
             return;

@@ -1,6 +1,6 @@
 //! `ipamctl gc`: releases the attachments of containers that are gone.
 //!
-//! Each stale attachment is undone by itself, by DEL through its chain. The command GC is
+//! Each stale attachment is undone by a DEL through its chain. The command GC is
 //! not sent: a delegate would release everything that the list doesn't have, and with it the
 //! container whose ADD began after the list was made.
 

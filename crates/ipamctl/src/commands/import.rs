@@ -48,7 +48,7 @@ impl From<(NetworkName, Imported)> for Row {
     }
 }
 
-/// The pools of a file: `{"pools": {NAME: {…}}}`, or the inner object by itself. `path` is the
+/// The pools of a file: `{"pools": {NAME: {…}}}`, or only the inner object. `path` is the
 /// engine's path of a pool, for messages.
 fn read(file: &Path, path: impl Fn(&str) -> String) -> Result<Vec<DefinedPool>> {
     let shown = file.display();

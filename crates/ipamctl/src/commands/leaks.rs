@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use anyhow::Result;
 use serde::Serialize;
 
-use crate::arguments::LeaksArguments;
+use crate::arguments::ListArguments;
 use crate::leaks::container_list::ContainerList;
 use crate::leaks::evidence::{Evidence, Judge, is_proven};
 use crate::leaks::record_lock::Lock;
@@ -64,14 +64,14 @@ impl<'a> Leak<'a> {
     }
 }
 
-pub(crate) fn run(arguments: &LeaksArguments, node: &Node, output: Output) -> Result<ExitCode> {
-    let valid = ContainerList::given(&arguments.list)?;
+pub(crate) fn run(list: &ListArguments, node: &Node, output: Output) -> Result<ExitCode> {
+    let valid = ContainerList::given(list)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
     if let Some(valid) = &valid {
         valid.refuse_wrong_ids(&all)?;
     }
-    let judge = Judge::new(valid.as_ref(), arguments.list.older_than, &node.environment);
+    let judge = Judge::new(valid.as_ref(), list.older_than, &node.environment);
     let mut leaks = Vec::new();
     for attachment in &all {
         let evidence = judge.evidence(attachment);

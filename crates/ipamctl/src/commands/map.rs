@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use crate::arguments::MapArguments;
 use crate::leaks::evidence::{Judge, is_proven};
 use crate::node::{
     Extent, HeldAddress, Inventory, Node, PlacedPool, attachments, held_addresses, short_id, slice,
@@ -40,16 +39,15 @@ struct Row<'a> {
     holder: Option<&'a String>,
 }
 
-pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(name: &str, svg: Option<&Path>, node: &Node, output: Output) -> Result<ExitCode> {
     // The holders are shown in titles and in JSON only.
-    let has_holders = output.json || arguments.svg.is_some();
+    let has_holders = output.json || svg.is_some();
     let extent = if has_holders {
         Extent::All
     } else {
         Extent::Map
     };
     let inventory = Inventory::read(node, extent);
-    let name = arguments.network.as_str();
     let pools = inventory.pools.all.iter();
     let pools: Vec<&PlacedPool> = pools.filter(|placed| placed.is_of(name)).collect();
     ensure!(
@@ -73,7 +71,7 @@ pub(crate) fn run(arguments: &MapArguments, node: &Node, output: Output) -> Resu
         picture
     });
     let pictures: Vec<Picture<'_>> = pictures.collect();
-    match &arguments.svg {
+    match svg {
         Some(file) => svg::canvas(name, &pictures).write(file, output)?,
         None => {
             let pools: Vec<Pool<'_>> = pictures.iter().map(pool).collect();

@@ -1,6 +1,6 @@
 //! `ipamctl node-register`: gives this machine its node's name, which another machine has.
 //!
-//! No plugin does this by itself: of two machines with one name, both may have containers.
+//! No plugin does this: of two machines with one name, both may have containers.
 
 use std::process::ExitCode;
 

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 
-use crate::arguments::PoolsArguments;
 use crate::node::{Extent, Inventory, Node, PoolUsage, large, pool_usages};
 use crate::output::table::Table;
 use crate::output::{Output, Style, joined, warn};
@@ -12,10 +11,10 @@ use crate::output::{Output, Style, joined, warn};
 /// Cells of a bar.
 const BAR: usize = 10;
 
-pub(crate) fn run(arguments: &PoolsArguments, node: &Node, output: Output) -> Result<ExitCode> {
+pub(crate) fn run(network: Option<&str>, node: &Node, output: Output) -> Result<ExitCode> {
     let inventory = Inventory::read(node, Extent::Pools);
     let mut pools = pool_usages(&inventory);
-    if let Some(name) = &arguments.network {
+    if let Some(name) = network {
         pools.retain(|pool| pool.is_of(name));
         ensure!(!pools.is_empty(), "no network and no pool is named {name}");
     }

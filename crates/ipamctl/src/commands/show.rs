@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use state_files::Boot;
 
-use crate::arguments::ShowArguments;
 use crate::arguments::target::Target;
 use crate::leaks::netns::Namespace;
 use crate::node::{
@@ -59,8 +58,8 @@ struct ShownAddress<'a> {
     file: Option<String>,
 }
 
-pub(crate) fn run(arguments: &ShowArguments, node: &Node, output: Output) -> Result<ExitCode> {
-    let target = Target::read(&arguments.target).map_err(anyhow::Error::msg)?;
+pub(crate) fn run(words: &[String], node: &Node, output: Output) -> Result<ExitCode> {
+    let target = Target::read(words).map_err(anyhow::Error::msg)?;
     let inventory = Inventory::read(node, Extent::All);
     let all = attachments(held_addresses(&inventory));
     let found = select(&all, &target).map_err(anyhow::Error::msg)?;

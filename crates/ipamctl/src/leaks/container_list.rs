@@ -34,12 +34,9 @@ impl ContainerList {
     /// A file that can't be read, a line that is not an ID, and, unless `none_valid`, an empty
     /// list: the command that makes it may have failed.
     pub(crate) fn given(arguments: &ListArguments) -> Result<Option<Self>> {
-        let file = arguments.valid.as_deref();
-        let list = file.map(|file| Self::read(file, arguments.none_valid));
-        list.transpose()
-    }
-
-    fn read(file: &Path, none_valid: bool) -> Result<Self> {
+        let Some(file) = &arguments.valid else {
+            return Ok(None);
+        };
         // The command at the other end of a pipe was started with this one.
         let now = SystemTime::now();
         let (text, made) = if file == Path::new("-") {
@@ -52,7 +49,7 @@ impl ContainerList {
             let metadata = fs::metadata(file).with_context(shown)?;
             (text, now.min(metadata.modified().with_context(shown)?))
         };
-        Self::parse(&text, none_valid, made)
+        Self::parse(&text, arguments.none_valid, made).map(Some)
     }
 
     fn parse(text: &str, none_valid: bool, made: SystemTime) -> Result<Self> {

@@ -13,7 +13,7 @@ pub(crate) struct Lock {
     /// The processes that hold it: a call, or a process that a call has started and left. Empty
     /// if they can't be seen from here.
     pub(crate) holders: Vec<String>,
-    /// The reason to leave the attachment alone; `None` if the lock is free.
+    /// The reason not to release the attachment; `None` if the lock is free.
     pub(crate) reason: Option<String>,
 }
 

@@ -105,7 +105,7 @@ impl NetworkAttachment<'_> {
         }
     }
 
-    /// Docker's side of it, if it was made for Docker.
+    /// What Docker says of it, if it was made for Docker.
     pub(crate) fn docker(&self) -> Option<&docker::Holder> {
         // One address that Docker has is enough.
         let holders = self

@@ -1,4 +1,4 @@
-//! A directory of reservations, or the pool of a cluster that stands for one.
+//! A directory of reservations on this node, or the addresses of a cluster's pool.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Docker's side of a node: the attachments that `docker-ipam-delegated` has made for Docker,
-//! and whether Docker still has each of them.
+//! The attachments that `docker-ipam-delegated` has made for Docker on this node, and whether
+//! Docker still has each of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -112,7 +112,7 @@ impl Docker {
         }
     }
 
-    /// Docker's side of the attachment of this container ID and address, if it was made for
+    /// What Docker says of the attachment of this container ID and address, if it was made for
     /// Docker.
     pub(crate) fn holder(&self, container: &str, ip: Option<IpAddr>) -> Option<Holder> {
         let answer = self.answer.as_ref()?;

@@ -43,7 +43,7 @@ pub(crate) struct HeldAddress<'a> {
     /// The directory of the reservation; `None` for an address that is kept elsewhere.
     #[serde(skip)]
     pub(crate) directory: Option<&'a Directory>,
-    /// Docker's side of it, if it was made for Docker.
+    /// What Docker says of the attachment, if it was made for Docker.
     #[serde(skip)]
     pub(crate) docker: Option<docker::Holder>,
 }
@@ -136,7 +136,7 @@ impl<'a> HeldAddress<'a> {
         self
     }
 
-    /// The address with Docker's side of it.
+    /// The address with what Docker says of its attachment.
     pub(crate) fn known_to(mut self, docker: &docker::Docker) -> Self {
         let container = self.container;
         self.docker = container.and_then(|container| docker.holder(container, self.ip));

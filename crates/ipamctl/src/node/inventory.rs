@@ -108,16 +108,13 @@ impl Inventory {
         }
     }
 
-    /// Reads the pools of a cluster; each stands for a directory of reservations.
+    /// Reads the pools of a cluster; the addresses of each are a directory.
     fn read_cluster(
         &mut self,
         cluster: &SharedCluster,
         extent: Extent,
     ) -> Result<(), cluster::EngineError> {
-        let all = self.pools.all.iter();
-        let used = all.filter(|placed| cluster.networks.contains(&placed.networks[0]));
-        let used = used.map(|placed| placed.directory_name().clone()).collect();
-        let view = cluster.view(used, extent == Extent::All)?;
+        let view = cluster.view(extent == Extent::All)?;
         self.problems.extend(view.problems);
         for pool in view.defined {
             self.pools.add_shared(cluster, pool);

@@ -29,8 +29,8 @@ impl Releaser<'_> {
     /// Runs DEL for an attachment: by its record, or by today's conflist. An endpoint of
     /// Docker's is undone by `docker-ipam-delegated`.
     ///
-    /// `refuse` gets the record while the attachment is locked, and may return a reason to
-    /// leave it alone. A reservation without an interface is released by its file: DEL of any
+    /// `refuse` gets the record while the attachment is locked, and may return a reason not
+    /// to release it. A reservation without an interface is released by its file: DEL of any
     /// interface could release another address of the container.
     ///
     /// # Errors
