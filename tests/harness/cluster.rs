@@ -27,7 +27,7 @@ use member::Member;
 
 pub use faults::Cut;
 pub use member::Disk;
-pub use status::Metrics;
+pub use status::{Metrics, metrics_of, sum_of_metric};
 
 /// The number of members.
 pub const MEMBERS: usize = 3;

@@ -39,7 +39,9 @@ pub use certificates::{Authority, CertificateFiles};
 pub use cgroup::Cgroup;
 pub use clock::{CC, WrongClock};
 #[cfg(feature = "tls")]
-pub use cluster::{Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX};
+pub use cluster::{
+    Cluster, Cut, Disk, MEMBERS, Metrics, Namespace, PREFIX, metrics_of, sum_of_metric,
+};
 pub use docker_daemon::{
     DOCKER_DAEMON, DockerAnswer, DockerDaemon, docker_daemon_executable, docker_request,
     is_answered, read_docker_answer,

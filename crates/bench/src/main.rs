@@ -71,7 +71,9 @@ enum What {
     /// peer.
     Selectors,
     /// ADDs on a cluster's etcd, beside bare puts.
-    Cluster(cluster::Cluster),
+    Cluster(cluster::etcd::Cluster),
+    /// ADDs on Kubernetes' API, beside bare creations and beside whereabouts.
+    Kubernetes(cluster::kubernetes::Arguments),
     /// Commands of ipamctl on a full /16, and the waits of ADDs while it runs.
     Ipamctl,
 }
@@ -86,9 +88,9 @@ fn default_folder() -> PathBuf {
 
 fn main() -> Result<()> {
     let bench = Bench::parse();
-    // The peer of `cluster` is etcd itself.
+    // The peer of a cluster's engine is the engine itself.
     ensure!(
-        bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_))),
+        bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_) | What::Kubernetes(_))),
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
         bench.peer.display()
     );
@@ -103,7 +105,8 @@ fn main() -> Result<()> {
         Some(What::Docker) => docker::run(&bench.data),
         Some(What::Selectors) => selectors::run(),
         Some(What::Ipamctl) => ipamctl::run(&bench.peer, &storage),
-        Some(What::Cluster(arguments)) => cluster::run(arguments, &bench.out),
+        Some(What::Cluster(arguments)) => cluster::etcd::run(arguments, &bench.out),
+        Some(What::Kubernetes(arguments)) => cluster::kubernetes::run(arguments, &bench.out),
         None => chains(&bench, &storage),
     }
 }

@@ -11,6 +11,11 @@ impl Samples {
         self.0.push(time);
     }
 
+    /// Number of times.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// The median, in milliseconds; not a number if nothing was measured.
     pub(crate) fn median(&self) -> f64 {
         self.percentile(50)

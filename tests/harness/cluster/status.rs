@@ -38,15 +38,29 @@ impl Metrics {
 
     /// The sum of a metric over all of its labels that contain this text.
     pub fn sum(&self, metric: &str, label: &str) -> f64 {
-        let lines = self.text.lines();
-        let values = lines.filter_map(|line| {
-            let rest = line.strip_prefix(metric)?;
-            let (labels, value) = rest.rsplit_once(' ')?;
-            let is_metric = labels.is_empty() || labels.starts_with('{');
-            (is_metric && labels.contains(label)).then(|| value.parse::<f64>().ok())?
-        });
-        values.sum()
+        sum_of_metric(&self.text, metric, &[label])
     }
+}
+
+/// The sum of a metric in Prometheus' text, over all of its labels that contain all of these texts.
+pub fn sum_of_metric(text: &str, metric: &str, labels: &[&str]) -> f64 {
+    let values = text.lines().filter_map(|line| {
+        let rest = line.strip_prefix(metric)?;
+        let (of, value) = rest.rsplit_once(' ')?;
+        let is_metric = of.is_empty() || of.starts_with('{');
+        let is_labelled = labels.iter().all(|label| of.contains(label));
+        (is_metric && is_labelled).then(|| value.parse::<f64>().ok())?
+    });
+    values.sum()
+}
+
+/// The metrics of a server at this address, in Prometheus' text.
+///
+/// # Errors
+///
+/// It doesn't answer.
+pub fn metrics_of(address: &str) -> io::Result<String> {
+    get(address, "/metrics")
 }
 
 impl std::fmt::Debug for Metrics {

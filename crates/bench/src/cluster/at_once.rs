@@ -7,12 +7,11 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::calls::Allocator;
-use super::counters::{Counters, PerCall};
 use super::crowd::crowd;
 use super::target::Target;
 use crate::samples::Samples;
 
-/// Rounds of each measurement: the puts, then the ADDs, and the other way around.
+/// Rounds of each measurement: the bare writes, then the ADDs, and the other way around.
 const ROUNDS: usize = 3;
 
 /// Callers that clean up.
@@ -23,97 +22,91 @@ const CLEANERS: usize = 32;
 pub(crate) struct Crowd {
     pub(crate) callers: usize,
     pub(crate) calls: usize,
-    /// The most that the ADDs may take of the puts' time.
+    /// The most that the ADDs may take of the bare writes' time.
     pub(crate) bound: f64,
 }
 
-const CROWDS: [Crowd; 2] = [
-    Crowd {
-        callers: 1_000,
-        calls: 1,
-        bound: 4.0,
-    },
-    Crowd {
-        callers: 128,
-        calls: 16,
-        bound: 3.0,
-    },
-];
+/// Numbers of callers, and of calls of each.
+const CROWDS: [(usize, usize); 2] = [(1_000, 1), (128, 16)];
 
 /// The figures of a crowd.
 pub(crate) struct Measured {
     pub(crate) crowd: Crowd,
     /// Time of all of them.
-    pub(crate) puts: Samples,
+    pub(crate) writes: Samples,
     pub(crate) adds: Samples,
     /// Each call of the last round by itself.
-    pub(crate) each_put: Samples,
+    pub(crate) each_write: Samples,
     pub(crate) each_add: Samples,
-    /// What a put and an ADD of the last round cost etcd.
-    pub(crate) per_put: Option<PerCall>,
-    pub(crate) per_add: Option<PerCall>,
+    /// What a bare write and an ADD of the last round cost the engine.
+    pub(crate) per_write: Option<Vec<f64>>,
+    pub(crate) per_add: Option<Vec<f64>>,
 }
 
-pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Vec<Measured>> {
-    CROWDS
-        .iter()
-        .map(|crowd| one(target, allocator, *crowd))
-        .collect()
+pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<Vec<Measured>> {
+    let crowds = CROWDS.iter().zip(target.words().bounds);
+    let crowds = crowds.map(|(&(callers, calls), bound)| Crowd {
+        callers,
+        calls,
+        bound,
+    });
+    crowds.map(|crowd| one(target, allocator, crowd)).collect()
 }
 
-fn one(target: &Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measured> {
+fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measured> {
     let count = size.callers * size.calls;
     let pool = format!("crowd-{}", size.callers);
     target.write_pool(&pool, &range_of(count))?;
     let mut measured = Measured {
         crowd: size,
-        puts: Samples::default(),
+        writes: Samples::default(),
         adds: Samples::default(),
-        each_put: Samples::default(),
+        each_write: Samples::default(),
         each_add: Samples::default(),
-        per_put: None,
+        per_write: None,
         per_add: None,
     };
     for round in 0..ROUNDS {
         let container = |i: usize| format!("{pool}-{round}-{i}");
-        let puts = |measured: &mut Measured| -> Result<()> {
-            let before = Counters::of(target);
-            let put = |i: usize| allocator.put(&container(i));
-            let done = crowd(target, size.callers, size.calls, &put)?;
-            measured.per_put = Counters::since(before, target, count);
-            measured.puts.push(done.total);
-            measured.each_put = done.each;
+        let writes = |measured: &mut Measured| -> Result<()> {
+            let before = target.counters();
+            let write = |i: usize| target.write_bare(&container(i));
+            let done = crowd(target, size.callers, size.calls, &write)?;
+            measured.per_write = target.cost_since(before, count);
+            measured.writes.push(done.total);
+            measured.each_write = done.each;
             Ok(())
         };
         let adds = |measured: &mut Measured| -> Result<()> {
-            let before = Counters::of(target);
+            let before = target.counters();
             let given = Mutex::new(BTreeSet::new());
             let add = |i: usize| {
-                let address = allocator.add(&pool, &container(i))?;
+                let address = allocator.add(&pool, i, &container(i))?;
                 let is_new = given.lock().expect("no caller panics").insert(address);
                 ensure!(is_new, "an address was given twice");
                 Ok(())
             };
             let done = crowd(target, size.callers, size.calls, &add)?;
-            measured.per_add = Counters::since(before, target, count);
+            measured.per_add = target.cost_since(before, count);
             measured.adds.push(done.total);
             measured.each_add = done.each;
             Ok(())
         };
         if round % 2 == 0 {
-            puts(&mut measured)?;
+            writes(&mut measured)?;
             adds(&mut measured)?;
         } else {
             adds(&mut measured)?;
-            puts(&mut measured)?;
+            writes(&mut measured)?;
         }
         println!(
-            "  {} callers: puts {:.0} ms, ADDs {:.0} ms so far (medians)",
+            "  {} callers: bare {}s {:.0} ms, ADDs {:.0} ms so far (medians)",
             size.callers,
-            measured.puts.median(),
+            target.words().write,
+            measured.writes.median(),
             measured.adds.median()
         );
-        let del = |i: usize| allocator.del(&pool, &container(i));
+        let del = |i: usize| allocator.del(&pool, i, &container(i));
         crowd(target, CLEANERS, count / CLEANERS, &del)?;
         for i in count / CLEANERS * CLEANERS..count {
             target.inside(|| del(i))?;

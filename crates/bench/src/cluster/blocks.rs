@@ -1,11 +1,11 @@
-//! ADD of a chain with blocks, beside the same chain with a local pool; then with all
-//! members stopped.
+//! ADD of a chain with blocks, beside the same chain with a local pool; then with the engine
+//! stopped.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use harness::{MEMBERS, ORCHESTRATOR, PLUGINS};
+use harness::{ORCHESTRATOR, PLUGINS};
 use serde_json::{Value, json};
 
 use super::interrupt;
@@ -18,9 +18,6 @@ use xtask::build::Flavour;
 const ROUNDS: usize = 201;
 const POOL: &str = "blocks";
 const SUBNET: &str = "10.97.0.0/16";
-
-/// The selector of blocks.
-const SELECTOR: &str = "ipam-ds-etcd";
 
 /// How the plugins are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,12 +33,12 @@ pub(crate) struct Measured {
     pub(crate) form: Form,
     pub(crate) local: Samples,
     pub(crate) blocks: Samples,
-    /// The same two in turn, while no member answers. Empty on somebody's cluster.
+    /// The same two in turn, while the engine is stopped. Empty if it is somebody's.
     pub(crate) local_then: Samples,
-    pub(crate) without_members: Samples,
+    pub(crate) without_engine: Samples,
 }
 
-pub(crate) fn measure(target: &Target) -> Result<Vec<Measured>> {
+pub(crate) fn measure(target: &dyn Target) -> Result<Vec<Measured>> {
     let folder = folders::folder_in(&folders::in_memory())?;
     target.write_pool(POOL, &json!({"ranges": [{"subnet": SUBNET}], "block": 24}))?;
     [Form::OneFile, Form::Separate]
@@ -50,10 +47,11 @@ pub(crate) fn measure(target: &Target) -> Result<Vec<Measured>> {
         .collect()
 }
 
-fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
+fn one(target: &dyn Target, form: Form, folder: &Path) -> Result<Measured> {
     let folder = folder.join(format!("{form:?}"));
     fs::create_dir(&folder)?;
-    let plugins = install(form, &folder)?;
+    let selector = target.words().selector;
+    let plugins = install(form, selector, &folder)?;
     let pool = json!([{ "name": POOL, "ranges": [{ "subnet": SUBNET }] }]);
     let local = chain(
         &["ipam-ds-static", "ipam-da-host-local"],
@@ -62,11 +60,13 @@ fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
         "local",
     );
     let named = json!([{ "name": POOL }]);
-    let delegates = ["ipam-ds-static", SELECTOR, "ipam-da-host-local"];
+    let delegates = ["ipam-ds-static", selector, "ipam-da-host-local"];
     let mut blocks = chain(&delegates, &named, &folder, "blocks");
-    blocks["ipam"]["etcd"] = target.etcd();
-    blocks["ipam"]["etcd"]["stateDir"] = json!(folder.join("etcd"));
-    blocks["ipam"]["node"] = json!(format!("bench-{form:?}").to_lowercase());
+    if let Value::Object(of_engine) = target.ipam(&format!("bench-{form:?}").to_lowercase())? {
+        for (key, value) in of_engine {
+            blocks["ipam"][key] = value;
+        }
+    }
     let plugin = |name: &str, config: &Value| -> Result<Plugin> {
         let file = folder.join(format!("{name}.json"));
         fs::write(&file, serde_json::to_vec(config)?)?;
@@ -78,7 +78,7 @@ fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
         local: Samples::default(),
         blocks: Samples::default(),
         local_then: Samples::default(),
-        without_members: Samples::default(),
+        without_engine: Samples::default(),
     };
     target.inside(|| {
         in_turn([
@@ -86,15 +86,13 @@ fn one(target: &Target, form: Form, folder: &Path) -> Result<Measured> {
             (&blocks, &mut measured.blocks),
         ])
     })?;
-    if let Some(cluster) = target.own() {
-        (0..MEMBERS).for_each(|member| cluster.stop_member(member));
+    if target.stop() {
         let contenders = [
             (&local, &mut measured.local_then),
-            (&blocks, &mut measured.without_members),
+            (&blocks, &mut measured.without_engine),
         ];
         let measured = target.inside(|| in_turn(contenders));
-        (0..MEMBERS).for_each(|member| cluster.continue_member(member));
-        cluster.wait_until_healthy();
+        target.go_on();
         measured?;
     }
     Ok(measured)
@@ -136,8 +134,8 @@ fn chain(delegates: &[&str], pools: &Value, folder: &Path, name: &str) -> Value 
 }
 
 /// Installs the plugins in this folder, and returns theirs.
-fn install(form: Form, folder: &Path) -> Result<std::path::PathBuf> {
-    let selector = Flavour::Normal.build_static(&[SELECTOR])?.separate;
+fn install(form: Form, selector: &str, folder: &Path) -> Result<std::path::PathBuf> {
+    let built_selector = Flavour::Normal.build_static(&[selector])?.separate;
     let plugins = match form {
         Form::OneFile => contender::one_file(folder)?,
         Form::Separate => {
@@ -150,6 +148,6 @@ fn install(form: Form, folder: &Path) -> Result<std::path::PathBuf> {
             plugins
         }
     };
-    fs::copy(selector.join(SELECTOR), plugins.join(SELECTOR))?;
+    fs::copy(built_selector.join(selector), plugins.join(selector))?;
     Ok(plugins)
 }

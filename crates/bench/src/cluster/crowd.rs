@@ -28,7 +28,7 @@ pub(crate) struct Crowded {
 ///
 /// The first call that failed.
 pub(crate) fn crowd(
-    target: &Target,
+    target: &dyn Target,
     callers: usize,
     calls: usize,
     call: &(dyn Fn(usize) -> Result<()> + Sync),

@@ -1,19 +1,18 @@
 //! The figures as tables and as JSON.
 
-use std::fmt;
-
 use serde_json::{Value, json};
 
 use super::at_once;
 use super::blocks::{self, Form};
-use super::counters::{PerCall, REQUESTS};
 use super::one_at_a_time::OneAtATime;
 use super::processes::Processes;
+use super::target::Words;
 use crate::samples::Samples;
 use crate::table::{Table, figure};
 
 /// All figures of a run.
 pub(crate) struct Figures {
+    pub(crate) words: &'static Words,
     pub(crate) whose: String,
     pub(crate) at_once: Vec<at_once::Measured>,
     pub(crate) processes: Processes,
@@ -34,30 +33,31 @@ impl Figures {
     }
 
     fn at_once_table(&self) -> Table {
+        let write = self.words.write;
         let mut table = Table::new([
-            "all at once; medians in ms",
-            "bare puts",
-            "ADDs",
-            "× puts",
-            "asked",
-            "a put: median",
-            "p99",
-            "an ADD: median",
-            "p99",
+            "all at once; medians in ms".to_owned(),
+            format!("bare {write}s"),
+            "ADDs".to_owned(),
+            format!("× {write}s"),
+            "asked".to_owned(),
+            format!("a {write}: median"),
+            "p99".to_owned(),
+            "an ADD: median".to_owned(),
+            "p99".to_owned(),
         ]);
         for measured in &self.at_once {
             let name = format!(
                 "{} callers, {} of each",
                 measured.crowd.callers, measured.crowd.calls
             );
-            let (puts, adds) = (measured.puts.median(), measured.adds.median());
+            let (writes, adds) = (measured.writes.median(), measured.adds.median());
             let cells = [
-                figure(puts, 0),
+                figure(writes, 0),
                 figure(adds, 0),
-                figure(adds / puts, 2),
+                figure(adds / writes, 2),
                 format!("≤ {}", measured.crowd.bound),
-                figure(measured.each_put.median(), 0),
-                figure(measured.each_put.percentile(99), 0),
+                figure(measured.each_write.median(), 0),
+                figure(measured.each_write.percentile(99), 0),
                 figure(measured.each_add.median(), 0),
                 figure(measured.each_add.percentile(99), 0),
             ];
@@ -71,7 +71,7 @@ impl Figures {
         let mut table = Table::new(["executables; medians", "ms"]);
         let rows = [
             (
-                "1,000 processes at once: VERSION, without etcd",
+                "1,000 processes at once: VERSION, without a request",
                 &processes.versions,
             ),
             ("1,000 processes at once: ADD", &processes.adds),
@@ -85,19 +85,20 @@ impl Figures {
 
     fn one_at_a_time_table(&self) -> Table {
         let calls = &self.one_at_a_time;
+        let name = self.words.write;
         let mut table = Table::new([
-            "one at a time; medians in ms",
-            "ADD",
-            "× with 0 reserved",
-            "× a put",
-            "DEL",
+            "one at a time; medians in ms".to_owned(),
+            "ADD".to_owned(),
+            "× with 0 reserved".to_owned(),
+            format!("× a {name}"),
+            "DEL".to_owned(),
         ]);
-        let put = calls.put.median();
+        let write = calls.write.median();
         let empty = calls.levels[0].add.median();
         table.row(
-            "a bare put".to_owned(),
+            format!("a bare {name}"),
             [
-                figure(put, 2),
+                figure(write, 2),
                 figure(f64::NAN, 2),
                 figure(1.0, 2),
                 figure(f64::NAN, 2),
@@ -108,7 +109,7 @@ impl Figures {
             let cells = [
                 figure(add, 2),
                 figure(add / empty, 2),
-                figure(add / put, 2),
+                figure(add / write, 2),
                 figure(level.del.median(), 2),
             ];
             table.row(format!("{} of 65,533 reserved", level.reserved), cells);
@@ -117,20 +118,18 @@ impl Figures {
     }
 
     fn cost_table(&self) -> Table {
-        let header = ["per call"]
-            .into_iter()
-            .chain(REQUESTS)
-            .chain(["bytes received", "bytes sent"]);
-        let mut table = Table::new(header);
-        let mut row = |name: String, cost: &Option<PerCall>| {
-            let Some(cost) = cost else { return };
-            let requests = cost.requests.iter().map(|count| figure(*count, 2));
-            let bytes = [figure(cost.received, 0), figure(cost.sent, 0)];
-            table.row(name, requests.chain(bytes));
+        let costs = self.words.costs;
+        let header = costs.iter().map(|cost| cost.name);
+        let mut table = Table::new(["per call"].into_iter().chain(header));
+        let mut row = |name: String, counted: &Option<Vec<f64>>| {
+            let Some(counted) = counted else { return };
+            let both = costs.iter().zip(counted);
+            table.row(name, both.map(|(cost, count)| figure(*count, cost.digits)));
         };
         for measured in &self.at_once {
             let callers = measured.crowd.callers;
-            row(format!("put, {callers} callers"), &measured.per_put);
+            let write = self.words.write;
+            row(format!("{write}, {callers} callers"), &measured.per_write);
             row(format!("ADD, {callers} callers"), &measured.per_add);
         }
         for level in &self.one_at_a_time.levels {
@@ -148,12 +147,12 @@ impl Figures {
 
     fn blocks_table(&self) -> Table {
         let mut table = Table::new([
-            "ADD of a chain; medians in ms",
-            "local pool",
-            "blocks",
-            "× local",
-            "all members stopped",
-            "× local then",
+            "ADD of a chain; medians in ms".to_owned(),
+            "local pool".to_owned(),
+            "blocks".to_owned(),
+            "× local".to_owned(),
+            format!("{} stopped", self.words.stopped),
+            "× local then".to_owned(),
         ]);
         for measured in &self.blocks {
             let name = match measured.form {
@@ -163,7 +162,7 @@ impl Figures {
             let (local, blocks) = (measured.local.median(), measured.blocks.median());
             let (then, without) = (
                 measured.local_then.median(),
-                measured.without_members.median(),
+                measured.without_engine.median(),
             );
             let cells = [
                 figure(local, 2),
@@ -179,21 +178,17 @@ impl Figures {
 
     /// The same for programs.
     pub(crate) fn to_json(&self) -> Value {
-        let cost = |cost: &Option<PerCall>| {
-            cost.as_ref().map(|cost| {
-                let named = REQUESTS.iter().zip(cost.requests);
-                let requests: serde_json::Map<String, Value> = named
-                    .map(|(name, count)| ((*name).to_owned(), json!(count)))
-                    .collect();
-                json!({"requests": requests, "received": cost.received, "sent": cost.sent})
-            })
+        let cost = |counted: &Option<Vec<f64>>| {
+            let both = self.words.costs.iter().zip(counted.as_ref()?);
+            let named = both.map(|(cost, count)| (cost.name.to_owned(), json!(count)));
+            Some(Value::Object(named.collect()))
         };
         let at_once = self.at_once.iter().map(|measured| {
             json!({
                 "callers": measured.crowd.callers, "calls": measured.crowd.calls,
-                "puts": measured.puts.median(), "adds": measured.adds.median(),
-                "ratio": measured.adds.median() / measured.puts.median(), "bound": measured.crowd.bound,
-                "per_put": cost(&measured.per_put), "per_add": cost(&measured.per_add),
+                "writes": measured.writes.median(), "adds": measured.adds.median(),
+                "ratio": measured.adds.median() / measured.writes.median(), "bound": measured.crowd.bound,
+                "per_write": cost(&measured.per_write), "per_add": cost(&measured.per_add),
             })
         });
         let levels = self.one_at_a_time.levels.iter().map(|level| {
@@ -209,7 +204,7 @@ impl Figures {
                 "form": format!("{:?}", measured.form),
                 "local": measured.local.median(), "blocks": measured.blocks.median(),
                 "local_then": or_null(&measured.local_then),
-                "without_members": or_null(&measured.without_members),
+                "without_engine": or_null(&measured.without_engine),
             })
         });
         json!({
@@ -223,7 +218,7 @@ impl Figures {
                 "bytes": self.processes.size,
             },
             "one_at_a_time": {
-                "put": self.one_at_a_time.put.median(),
+                "write": self.one_at_a_time.write.median(),
                 "levels": levels.collect::<Vec<_>>(),
             },
             "blocks": blocks.collect::<Vec<_>>(),
@@ -233,26 +228,30 @@ impl Figures {
 
 /// The explanation of the figures, in front of them.
 const EXPLANATION: &str = "\
-The cluster: {whose}. Written by `cargo xtask bench cluster --out docs`; with `--endpoints`, `--ca`, `--user`
-and `--password-file` it measures an existing cluster, below a separate prefix, and removes its keys at the end.
-
-- **A bare put** is the peer: one key with a value as long as an address's. A put and an ADD each open a connection of their
-  own, with TLS, and use the node's token; so both have the same number of connections.
+The cluster: {whose}. Written by `cargo xtask bench {command} --out docs`. {more}
+- **A bare {write}** is the peer: one object as large as an address. A {write} and an ADD each open a connection of their own, with
+  TLS, and use the node's token; so both have the same number of connections.
 - **All at once**: the callers are threads of one process that call the plugin as a library, since a thousand processes would
   measure the start of processes. All are ready before the first one starts; the time is that of the last one's end. The pool has
   exactly as many addresses as there are calls, so the last callers look for the last addresses.
 - **Executables**: what the processes add. VERSION starts as many processes and opens no connection.
-- **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while every
-  member is stopped with SIGSTOP.
-- The members, the callers and whatever else the machine does share its processors: compare ratios, not times.
+- **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while
+  {stopped} is stopped with SIGSTOP.
+- The engine, the callers and whatever else the machine does share its processors: compare ratios, not times.
 ";
 
-/// A page for the documentation.
-impl fmt::Display for Figures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let explanation = EXPLANATION.replace("{whose}", &self.whose);
-        writeln!(f, "# Figures of a cluster's etcd\n\n{explanation}")?;
+impl Figures {
+    /// A page for the documentation, with what is to be said of this engine.
+    pub(crate) fn page(&self, more: &str) -> String {
+        let words = self.words;
+        let explanation = EXPLANATION
+            .replace("{whose}", &self.whose)
+            .replace("{more}", more)
+            .replace("{command}", words.command)
+            .replace("{write}", words.write)
+            .replace("{stopped}", words.stopped);
         let tables: Vec<String> = self.tables().iter().map(Table::to_string).collect();
-        f.write_str(&tables.join("\n"))
+        let tables = tables.join("\n");
+        format!("# Figures of {}\n\n{explanation}\n{tables}", words.engine)
     }
 }

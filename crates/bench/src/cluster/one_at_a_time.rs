@@ -6,8 +6,6 @@ use anyhow::Result;
 use serde_json::json;
 
 use super::calls::Allocator;
-use super::counters::{Counters, PerCall};
-use super::filling::fill;
 use super::interrupt;
 use super::target::Target;
 use crate::samples::Samples;
@@ -24,23 +22,23 @@ pub(crate) struct Level {
     pub(crate) reserved: u32,
     pub(crate) add: Samples,
     pub(crate) del: Samples,
-    /// What an ADD costs etcd.
-    pub(crate) per_add: Option<PerCall>,
-    pub(crate) per_del: Option<PerCall>,
+    /// What an ADD costs the engine.
+    pub(crate) per_add: Option<Vec<f64>>,
+    pub(crate) per_del: Option<Vec<f64>>,
 }
 
-/// The figures of all levels, and of a bare put.
+/// The figures of all levels, and of a bare write.
 pub(crate) struct OneAtATime {
-    pub(crate) put: Samples,
+    pub(crate) write: Samples,
     pub(crate) levels: Vec<Level>,
 }
 
-pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<OneAtATime> {
+pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<OneAtATime> {
     let mut levels = Vec::new();
     for reserved in LEVELS {
         let pool = pool(reserved);
         target.write_pool(&pool, &json!({"ranges": [{"subnet": "10.98.0.0/16"}]}))?;
-        fill(target, &pool, reserved)?;
+        target.fill(&pool, reserved)?;
         levels.push(Level {
             reserved,
             add: Samples::default(),
@@ -50,32 +48,29 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<OneA
         });
     }
     target.inside(|| {
-        let mut put = Samples::default();
+        let mut write = Samples::default();
         for round in 0..ROUNDS {
             interrupt::check()?;
+            let is_last = round + 1 == ROUNDS;
             let container = format!("one-{round}");
             let started = Instant::now();
-            allocator.put(&container)?;
-            put.push(started.elapsed());
+            target.write_bare(&container)?;
+            write.push(started.elapsed());
             for level in &mut levels {
                 let pool = pool(level.reserved);
-                let before = (round + 1 == ROUNDS)
-                    .then(|| Counters::of(target))
-                    .flatten();
+                let before = is_last.then(|| target.counters()).flatten();
                 let started = Instant::now();
-                allocator.add(&pool, &container)?;
+                allocator.add(&pool, 0, &container)?;
                 level.add.push(started.elapsed());
-                level.per_add = Counters::since(before, target, 1);
-                let before = (round + 1 == ROUNDS)
-                    .then(|| Counters::of(target))
-                    .flatten();
+                level.per_add = target.cost_since(before, 1);
+                let before = is_last.then(|| target.counters()).flatten();
                 let started = Instant::now();
-                allocator.del(&pool, &container)?;
+                allocator.del(&pool, 0, &container)?;
                 level.del.push(started.elapsed());
-                level.per_del = Counters::since(before, target, 1);
+                level.per_del = target.cost_since(before, 1);
             }
         }
-        Ok(OneAtATime { put, levels })
+        Ok(OneAtATime { write, levels })
     })
 }
 

@@ -1,4 +1,4 @@
-//! 1,000 processes of `ipam-da-etcd` at once, and what processes cost without any etcd.
+//! 1,000 processes of the allocator at once, and what processes cost without any request.
 
 use std::fs;
 use std::process::Stdio;
@@ -31,14 +31,15 @@ pub(crate) struct Processes {
     pub(crate) size: u64,
 }
 
-pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Processes> {
+pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<Processes> {
     raise_limit_of_files();
-    let built = Flavour::Normal.build_static(&["ipam-da-etcd"])?.separate;
+    let allocator_name = target.words().allocator;
+    let built = Flavour::Normal.build_static(&[allocator_name])?.separate;
     let folder = folders::folder_in(&folders::in_memory())?;
-    let executable = folder.path().join("ipam-da-etcd");
-    fs::copy(built.join("ipam-da-etcd"), &executable)?;
+    let executable = folder.path().join(allocator_name);
+    fs::copy(built.join(allocator_name), &executable)?;
     let config = folder.path().join("config.json");
-    fs::write(&config, serde_json::to_vec(&allocator.config(POOL))?)?;
+    fs::write(&config, serde_json::to_vec(&allocator.config(POOL, 0))?)?;
     let plugin = Plugin::new(&executable, &config);
     target.write_pool(POOL, &range_of(PROCESSES))?;
     let mut processes = Processes {
@@ -73,7 +74,7 @@ pub(crate) fn measure(target: &Target, allocator: &Allocator<'_>) -> Result<Proc
         processes
             .adds
             .push(crowd(target, PROCESSES, 1, &add)?.total);
-        let del = |i: usize| allocator.del(POOL, &container(i));
+        let del = |i: usize| allocator.del(POOL, 0, &container(i));
         crowd(target, 20, PROCESSES / 20, &del)?;
     }
     target.inside(|| {

@@ -1,102 +1,53 @@
-//! The cluster that is measured: three members of this machine, or somebody's.
+//! The engine that is measured.
 
-use std::process;
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use cni::Object;
-use etcd::{Client, Settings};
-use harness::{ETCD, ETCDCTL, Metrics, Namespace, missing};
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use anyhow::Result;
+use cni::Plugin;
+use serde_json::Value;
 
-/// A bound of time that no call reaches, however slow the machine is.
-const TIMEOUT: &str = "120s";
+/// An engine of a cluster's pools, and the nodes that use it.
+pub(crate) trait Target: Sync {
+    /// Its words in the figures.
+    fn words(&self) -> &'static Words;
 
-/// The cluster.
-pub(crate) struct Target {
-    /// `None` if it is somebody's.
-    own: Option<Own>,
-    /// The key `etcd` of a plugin's configuration.
-    etcd: Value,
-    settings: Settings,
-    /// What the plugins keep.
-    _folder: TempDir,
+    /// Description of the cluster in the figures.
+    fn whose(&self) -> String;
+
+    /// The allocator.
+    fn allocator(&self) -> &dyn Plugin;
+
+    /// Number of nodes that ask for addresses when many ask at once.
+    fn nodes(&self) -> usize;
+
+    /// The keys of a node in the `ipam` section: the engine's, with folders of this node, and
+    /// `node`.
+    fn ipam(&self, node: &str) -> Result<Value>;
+
+    /// Moves the calling thread to where the engine can be reached.
+    fn enter(&self);
+
+    /// Writes a new object that is as large as an address, over a new connection.
+    fn write_bare(&self, name: &str) -> Result<()>;
+
+    /// Writes a pool with this definition.
+    fn write_pool(&self, pool: &str, definition: &Value) -> Result<()>;
+
+    /// Reserves so many addresses of 10.98.0.0/16 in this pool, from 10.98.0.2 on.
+    fn fill(&self, pool: &str, count: u32) -> Result<()>;
+
+    /// The engine's counters now, in the order of [`Words::costs`]; `None` if they can't be read.
+    fn counters(&self) -> Option<Vec<f64>>;
+
+    /// Stops the engine, so that it answers nothing; false if it is somebody's.
+    fn stop(&self) -> bool;
+
+    /// Continues it, and waits until it answers.
+    fn go_on(&self);
 }
 
-/// A cluster of this machine.
-struct Own {
-    cluster: harness::Cluster,
-    clients: Namespace,
-}
-
-impl Target {
-    pub(crate) fn new(arguments: &super::Cluster) -> Result<Self> {
-        let (own, mut etcd) = if arguments.endpoints.is_empty() {
-            let own = Own::start()?;
-            let etcd = own.cluster.config();
-            (Some(own), etcd)
-        } else {
-            (None, somebodys(arguments))
-        };
-        let kept = tempfile::tempdir()?;
-        etcd["cacheDir"] = json!(kept.path().join("cache"));
-        etcd["stateDir"] = json!(kept.path().join("state"));
-        etcd["timeout"] = json!(TIMEOUT);
-        // Nobody else has a folder of this name.
-        let folder = format!("bench-{}-{:016x}", process::id(), fastrand::u64(..));
-        let prefix = match own {
-            Some(_) => harness::PREFIX,
-            None => arguments.prefix.trim_end_matches('/'),
-        };
-        etcd["prefix"] = json!(format!("{prefix}/{folder}"));
-        let ipam: Object = serde_json::from_value(json!({ "etcd": etcd }))?;
-        let target = Self {
-            own,
-            settings: Settings::read(&ipam).map_err(|error| anyhow!("{error}"))?,
-            etcd,
-            _folder: kept,
-        };
-        // A wrong password is better known before anything is measured.
-        target.inside(|| {
-            let probe = format!("{}/probe", target.prefix());
-            let mut client = target.client();
-            client.put(probe, "").map_err(|error| anyhow!("{error}"))
-        })?;
-        Ok(target)
-    }
-
-    /// The words for it in the figures.
-    pub(crate) fn whose(&self) -> String {
-        match self.own {
-            Some(_) => "three members on one machine, TLS and a user, data in memory".to_owned(),
-            None => format!("{} endpoints", self.settings.endpoints.len()),
-        }
-    }
-
-    /// The prefix of all keys.
-    pub(crate) fn prefix(&self) -> &str {
-        &self.settings.prefix
-    }
-
-    /// The key `etcd` of a plugin's configuration.
-    pub(crate) fn etcd(&self) -> Value {
-        self.etcd.clone()
-    }
-
-    /// A client, which has no connection yet.
-    pub(crate) fn client(&self) -> Client<'_> {
-        Client::new(&self.settings, None)
-    }
-
-    /// Moves the calling thread to where the cluster can be reached.
-    pub(crate) fn enter(&self) {
-        if let Some(own) = &self.own {
-            own.clients.enter();
-        }
-    }
-
-    /// Does something where the cluster can be reached.
+impl dyn Target + '_ {
+    /// Does something where the engine can be reached.
     pub(crate) fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let entered = scope.spawn(|| {
@@ -107,75 +58,51 @@ impl Target {
         })
     }
 
-    /// The members' counters; `None` if it is somebody's.
-    pub(crate) fn metrics(&self) -> Option<Vec<Metrics>> {
-        self.own.as_ref().map(|own| own.cluster.metrics())
-    }
-
-    /// The cluster, if it may be broken.
-    pub(crate) fn own(&self) -> Option<&harness::Cluster> {
-        self.own.as_ref().map(|own| &own.cluster)
-    }
-
-    /// Writes a pool with this configuration.
-    pub(crate) fn write_pool(&self, pool: &str, value: &Value) -> Result<()> {
-        let key = format!("{}/v1/pools/{pool}", self.prefix());
-        self.inside(|| {
-            let mut client = self.client();
-            let written = client.put(key, value.to_string());
-            written.map_err(|error| anyhow!("{error}"))
-        })
-    }
-
-    /// Removes all keys below the prefix.
-    pub(crate) fn remove_keys(&self) -> Result<()> {
-        let below = format!("{}/", self.prefix());
-        self.inside(|| {
-            let removed = self.client().delete_prefix(below.as_str());
-            removed.map_err(|error| anyhow!("{error}"))
-        })
-        .with_context(|| format!("keys are left: etcdctl del --prefix {below}"))?;
-        Ok(())
+    /// What each of so many calls has cost since these counters.
+    pub(crate) fn cost_since(&self, before: Option<Vec<f64>>, calls: usize) -> Option<Vec<f64>> {
+        let both = before?.into_iter().zip(self.counters()?);
+        Some(
+            both.map(|(before, now)| (now - before) / calls as f64)
+                .collect(),
+        )
     }
 }
 
-impl Own {
-    fn start() -> Result<Self> {
-        for what in ["root", ETCD, ETCDCTL] {
-            if let Some(reason) = missing(what) {
-                ensure!(
-                    false,
-                    "no cluster can be started: {reason}; install Debian's etcd-server and \
-                     etcd-client and run target as root, or name a cluster with --endpoints"
-                );
-            }
-        }
-        println!("Starting three members …");
-        let cluster = harness::Cluster::with_disks("4g").map_err(|reason| anyhow!(reason))?;
-        let clients = cluster.clients();
-        Ok(Self { cluster, clients })
-    }
+/// What the figures of an engine say.
+pub(crate) struct Words {
+    /// The subcommand of `cargo xtask bench`.
+    pub(crate) command: &'static str,
+    /// The engine, in the title of its page.
+    pub(crate) engine: &'static str,
+    /// A bare write.
+    pub(crate) write: &'static str,
+    /// What is stopped with SIGSTOP.
+    pub(crate) stopped: &'static str,
+    pub(crate) allocator: &'static str,
+    /// The selector of blocks.
+    pub(crate) selector: &'static str,
+    /// The most that many ADDs at once may take of the time of as many bare writes: for 1,000
+    /// callers, and for 128.
+    pub(crate) bounds: [f64; 2],
+    /// The counters that tell what a call costs.
+    pub(crate) costs: &'static [Cost],
 }
 
-/// The key `etcd` for somebody's cluster.
-fn somebodys(arguments: &super::Cluster) -> Value {
-    let mut etcd = json!({ "endpoints": arguments.endpoints });
-    let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| json!(absolute(path)));
-    let keys = [
-        ("ca", text(&arguments.ca)),
-        ("cert", text(&arguments.cert)),
-        ("key", text(&arguments.key)),
-        ("username", arguments.user.as_ref().map(|user| json!(user))),
-        ("passwordFile", text(&arguments.password_file)),
-    ];
-    for (key, value) in keys {
-        if let Some(value) = value {
-            etcd[key] = value;
-        }
-    }
-    etcd
+/// A counter of an engine.
+pub(crate) struct Cost {
+    pub(crate) name: &'static str,
+    /// Digits behind the point in the figures.
+    pub(crate) digits: usize,
 }
 
-fn absolute(path: &std::path::Path) -> std::path::PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+impl Cost {
+    /// A number of requests.
+    pub(crate) const fn requests(name: &'static str) -> Self {
+        Self { name, digits: 2 }
+    }
+
+    /// A number of bytes.
+    pub(crate) const fn bytes(name: &'static str) -> Self {
+        Self { name, digits: 0 }
+    }
 }

@@ -5,14 +5,15 @@ use std::net::Ipv4Addr;
 use anyhow::{Result, anyhow};
 use etcd::{Op, Txn};
 
-use super::interrupt;
-use super::target::Target;
+use super::target::Etcd;
+use crate::cluster::interrupt;
+use crate::cluster::target::Target;
 
 /// Operations of a transaction: half of what etcd takes.
 const OPERATIONS: usize = 64;
 
 /// Reserves so many addresses of 10.98.0.0/16 in this pool, from the first one on.
-pub(crate) fn fill(target: &Target, pool: &str, count: u32) -> Result<()> {
+pub(super) fn fill(target: &Etcd, pool: &str, count: u32) -> Result<()> {
     let v1 = format!("{}/v1", target.prefix());
     let mut ops = Vec::with_capacity(OPERATIONS);
     let mut all = Vec::new();
@@ -34,7 +35,8 @@ pub(crate) fn fill(target: &Target, pool: &str, count: u32) -> Result<()> {
             all.push(std::mem::take(&mut ops));
         }
     }
-    target.inside(|| {
+    let reached: &dyn Target = target;
+    reached.inside(|| {
         let mut client = target.client();
         for (i, then) in all.into_iter().enumerate() {
             // A client's requests all together have a bound of time.

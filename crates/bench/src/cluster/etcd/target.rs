@@ -1,0 +1,226 @@
+//! The cluster that is measured: three members of this machine, or somebody's.
+
+use std::process;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use cni::{Object, Plugin};
+use etcd::{Client, Settings};
+use harness::{ETCD, ETCDCTL, MEMBERS, Namespace, missing};
+use ipam_da_etcd::IpamDaEtcd;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::counters::{COSTS, counters};
+use super::filling::fill;
+use crate::cluster::target::{Target, Words};
+
+/// A bound of time that no call reaches, however slow the machine is.
+const TIMEOUT: &str = "120s";
+
+const WORDS: Words = Words {
+    command: "cluster",
+    engine: "a cluster's etcd",
+    write: "put",
+    stopped: "every member",
+    allocator: "ipam-da-etcd",
+    selector: "ipam-ds-etcd",
+    bounds: [4.0, 3.0],
+    costs: &COSTS,
+};
+
+/// About as long as the value of an address.
+const VALUE: &str = "{\"node\":\"bench-node\",\"network\":\"bench\",\"containerID\":\
+                     \"c000000000000000\",\"ifname\":\"eth0\",\"since\":\"2020-01-01T00:00:00Z\"}";
+
+/// A cluster of etcd.
+pub(crate) struct Etcd {
+    /// `None` if it is somebody's.
+    own: Option<Own>,
+    /// The key `etcd` of a plugin's configuration.
+    etcd: Value,
+    settings: Settings,
+    /// What the plugins keep, in a folder for each node.
+    folder: TempDir,
+}
+
+/// A cluster of this machine.
+struct Own {
+    cluster: harness::Cluster,
+    clients: Namespace,
+}
+
+impl Etcd {
+    pub(crate) fn new(arguments: &super::Cluster) -> Result<Self> {
+        let (own, mut etcd) = if arguments.endpoints.is_empty() {
+            let own = Own::start()?;
+            let etcd = own.cluster.config();
+            (Some(own), etcd)
+        } else {
+            (None, somebodys(arguments))
+        };
+        etcd["timeout"] = json!(TIMEOUT);
+        // Nobody else has a folder of this name.
+        let folder = format!("bench-{}-{:016x}", process::id(), fastrand::u64(..));
+        let prefix = match own {
+            Some(_) => harness::PREFIX,
+            None => arguments.prefix.trim_end_matches('/'),
+        };
+        etcd["prefix"] = json!(format!("{prefix}/{folder}"));
+        let ipam: Object = serde_json::from_value(json!({ "etcd": etcd }))?;
+        let target = Self {
+            own,
+            settings: Settings::read(&ipam).map_err(|error| anyhow!("{error}"))?,
+            etcd,
+            folder: tempfile::tempdir()?,
+        };
+        // A wrong password is better known before anything is measured.
+        let reached: &dyn Target = &target;
+        reached.inside(|| {
+            let probe = format!("{}/probe", target.prefix());
+            let mut client = target.client();
+            client.put(probe, "").map_err(|error| anyhow!("{error}"))
+        })?;
+        Ok(target)
+    }
+
+    /// The prefix of all keys.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.settings.prefix
+    }
+
+    /// A client, which has no connection yet.
+    pub(crate) fn client(&self) -> Client<'_> {
+        Client::new(&self.settings, None)
+    }
+
+    /// The members, if they may be asked for their counters, and stopped.
+    pub(super) fn own(&self) -> Option<&harness::Cluster> {
+        self.own.as_ref().map(|own| &own.cluster)
+    }
+
+    /// Removes all keys below the prefix.
+    pub(crate) fn remove_keys(&self) -> Result<()> {
+        let below = format!("{}/", self.prefix());
+        let reached: &dyn Target = self;
+        reached
+            .inside(|| {
+                let removed = self.client().delete_prefix(below.as_str());
+                removed.map_err(|error| anyhow!("{error}"))
+            })
+            .with_context(|| format!("keys are left: etcdctl del --prefix {below}"))?;
+        Ok(())
+    }
+}
+
+impl Target for Etcd {
+    fn words(&self) -> &'static Words {
+        &WORDS
+    }
+
+    fn whose(&self) -> String {
+        match self.own {
+            Some(_) => "three members on one machine, TLS and a user, data in memory".to_owned(),
+            None => format!("{} endpoints", self.settings.endpoints.len()),
+        }
+    }
+
+    fn allocator(&self) -> &dyn Plugin {
+        &IpamDaEtcd
+    }
+
+    fn nodes(&self) -> usize {
+        1
+    }
+
+    fn ipam(&self, node: &str) -> Result<Value> {
+        let folder = self.folder.path().join(node);
+        let mut etcd = self.etcd.clone();
+        etcd["cacheDir"] = json!(folder.join("cache"));
+        etcd["stateDir"] = json!(folder.join("state"));
+        Ok(json!({"etcd": etcd, "node": node}))
+    }
+
+    fn enter(&self) {
+        if let Some(own) = &self.own {
+            own.clients.enter();
+        }
+    }
+
+    fn write_bare(&self, name: &str) -> Result<()> {
+        let key = format!("{}/puts/{name}", self.prefix());
+        let put = self.client().put(key, VALUE);
+        put.map_err(|error| anyhow!("{error}"))
+    }
+
+    fn write_pool(&self, pool: &str, definition: &Value) -> Result<()> {
+        let key = format!("{}/v1/pools/{pool}", self.prefix());
+        let reached: &dyn Target = self;
+        reached.inside(|| {
+            let written = self.client().put(key, definition.to_string());
+            written.map_err(|error| anyhow!("{error}"))
+        })
+    }
+
+    fn fill(&self, pool: &str, count: u32) -> Result<()> {
+        fill(self, pool, count)
+    }
+
+    fn counters(&self) -> Option<Vec<f64>> {
+        self.own().map(counters)
+    }
+
+    fn stop(&self) -> bool {
+        if let Some(cluster) = self.own() {
+            (0..MEMBERS).for_each(|member| cluster.stop_member(member));
+        }
+        self.own.is_some()
+    }
+
+    fn go_on(&self) {
+        if let Some(cluster) = self.own() {
+            (0..MEMBERS).for_each(|member| cluster.continue_member(member));
+            cluster.wait_until_healthy();
+        }
+    }
+}
+
+impl Own {
+    fn start() -> Result<Self> {
+        for what in ["root", ETCD, ETCDCTL] {
+            if let Some(reason) = missing(what) {
+                ensure!(
+                    false,
+                    "no cluster can be started: {reason}; install Debian's etcd-server and \
+                     etcd-client and run target as root, or name a cluster with --endpoints"
+                );
+            }
+        }
+        println!("Starting three members …");
+        let cluster = harness::Cluster::with_disks("4g").map_err(|reason| anyhow!(reason))?;
+        let clients = cluster.clients();
+        Ok(Self { cluster, clients })
+    }
+}
+
+/// The key `etcd` for somebody's cluster.
+fn somebodys(arguments: &super::Cluster) -> Value {
+    let mut etcd = json!({ "endpoints": arguments.endpoints });
+    let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| json!(absolute(path)));
+    let keys = [
+        ("ca", text(&arguments.ca)),
+        ("cert", text(&arguments.cert)),
+        ("key", text(&arguments.key)),
+        ("username", arguments.user.as_ref().map(|user| json!(user))),
+        ("passwordFile", text(&arguments.password_file)),
+    ];
+    for (key, value) in keys {
+        if let Some(value) = value {
+            etcd[key] = value;
+        }
+    }
+    etcd
+}
+
+fn absolute(path: &std::path::Path) -> std::path::PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,104 @@
+//! Addresses that are reserved before a measurement, in the form in which the API server has
+//! written one to etcd. To create them over the API would take minutes.
+
+use std::net::Ipv4Addr;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use cni::Object;
+use etcd::{Client, Op, Range, Settings, Txn};
+use kubernetes::Resource;
+use serde_json::{Value, json};
+
+use super::counters::ETCD;
+use super::target::Kubernetes;
+use crate::cluster::interrupt;
+use crate::cluster::target::Target;
+
+/// Operations of a transaction: half of what etcd takes.
+const OPERATIONS: usize = 64;
+
+/// The prefix of addresses in the API server's etcd.
+const ADDRESSES: &str = "/registry/ipam-delegated.io/addresses/";
+
+/// Settings of a client of the API server's etcd.
+pub(super) fn settings() -> Result<Settings> {
+    let etcd = json!({"etcd": {"endpoints": [format!("http://{ETCD}")], "timeout": "60s"}});
+    let ipam: Object = serde_json::from_value(etcd)?;
+    Settings::read(&ipam).map_err(|error| anyhow!("{error}"))
+}
+
+/// An address as the API server keeps it in etcd, of those that bare creations have made.
+pub(super) fn stored_address(client: &mut Client<'_>) -> Result<Value> {
+    let range = Range::between(format!("{ADDRESSES}bare."), format!("{ADDRESSES}bare/"));
+    let found = client.range(&range.limit(1));
+    let found = found.map_err(|error| anyhow!("{error}"))?.kvs;
+    let first = found.first().context("no address was created yet")?;
+    Ok(serde_json::from_slice(&first.value)?)
+}
+
+/// Reserves so many addresses of 10.98.0.0/16 in this pool, from the first one on, and waits until
+/// the API server has them all in its cache.
+pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
+    let settings = settings()?;
+    let reached: &dyn Target = target;
+    reached.inside(|| {
+        let mut client = Client::new(&settings, None);
+        let template = stored_address(&mut client)?;
+        let mut ops = Vec::with_capacity(OPERATIONS);
+        // The plugin gives .0.2 first: .0.1 is the gateway.
+        for n in 2..count + 2 {
+            let object = address(&template, pool, n);
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            ops.push(Op::put(format!("{ADDRESSES}{name}"), object.to_string()));
+            if ops.len() < OPERATIONS && n < count + 1 {
+                continue;
+            }
+            let txn = Txn {
+                then: std::mem::take(&mut ops),
+                ..Txn::default()
+            };
+            client.txn(&txn).map_err(|error| anyhow!("{error}"))?;
+            // A client's requests all together have a bound of time.
+            if n % 4096 < OPERATIONS as u32 {
+                interrupt::check()?;
+                client = Client::new(&settings, None);
+            }
+        }
+        wait_until_seen(target, pool, count)
+    })
+}
+
+/// The address with this number, held by another node.
+fn address(template: &Value, pool: &str, n: u32) -> Value {
+    let ip = Ipv4Addr::from(0x0a62_0000 + n).to_string();
+    let mut object = template.clone();
+    let metadata = &mut object["metadata"];
+    metadata["name"] = format!("{pool}.{ip}").into();
+    metadata["uid"] = format!(
+        "00000000-0000-4000-8000-{:012x}",
+        u64::from(n) << 16 | u64::from(fastrand::u16(..))
+    )
+    .into();
+    metadata["labels"]["ipam-delegated.io/pool"] = pool.into();
+    metadata["labels"]["ipam-delegated.io/node"] = "another-node".into();
+    let spec = &mut object["spec"];
+    spec["pool"] = pool.into();
+    spec["node"] = "another-node".into();
+    spec["ip"] = ip.into();
+    spec["containerID"] = format!("{n:064x}").into();
+    object
+}
+
+fn wait_until_seen(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
+    let labels = format!("ipam-delegated.io/pool={pool}");
+    loop {
+        let listed = target.client().list(Resource::Address, Some(&labels), true);
+        let listed = listed.map_err(|error| anyhow!("{error}"))?;
+        if listed.items.len() == count as usize {
+            return Ok(());
+        }
+        sleep(Duration::from_secs(1));
+    }
+}
