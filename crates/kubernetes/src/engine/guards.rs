@@ -1,9 +1,14 @@
 //! Verifies conditions on objects that a change doesn't touch.
 
+use std::collections::HashMap;
+
 use cluster::{Condition, EngineError, Group, Holding, Key, Stored};
 
 use super::Engine;
 use crate::{Item, Resource};
+
+/// Pools that were read for the conditions of a change, by name.
+type Pools = HashMap<String, Option<Item>>;
 
 /// What the change has created itself.
 #[derive(Debug, Default)]
@@ -29,8 +34,9 @@ impl Engine<'_> {
         conditions: &[&Condition],
         own: &Own<'_>,
     ) -> Result<bool, EngineError> {
+        let mut pools = Pools::new();
         for condition in conditions {
-            let holds = self.holds(condition, own)?;
+            let holds = self.holds(condition, own, &mut pools)?;
             if !holds {
                 tracing::debug!(?condition, "a condition doesn't hold");
                 return Ok(false);
@@ -39,7 +45,16 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    fn holds(&mut self, condition: &Condition, own: &Own<'_>) -> Result<bool, EngineError> {
+    fn holds(
+        &mut self,
+        condition: &Condition,
+        own: &Own<'_>,
+        pools: &mut Pools,
+    ) -> Result<bool, EngineError> {
+        if let Condition::Revision(Key::Pool(pool), revision) = condition {
+            let item = self.pool(pool, pools)?;
+            return Ok(item.is_some_and(|item| item.revision == *revision));
+        }
         let mut found = |key: &Key| Ok(self.object(key)?.map(|(_, stored)| stored));
         Ok(match condition {
             Condition::Missing(key) => found(key)?.is_none(),
@@ -51,7 +66,7 @@ impl Engine<'_> {
             }
             Condition::Empty(Group::Marks) => !self.is_restored()?,
             Condition::Empty(Group::Held(holding)) => self.holds_no_other(holding, own)?,
-            Condition::Empty(Group::Blocks(Some(pool))) => self.has_no_block(pool)?,
+            Condition::Empty(Group::Blocks(Some(pool))) => self.has_no_block(pool, pools)?,
             Condition::Empty(group) => self.group(group, false)?.is_empty(),
             Condition::NoneChangedSince(group, revision)
             // Addresses and blocks are never changed.
@@ -60,6 +75,19 @@ impl Engine<'_> {
                 all.iter().all(|stored| stored.revision <= *revision)
             }
         })
+    }
+
+    /// The pool's object, read once for all conditions of a change.
+    fn pool<'p>(
+        &mut self,
+        name: &str,
+        pools: &'p mut Pools,
+    ) -> Result<Option<&'p Item>, EngineError> {
+        if !pools.contains_key(name) {
+            let item = self.client.get(Resource::Pool, name)?;
+            pools.insert(name.to_owned(), item);
+        }
+        Ok(pools[name].as_ref())
     }
 
     /// True if an attachment holds nothing but what the change has created. Of two changes at once,
@@ -75,8 +103,8 @@ impl Engine<'_> {
 
     /// True if no node has a block of the pool. Blocks are claimed only of a pool with `block`, so
     /// what was true once stays true until the pool's spec changes.
-    fn has_no_block(&mut self, pool: &str) -> Result<bool, EngineError> {
-        let spec = match self.client.get(Resource::Pool, pool)? {
+    fn has_no_block(&mut self, pool: &str, pools: &mut Pools) -> Result<bool, EngineError> {
+        let spec = match self.pool(pool, pools)? {
             Some(item) if item.spec["block"].is_null() => {
                 format!("{}/{}", item.uid, item.generation)
             }

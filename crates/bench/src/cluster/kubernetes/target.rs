@@ -19,7 +19,7 @@ use super::filling::fill;
 use crate::cluster::target::{Target, Words};
 
 /// A bound of time that no call reaches, however slow the machine is.
-const TIMEOUT: &str = "120s";
+const TIMEOUT: &str = "20m";
 
 /// The node that makes the bare creations.
 const WRITER: &str = "bench-node-1";
