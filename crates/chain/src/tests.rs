@@ -1,14 +1,17 @@
 //! Values for the unit tests.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Mutex;
+
 use cni::{
     Attachment, Cancellation, Command, DelegateName, Environment, Error, JsonOutput, LinkedOutput,
     LinkedPlugin, NetworkConfig,
 };
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
-use crate::call::outcome::Failure;
-use crate::call::outcome::Outcome;
-use crate::leftover_processes::Left;
+use crate::call::installed_delegates::InstalledDelegates;
+use crate::call::plugins::Plugins;
+use crate::chain::Chain;
 
 /// `eth0` of `c1`.
 pub(crate) fn attachment() -> Attachment {
@@ -52,7 +55,7 @@ pub(crate) fn names(names: &[&str]) -> Vec<DelegateName> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-/// Delegates that answer as they are told, and a log of their calls.
+/// Linked delegates that answer as they are told, and a log of their calls.
 #[derive(Default)]
 pub(crate) struct Script {
     /// The results of commands; `None` is an error. Without an entry, nothing is printed.
@@ -65,7 +68,7 @@ pub(crate) struct Script {
     pub(crate) cancelled_after: Option<usize>,
     /// The number of calls after which every ADD fails.
     pub(crate) fails_after: Option<usize>,
-    log: Vec<(String, Command, Option<String>)>,
+    log: Mutex<Vec<String>>,
 }
 
 impl Script {
@@ -79,52 +82,79 @@ impl Script {
 
     /// The calls, as `<command> <delegate> <prevResult>`.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.log
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Runs `f` with these delegates.
+    pub(crate) fn run<T>(
+        &self,
+        names: &[DelegateName],
+        config: &NetworkConfig,
+        f: impl FnOnce(&mut InstalledDelegates<'_, '_>) -> T,
+    ) -> T {
+        let installed = names
             .iter()
-            .map(|(n, c, p)| format!("{c} {n} {}", p.as_deref().unwrap_or("-")))
-            .collect()
+            .filter(|name| self.missing != Some(name.as_str()));
+        let scripted = |name| Scripted { name, script: self };
+        let scripted: Vec<Scripted<'_>> = installed.map(scripted).collect();
+        let linked: Vec<&dyn LinkedPlugin> = scripted.iter().map(|one| one as _).collect();
+        let environment = Environment::default().with("CNI_PATH", "/nowhere");
+        let plugins = Plugins::in_cni_path(&environment).unwrap();
+        let mut chain = Chain::of_one(&names[0], config, &environment).unwrap();
+        chain.plugins = plugins.and_linked(&linked);
+        let delegates = InstalledDelegates::new(&chain, environment.clone());
+        f(&mut delegates.cancelled_by(Some(self)))
     }
 }
 
-impl Delegates for Script {
-    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
-        if call.command == Command::Version {
-            return Outcome::Nothing;
-        }
-        let name = call.name.as_str();
-        if self.missing == Some(name) {
-            return Outcome::Failed(Failure::NotFound {
-                path: "/nowhere".into(),
-                not_executable: None,
-            });
-        }
-        let config = NetworkConfig::parse(call.stdin().into_owned()).unwrap();
-        let prev = config.raw_prev_result().map(|raw| raw.get().to_owned());
-        let is_late = self.fails_after.is_some_and(|n| self.log.len() >= n);
-        self.log.push((name.to_owned(), call.command, prev));
-        let scripted = |(n, c, _): &&(&str, Command, _)| *n == name && *c == call.command;
-        match self.answers.iter().find(scripted) {
-            Some(_) if is_late && call.command == Command::Add => Outcome::Failed(Failure::Error {
-                error: Error::new(self.error_code, "no"),
-                stderr: String::new(),
-            }),
-            None => Outcome::Nothing,
-            Some((.., Some(json))) => {
-                Outcome::Result(JsonOutput::try_from(json.as_bytes().to_vec()).unwrap())
-            }
-            Some((.., None)) => Outcome::Failed(Failure::Error {
-                error: Error::new(self.error_code, "no"),
-                stderr: String::new(),
-            }),
-        }
-    }
-
+impl Cancellation for Script {
     fn is_cancelled(&self) -> bool {
-        self.cancelled_after.is_some_and(|n| self.log.len() >= n)
+        let calls = self.log.lock().unwrap().len();
+        self.cancelled_after.is_some_and(|most| calls >= most)
     }
 
-    fn begin_rollback(&mut self) -> Left {
-        self.cancelled_after = None;
-        Left::Nothing
+    fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// One delegate of a script.
+struct Scripted<'a> {
+    name: &'a DelegateName,
+    script: &'a Script,
+}
+
+impl LinkedPlugin for Scripted<'_> {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn call(
+        &self,
+        environment: &Environment,
+        config: NetworkConfig,
+        _: Option<&dyn Cancellation>,
+    ) -> LinkedOutput {
+        let (name, script) = (self.name(), self.script);
+        let command: Command = environment.text("CNI_COMMAND").parse().unwrap();
+        let prev_result = config.raw_prev_result().map_or("-", |raw| raw.get());
+        let mut log = script.log.lock().unwrap();
+        let is_late = script.fails_after.is_some_and(|most| log.len() >= most);
+        if command != Command::Version {
+            log.push(format!("{command} {name} {prev_result}"));
+        }
+        let mut answers = script.answers.iter();
+        let answer = answers.find(|(of, to, _)| *of == name && *to == command);
+        let answer = match answer {
+            None => Ok(None),
+            Some((.., Some(json))) if !(is_late && command == Command::Add) => Ok(Some(
+                JsonOutput::try_from(json.as_bytes().to_vec()).unwrap(),
+            )),
+            Some(_) => Err(Error::new(script.error_code, "no")),
+        };
+        LinkedOutput {
+            answer,
+            stderr: Vec::new(),
+        }
     }
 }

@@ -1,12 +1,9 @@
-//! A call of a delegate, and the trait of the code that runs it.
+//! A call of a delegate: its command, configuration and stdin.
 
 use std::borrow::Cow;
 
 use cni::{Command, DelegateName, NetworkConfig};
 use serde_json::value::RawValue;
-
-use crate::call::outcome::Outcome;
-use crate::leftover_processes::Left;
 
 /// A call of a delegate.
 #[derive(Clone)]
@@ -51,18 +48,4 @@ impl<'a> DelegateCall<'a> {
             _ => self.config.as_bytes().into(),
         }
     }
-}
-
-/// Delegates that can be run.
-pub(crate) trait Delegates {
-    /// Runs one.
-    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome;
-
-    /// True if the chain's call is cancelled.
-    fn is_cancelled(&self) -> bool;
-
-    /// Begins the rollback of an ADD: terminates processes that delegates have left behind.
-    /// From now on, the cancellation is ignored, each delegate's time is bounded, and a
-    /// delegate is told that only this call is undone.
-    fn begin_rollback(&mut self) -> Left;
 }

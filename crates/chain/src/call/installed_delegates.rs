@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cni::{Cancellation, DelegateName, Environment, LinkedPlugin};
 use state_files::Deadline;
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
 use crate::call::descendants;
 use crate::call::event::Event;
 use crate::call::outcome::{Failure, Outcome, Reason};
@@ -89,6 +89,37 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
     pub(crate) fn bounded(mut self) -> Self {
         self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
         self
+    }
+
+    /// Runs a delegate. One that may be too old for the network's version is asked for its
+    /// versions, and run again.
+    pub(crate) fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
+        let mut versions = std::mem::take(&mut self.versions);
+        let outcome = match versions.of(call) {
+            Some(version) => run_in(version, call, &mut |call| self.run_once(call)),
+            None => {
+                let outcome = self.run_once(call);
+                versions.negotiated(call, outcome, &mut |call| self.run_once(call))
+            }
+        };
+        self.versions = versions;
+        outcome
+    }
+
+    /// True if the chain's call is cancelled.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancellation.is_some_and(Cancellation::is_cancelled)
+    }
+
+    /// Begins the rollback of an ADD: terminates processes that delegates have left behind.
+    /// From now on, the cancellation is ignored, each delegate's time is bounded, and a
+    /// delegate is told that only this call is undone.
+    pub(crate) fn begin_rollback(&mut self) -> Left {
+        self.cancellation = None;
+        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
+        let environment = std::mem::take(&mut self.environment);
+        self.environment = self.chain.id.mark_rollback(environment);
+        self.terminate_leftovers()
     }
 
     /// Runs a delegate, without a second attempt in another version.
@@ -234,33 +265,6 @@ impl<'a, 'b> InstalledDelegates<'a, 'b> {
 
     fn tell_of_stderr(&self, delegate: &DelegateName, bytes: &[u8]) {
         self.chain.tell(&Event::Stderr { delegate, bytes });
-    }
-}
-
-impl Delegates for InstalledDelegates<'_, '_> {
-    fn run(&mut self, call: &DelegateCall<'_>) -> Outcome {
-        let mut versions = std::mem::take(&mut self.versions);
-        let outcome = match versions.of(call) {
-            Some(version) => run_in(version, call, &mut |call| self.run_once(call)),
-            None => {
-                let outcome = self.run_once(call);
-                versions.negotiated(call, outcome, &mut |call| self.run_once(call))
-            }
-        };
-        self.versions = versions;
-        outcome
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancellation.is_some_and(Cancellation::is_cancelled)
-    }
-
-    fn begin_rollback(&mut self) -> Left {
-        self.cancellation = None;
-        self.timeout = self.timeout.or(Some(MOST_FOR_UNDOING));
-        let environment = std::mem::take(&mut self.environment);
-        self.environment = self.chain.id.mark_rollback(environment);
-        self.terminate_leftovers()
     }
 }
 

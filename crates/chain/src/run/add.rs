@@ -8,7 +8,7 @@ use cni::{
 };
 use serde_json::value::RawValue;
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::outcome::{Failure, Outcome};
 use crate::chain::Chain;
@@ -137,15 +137,15 @@ impl Chain<'_> {
 }
 
 /// ADD of one attachment, without its record.
-struct Adding<'a, D> {
-    delegates: &'a mut D,
+struct Adding<'a, 'd, 'c> {
+    delegates: &'a mut InstalledDelegates<'d, 'c>,
     attachment: &'a Attachment,
     config: &'a NetworkConfig,
     /// The delegates, in order.
     names: &'a [DelegateName],
 }
 
-impl<D: Delegates> Adding<'_, D> {
+impl Adding<'_, '_, '_> {
     /// Each delegate receives the result of the one before it, or the merged results
     /// of all before it. The last result is the chain's answer, which `deliver` receives.
     /// `on_result` receives each result, and true for the last one. If a delegate fails,

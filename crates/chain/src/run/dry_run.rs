@@ -2,7 +2,7 @@
 
 use cni::{Command, DelegateName};
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
 use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::outcome::Outcome;
 use crate::chain::Chain;

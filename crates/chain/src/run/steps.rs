@@ -3,7 +3,8 @@
 use cni::{Attachment, Command, Error, NetworkConfig};
 use serde_json::value::RawValue;
 
-use crate::call::delegate_call::{DelegateCall, Delegates};
+use crate::call::delegate_call::DelegateCall;
+use crate::call::installed_delegates::InstalledDelegates;
 use crate::call::outcome::{Failure, Outcome};
 use crate::run::failed_delegate::FailedDelegate;
 use crate::run::fallback;
@@ -27,7 +28,7 @@ pub(crate) enum OnFailure {
 /// If a delegate prints nothing, as the specification requires, the next one receives
 /// the same `prevResult`, with further keys from the delegate's recorded result.
 pub(crate) fn run(
-    delegates: &mut impl Delegates,
+    delegates: &mut InstalledDelegates<'_, '_>,
     command: Command,
     attachment: Option<&Attachment>,
     steps: &[Step<'_>],
@@ -129,7 +130,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn run(
-        script: &mut Script,
+        script: &Script,
         command: Command,
         delegates: &[&str],
         prev: &str,
@@ -137,7 +138,10 @@ mod tests {
     ) -> Vec<String> {
         let (config, names) = (config(prev), names(delegates));
         let steps: Vec<Step<'_>> = names.iter().map(|n| Step::new(n, &config)).collect();
-        super::run(script, command, None, &steps, None, on_failure)
+        let failed = script.run(&names, &config, |delegates| {
+            super::run(delegates, command, None, &steps, None, on_failure)
+        });
+        failed
             .into_iter()
             .map(|failed| failed.delegate.to_string())
             .collect()
@@ -146,14 +150,8 @@ mod tests {
     #[test]
     fn del_and_gc_go_on_and_report_all_failures() {
         for command in [Command::Del, Command::Gc] {
-            let mut script = Script::new(&[("a", command, None), ("c", command, None)]);
-            let failed = run(
-                &mut script,
-                command,
-                &["a", "b", "c"],
-                "",
-                OnFailure::Continue,
-            );
+            let script = Script::new(&[("a", command, None), ("c", command, None)]);
+            let failed = run(&script, command, &["a", "b", "c"], "", OnFailure::Continue);
             assert_eq!(script.log().len(), 3);
             assert_eq!(failed, ["a", "c"]);
         }
@@ -162,8 +160,8 @@ mod tests {
     #[test]
     fn check_and_status_stop_at_the_first_failure() {
         for command in [Command::Check, Command::Status] {
-            let mut script = Script::new(&[("b", command, None)]);
-            let failed = run(&mut script, command, &["a", "b", "c"], "", OnFailure::Stop);
+            let script = Script::new(&[("b", command, None)]);
+            let failed = run(&script, command, &["a", "b", "c"], "", OnFailure::Stop);
             assert_eq!(script.log().len(), 2);
             assert_eq!(failed, ["b"]);
         }
@@ -188,9 +186,11 @@ mod tests {
             };
             *step = Step::recorded(recorded, &config);
         }
-        let mut script = Script::new(&[("fails", Command::Del, None)]);
+        let script = Script::new(&[("fails", Command::Del, None)]);
         let goes_on = OnFailure::Continue;
-        let failed = super::run(&mut script, Command::Del, None, &steps, None, goes_on);
+        let failed = script.run(&names, &config, |delegates| {
+            super::run(delegates, Command::Del, None, &steps, None, goes_on)
+        });
         assert!(failed.is_empty());
         assert_eq!(
             script.log(),
@@ -220,9 +220,11 @@ mod tests {
         let now = r#"{"ips":[],"x":1.50,"pools":["now"]}"#;
         for command in [Command::Del, Command::Check] {
             let answers = ["selector", "allocator"].map(|name| (name, command, Some(now)));
-            let mut script = Script::new(&answers);
+            let script = Script::new(&answers);
             let goes_on = OnFailure::Continue;
-            let failed = super::run(&mut script, command, None, &steps, None, goes_on);
+            let failed = script.run(&names, &config, |delegates| {
+                super::run(delegates, command, None, &steps, None, goes_on)
+            });
             assert!(failed.is_empty());
             assert_eq!(
                 script.log()[1..],
@@ -248,9 +250,9 @@ mod tests {
                     prints[i].map(|ok| (NAMES[i], Command::Del, ok.then_some(PRINTED[i])))
                 })
                 .collect();
-            let mut script = Script::new(&answers);
+            let script = Script::new(&answers);
             let prev = r#","prevResult":{"r":"rt"}"#;
-            let failed = run(&mut script, Command::Del, &NAMES, prev, OnFailure::Continue);
+            let failed = run(&script, Command::Del, &NAMES, prev, OnFailure::Continue);
             let mut expected = r#"{"r":"rt"}"#;
             let log = script.log();
             for (i, line) in log.iter().enumerate() {

@@ -3,24 +3,26 @@
 use super::*;
 use crate::tests::{Script, attachment, config, names};
 
-fn add(script: &mut Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
+fn add(script: &Script, delegates: &[&str], prev: &str) -> Result<JsonOutput, Box<FailedAdd>> {
     let (config, names) = (config(prev), names(delegates));
-    let adding = Adding {
-        delegates: script,
-        attachment: &attachment(),
-        config: &config,
-        names: &names,
-    };
-    adding.run(AnswerMode::Last, |_, _| {}, |_| Ok(()))
+    script.run(&names, &config, |delegates| {
+        let adding = Adding {
+            delegates,
+            attachment: &attachment(),
+            config: &config,
+            names: &names,
+        };
+        adding.run(AnswerMode::Last, |_, _| {}, |_| Ok(()))
+    })
 }
 
 #[test]
 fn each_delegate_gets_the_result_of_the_one_before_it() {
-    let mut script = Script::new(&[
+    let script = Script::new(&[
         ("a", Command::Add, Some(r#"{"a": 1}"#)),
         ("b", Command::Add, Some("{\"b\":2}\n")),
     ]);
-    let result = add(&mut script, &["a", "b"], "").unwrap();
+    let result = add(&script, &["a", "b"], "").unwrap();
     assert_eq!(script.log(), ["ADD a -", r#"ADD b {"a": 1}"#]);
     assert_eq!(result.into_bytes(), b"{\"b\":2}\n");
 }
@@ -28,7 +30,7 @@ fn each_delegate_gets_the_result_of_the_one_before_it() {
 #[test]
 fn each_result_is_told_as_the_next_prev_result() {
     let first = r#"{"ips":[{"address":"10.0.0.2/24"}]}"#;
-    let mut script = Script::new(&[
+    let script = Script::new(&[
         ("a", Command::Add, Some(first)),
         (
             "b",
@@ -38,14 +40,16 @@ fn each_result_is_told_as_the_next_prev_result() {
     ]);
     let (config, names) = (config(""), names(&["a", "b"]));
     let mut told = Vec::new();
-    let adding = Adding {
-        delegates: &mut script,
-        attachment: &attachment(),
-        config: &config,
-        names: &names,
-    };
     let tell = |raw: &RawValue, is_last| told.push((raw.get().to_owned(), is_last));
-    let result = adding.run(AnswerMode::Merged, tell, |_| Ok(())).unwrap();
+    let result = script.run(&names, &config, |delegates| {
+        let adding = Adding {
+            delegates,
+            attachment: &attachment(),
+            config: &config,
+            names: &names,
+        };
+        adding.run(AnswerMode::Merged, tell, |_| Ok(())).unwrap()
+    });
     assert_eq!(told[0], (first.to_owned(), false));
     assert_eq!(told[1], (result.json().get().to_owned(), true));
     assert!(told[1].0.contains("10.0.0.2/24") && told[1].0.contains("fd00::2/64"));
@@ -53,14 +57,14 @@ fn each_result_is_told_as_the_next_prev_result() {
 
 #[test]
 fn a_failed_add_is_undone_with_the_prev_result_of_the_failed_delegate() {
-    let mut script = Script::new(&[
+    let script = Script::new(&[
         ("a", Command::Add, Some(r#"{"a":1}"#)),
         ("b", Command::Add, Some(r#"{"b":2}"#)),
         ("c", Command::Add, None),
         ("a", Command::Del, None),
         ("b", Command::Del, Some(r#"{"b":3}"#)),
     ]);
-    let failed = add(&mut script, &["a", "b", "c", "d"], "").unwrap_err();
+    let failed = add(&script, &["a", "b", "c", "d"], "").unwrap_err();
     assert_eq!(
         script.log()[2..],
         [
@@ -79,7 +83,7 @@ fn a_failed_add_is_undone_with_the_prev_result_of_the_failed_delegate() {
 fn a_delegate_that_refuses_with_110_is_not_undone() {
     let mut script = Script::new(&[("a", Command::Add, Some("{}")), ("b", Command::Add, None)]);
     script.error_code = code::ALREADY_ALLOCATED;
-    let failed = add(&mut script, &["a", "b"], "").unwrap_err();
+    let failed = add(&script, &["a", "b"], "").unwrap_err();
     assert_eq!(script.log(), ["ADD a -", "ADD b {}", "DEL a {}"]);
     assert_eq!(failed.undone, names(&["a"]));
 }
@@ -92,7 +96,7 @@ fn a_delegate_that_refuses_with_110_is_undone_in_none_of_its_places() {
     ]);
     script.error_code = code::ALREADY_ALLOCATED;
     script.fails_after = Some(3);
-    let failed = add(&mut script, &["s", "a", "s", "a"], "").unwrap_err();
+    let failed = add(&script, &["s", "a", "s", "a"], "").unwrap_err();
     assert_eq!(script.log()[4..], ["DEL s {}", "DEL s {}"]);
     assert_eq!(failed.undone, names(&["s", "s"]));
 }
@@ -101,7 +105,7 @@ fn a_delegate_that_refuses_with_110_is_undone_in_none_of_its_places() {
 fn a_delegate_that_is_not_installed_is_not_undone() {
     let mut script = Script::new(&[("a", Command::Add, Some("{}"))]);
     script.missing = Some("b");
-    let failed = add(&mut script, &["a", "b"], "").unwrap_err();
+    let failed = add(&script, &["a", "b"], "").unwrap_err();
     assert_eq!(script.log(), ["ADD a -", "DEL a {}"]);
     assert_eq!(failed.undone, names(&["a"]));
     assert!(failed.not_undone.is_empty());
@@ -110,8 +114,8 @@ fn a_delegate_that_is_not_installed_is_not_undone() {
 #[test]
 fn the_rollback_of_the_first_gets_its_prev_result() {
     for (prev, prev_result) in [("", "-"), (r#","prevResult":{"x":0}"#, r#"{"x":0}"#)] {
-        let mut script = Script::new(&[("a", Command::Add, None)]);
-        add(&mut script, &["a", "b"], prev).unwrap_err();
+        let script = Script::new(&[("a", Command::Add, None)]);
+        add(&script, &["a", "b"], prev).unwrap_err();
         let log = [
             format!("ADD a {prev_result}"),
             format!("DEL a {prev_result}"),
@@ -122,8 +126,8 @@ fn the_rollback_of_the_first_gets_its_prev_result() {
 
 #[test]
 fn an_add_without_a_result_is_a_failure() {
-    let mut script = Script::default();
-    let failed = add(&mut script, &["a"], "").unwrap_err();
+    let script = Script::default();
+    let failed = add(&script, &["a"], "").unwrap_err();
     assert_eq!(failed.failed.error.code, code::DELEGATE_SILENT);
     assert_eq!(script.log(), ["ADD a -", "DEL a -"]);
 }
@@ -132,7 +136,7 @@ fn an_add_without_a_result_is_a_failure() {
 fn an_add_that_is_cancelled_at_its_end_is_undone() {
     let mut script = Script::new(&[("a", Command::Add, Some(r#"{"a":1}"#))]);
     script.cancelled_after = Some(1);
-    let failed = add(&mut script, &["a"], "").unwrap_err();
+    let failed = add(&script, &["a"], "").unwrap_err();
     assert_eq!(failed.failed.error.code, code::INTERRUPTED);
     assert_eq!(script.log(), ["ADD a -", r#"DEL a {"a":1}"#]);
 }
