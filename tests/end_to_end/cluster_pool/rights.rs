@@ -200,7 +200,7 @@ fn rbac_grants_nothing_else(node: &User<'_>) {
         all("pools", "get list"),
         all("addresses", "get list create delete"),
         all("blocks", "get list create delete"),
-        all("restores", "get list create delete"),
+        all("restores", "get list create update delete"),
         all("ipamnodes", "get list create update"),
         all("stickykeys", "get list create update delete"),
         all("stickyaddresses", "get list create update delete"),
@@ -225,10 +225,11 @@ fn marks_are_removed_in_order(node: &User<'_>) {
         let words = ["delete", "restore", "cluster", "--dry-run=server"];
         String::from_utf8_lossy(&node.kubectl(&words).stderr).contains(stays)
     });
-    refused(
-        &node.delete(&other),
-        "may not change restores/node.worker-2",
-    );
+    let others = "may not change restores/node.worker-2";
+    refused(&node.delete(&other), others);
+    refused(&node.replace(&other), others);
+    // An object's new revision says that a mark was set.
+    allowed(&node.replace(&cluster));
     allowed(&node.delete(&own));
     refused(&node.delete(&cluster), stays);
     node.api.kubectl(&["delete", &path(&other)]);
