@@ -2,6 +2,7 @@
 //! tests: no address is given twice, and none is lost.
 
 mod blocks;
+mod definitions;
 mod memory_engine;
 mod traffic;
 
