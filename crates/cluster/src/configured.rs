@@ -1,6 +1,7 @@
 //! A cluster as the configuration of a network describes it.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use cni::Cancellation;
 
@@ -18,7 +19,11 @@ pub trait ConfiguredCluster: fmt::Debug {
     /// Name of the cluster in messages, such as `etcd:/ipam`.
     fn path(&self) -> String;
 
-    /// Name of a pool's addresses in messages, such as `etcd:/ipam/v1/addresses/web`. A slash and
-    /// the address follow it in the name of one address.
+    /// Name of a pool's addresses in messages, such as `etcd:/ipam/v1/addresses/web`.
     fn path_of_addresses(&self, pool: &str) -> String;
+
+    /// Name of one address in messages, such as `etcd:/ipam/v1/addresses/web/10.0.0.5`.
+    fn path_of_address(&self, pool: &str, ip: IpAddr) -> String {
+        format!("{}/{ip}", self.path_of_addresses(pool))
+    }
 }

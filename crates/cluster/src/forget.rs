@@ -1,4 +1,5 @@
-//! Releases what a node holds that doesn't come back: a person has decided.
+//! Releases what a node holds that doesn't come back: a person has decided, or has set up
+//! something that decides.
 
 use cni::Error;
 
@@ -18,7 +19,8 @@ pub struct NodeHoldings {
     pub blocks: Vec<ClaimedBlock>,
     /// Blocks with foreign content: whose they are isn't known, and they are left alone.
     pub foreign_blocks: Vec<ClaimedBlock>,
-    registration: Option<Stored>,
+    /// The node's registration.
+    pub registration: Option<Stored>,
     mark: Option<Stored>,
 }
 

@@ -13,6 +13,7 @@ mod key;
 mod node;
 mod pool;
 pub mod restore;
+mod take_over;
 mod time_limit;
 mod value;
 
@@ -25,6 +26,7 @@ pub use node::identity::{Identity, take_name};
 pub use node::machine::{Machine, Registration};
 pub use node::{Node, node_name};
 pub use pool::definition::Definition;
+pub use take_over::take_over;
 pub use time_limit::TimeLimit;
 pub use value::{BlockOwner, Holder};
 

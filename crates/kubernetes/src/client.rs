@@ -13,11 +13,11 @@ mod resource;
 mod tls;
 
 pub use item::{Created, Deleted, Item, List, Replaced};
-pub use resource::{GROUP, Resource, VERSION};
+pub use resource::{GROUP, OtherResource, Resource, Target, VERSION};
 
 use cluster::{EngineError, TimeLimit};
 use cni::{Cancellation, Environment};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Settings;
@@ -83,7 +83,11 @@ impl<'a> Client<'a> {
     /// # Errors
     ///
     /// See [`cluster::Kind`].
-    pub fn get(&mut self, resource: Resource, name: &str) -> Result<Option<Item>, EngineError> {
+    pub fn get(
+        &mut self,
+        resource: impl Into<Target>,
+        name: &str,
+    ) -> Result<Option<Item>, EngineError> {
         let request = Request::get(resource, name);
         match self.call(&request)? {
             (answer, Verdict::Executed) => Self::item(&request, &answer).map(Some),
@@ -101,19 +105,20 @@ impl<'a> Client<'a> {
     /// See [`cluster::Kind`].
     pub fn list(
         &mut self,
-        resource: Resource,
+        resource: impl Into<Target>,
         labels: Option<&str>,
         only_metadata: bool,
     ) -> Result<List, EngineError> {
+        let resource = resource.into();
         let mut list = List::default();
         let mut token: Option<String> = None;
         let mut starts = 1;
         loop {
-            let request = Request::list(resource, labels, only_metadata, token.as_deref());
+            let request = Request::list(resource.clone(), labels, only_metadata, token.as_deref());
             match self.call(&request)? {
                 (answer, Verdict::Executed) => {
                     let mut page = Self::object(&request, &answer)?;
-                    list.add(resource, &mut page)?;
+                    list.add(&resource, &mut page)?;
                     let next = page["metadata"]["continue"].as_str();
                     match next.filter(|next| !next.is_empty()) {
                         Some(next) => token = Some(next.to_owned()),
@@ -163,6 +168,30 @@ impl<'a> Client<'a> {
         self.replace_by(&Request::replace(resource, object, dry_run))
     }
 
+    /// Sets annotations of an object, if it has this revision; those that are `None` are removed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::create`].
+    pub fn annotate(
+        &mut self,
+        resource: Resource,
+        item: &Item,
+        annotations: &[(&str, Option<&str>)],
+    ) -> Result<Replaced, EngineError> {
+        let annotations: Map<String, Value> = annotations
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), Value::from(*value)))
+            .collect();
+        let patch = json!({"metadata": {
+            "name": item.name,
+            "uid": item.uid,
+            "resourceVersion": item.revision.to_string(),
+            "annotations": annotations,
+        }});
+        self.replace_by(&Request::merge(resource, &patch))
+    }
+
     /// Replaces the status of an object, if it has the `metadata.resourceVersion` of the new one.
     ///
     /// # Errors
@@ -193,7 +222,7 @@ impl<'a> Client<'a> {
     /// As [`Self::create`].
     pub fn delete(
         &mut self,
-        resource: Resource,
+        resource: impl Into<Target>,
         name: &str,
         uid: Option<&str>,
         revision: Option<i64>,
@@ -223,7 +252,7 @@ impl<'a> Client<'a> {
             // What is only tried out has no revision.
             object["metadata"]["resourceVersion"] = "0".into();
         }
-        let item = Item::read(request.resource, object);
+        let item = Item::read(request.of.clone(), object);
         let item = item.map_err(|error| unreadable(request, &error.msg))?;
         match item.name == request.name {
             true => Ok(item),

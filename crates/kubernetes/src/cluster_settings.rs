@@ -1,10 +1,13 @@
 //! A cluster as the configuration describes it: `ipam.kubernetes` and `ipam.node`.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use cluster::{ConfiguredCluster, Node};
+use cluster::{ConfiguredCluster, Key, Node};
 use cni::{Cancellation, Environment, Error, Object};
 
+use crate::names::object_of;
 use crate::objects::path;
 use crate::{Engine, Resource, Settings, kubeconfig};
 
@@ -34,12 +37,21 @@ impl Cluster {
                 "ipam.node: {name:?} is no name of a Kubernetes object: it must be a DNS name in lower case, with at most 253 characters"
             )));
         }
+        Ok(Self::new(settings, name))
+    }
+
+    /// The cluster of a kubeconfig, on a machine that is no node of it: its node has no name.
+    pub fn without_node(kubeconfig: PathBuf) -> Self {
+        Self::new(Settings::of_kubeconfig(kubeconfig), String::new())
+    }
+
+    fn new(settings: Settings, node: String) -> Self {
         // Without a kubeconfig, the blocks of this node are still known by something.
         let endpoint = kubeconfig::server(&settings.kubeconfig)
             .unwrap_or_else(|_| settings.kubeconfig.display().to_string());
-        Ok(Self {
+        Self {
             node: Node {
-                name,
+                name: node,
                 state_dir: settings.state_dir.clone(),
                 cache_dir: settings.cache_dir.clone(),
                 prefix: PREFIX.to_owned(),
@@ -47,7 +59,12 @@ impl Cluster {
                 timeout: settings.timeout,
             },
             settings,
-        })
+        }
+    }
+
+    /// The engine of a tool, as [`ConfiguredCluster::engine`] makes it.
+    pub fn kubernetes_engine(&self) -> Engine<'_> {
+        Engine::of(self, &NO_VARIABLES, None)
     }
 }
 
@@ -72,6 +89,12 @@ impl ConfiguredCluster for Cluster {
 
     fn path_of_addresses(&self, pool: &str) -> String {
         format!("kubernetes:{}", path(Resource::Address, pool))
+    }
+
+    fn path_of_address(&self, pool: &str, ip: IpAddr) -> String {
+        let object = object_of(&Key::Address(pool.to_owned(), ip));
+        let name = object.map(|(_, name)| name).unwrap_or_default();
+        format!("kubernetes:{}", path(Resource::Address, &name))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The cluster's engine on Kubernetes' API: each object of the rules is an object of the API.
 
+mod attachments;
 mod commit;
 mod guards;
 mod import;
@@ -9,15 +10,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use cluster::{
-    Change, EngineError, Found, Group, Holding, Key, Kind as Failure, Moment, Outcome, Read,
-    Stored, TimeLimit,
+    Change, EngineError, Found, Group, Key, Kind as Failure, Moment, Outcome, Read, Stored,
+    TimeLimit,
 };
-use cni::{Call, Cancellation, Environment, NetworkName};
+use cni::{Call, Cancellation, Environment};
 use state_files::boot_id;
 
 use crate::held_index::HeldIndex;
 use crate::names::object_of;
-use crate::objects::{self, Pod, attachment, held, is_label_value, label, stored};
+use crate::objects::{self, Pod, held, is_label_value, label, stored};
 use crate::view::View;
 use crate::{Client, Cluster, Item, Resource};
 
@@ -54,11 +55,13 @@ impl<'a> Engine<'a> {
             let mut found = pairs.filter(|(name, value)| *name == key && !value.is_empty());
             found.next().map(|(_, value)| value.to_owned())
         };
-        engine.pod = Pod {
-            namespace: value("K8S_POD_NAMESPACE"),
-            name: value("K8S_POD_NAME"),
-        };
+        engine.set_pod(value("K8S_POD_NAMESPACE"), value("K8S_POD_NAME"));
         engine
+    }
+
+    /// Sets the pod whose addresses are created from now on.
+    pub fn set_pod(&mut self, namespace: Option<String>, name: Option<String>) {
+        self.pod = Pod { namespace, name };
     }
 
     /// The engine of a tool.
@@ -69,9 +72,17 @@ impl<'a> Engine<'a> {
     ) -> Self {
         let client = Client::new(&cluster.settings, cancellation).with_environment(environment);
         let node = &cluster.node;
+        // Of no node, nothing is kept.
+        let (index, view) = match node.name.as_str() {
+            "" => (None, View::none()),
+            name => (
+                HeldIndex::open(&node.cache_dir, name, boot_id(environment)),
+                View::open(&node.cache_dir),
+            ),
+        };
         Self {
-            index: HeldIndex::open(&node.cache_dir, &node.name, boot_id(environment)),
-            view: View::open(&node.cache_dir),
+            index,
+            view,
             client,
             node: &node.name,
             pod: Pod::default(),
@@ -179,80 +190,6 @@ impl<'a> Engine<'a> {
         Ok(is_free)
     }
 
-    /// The addresses of an attachment on this node, by the index, but not those with these names;
-    /// `None` if the index can't tell.
-    fn indexed(
-        &mut self,
-        holding: &Holding,
-        but: &[&str],
-    ) -> Result<Option<Vec<Stored>>, EngineError> {
-        let (Some(node), Some(network), Some(of)) =
-            (&holding.node, &holding.network, &holding.attachment)
-        else {
-            return Ok(None);
-        };
-        if node != self.node || !self.complete_index()? {
-            return Ok(None);
-        }
-        let names = self.index.as_ref().map(|index| index.of(network, of));
-        let Some(Ok(names)) = names else {
-            return Ok(None);
-        };
-        let mut found = Vec::new();
-        for name in names.iter().filter(|name| !but.contains(&name.as_str())) {
-            if let Some(item) = self.client.get(Resource::Address, name)? {
-                found.extend(of_holding(&item, holding));
-            }
-        }
-        Ok(Some(found))
-    }
-
-    /// True if the index has all addresses of this node; lists them if it isn't known.
-    fn complete_index(&mut self) -> Result<bool, EngineError> {
-        let cluster = self.client.cluster_id()?;
-        match &self.index {
-            None => return Ok(false),
-            Some(index) if index.is_complete(cluster) => return Ok(true),
-            Some(_) => {}
-        }
-        let items = self.labelled(Resource::Address, Some(("node", self.node)), false)?;
-        let all = items.iter().filter_map(held);
-        let own: Vec<_> = all.filter(|held| held.node == self.node).collect();
-        let completed = self
-            .index
-            .as_ref()
-            .map(|index| index.complete(cluster, &own));
-        if let Some(Err(error)) = &completed {
-            tracing::warn!(%error, "the index of this node's addresses can't be written");
-        }
-        Ok(matches!(completed, Some(Ok(()))))
-    }
-
-    /// The addresses that nodes hold.
-    fn holding(&mut self, holding: &Holding) -> Result<Vec<Stored>, EngineError> {
-        if let Some(found) = self.indexed(holding, &[])? {
-            return Ok(found);
-        }
-        let of = holding.attachment.as_ref().zip(holding.network.as_ref());
-        let of = of.map(|(of, network): (_, &NetworkName)| {
-            attachment(
-                network.as_str(),
-                of.container_id.as_str(),
-                of.ifname.as_str(),
-            )
-        });
-        let with = match (&of, &holding.node, &holding.pool) {
-            (Some(attachment), _, _) => Some(("attachment", attachment.as_str())),
-            (None, Some(node), _) => Some(("node", node.as_str())),
-            (None, None, pool) => pool.as_deref().map(|pool| ("pool", pool)),
-        };
-        let items = self.labelled(Resource::Address, with, false)?;
-        Ok(items
-            .iter()
-            .filter_map(|item| of_holding(item, holding))
-            .collect())
-    }
-
     fn answer(&mut self, read: &Read) -> Result<Found, EngineError> {
         let found = |objects: Vec<Stored>| Found {
             number: objects.len() as u64,
@@ -319,26 +256,6 @@ impl<'a> Engine<'a> {
             Group::Nodes => self.of_pool(Resource::IpamNode, None, true),
         }
     }
-}
-
-/// The address as one that this holding has; `None` if it hasn't.
-fn of_holding(item: &Item, holding: &Holding) -> Option<Stored> {
-    let held = held(item)?;
-    let of = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-    let is_held = of(&holding.node, &held.node)
-        && holding
-            .network
-            .as_ref()
-            .is_none_or(|network| *network == held.network)
-        && holding
-            .attachment
-            .as_ref()
-            .is_none_or(|attachment| *attachment == held.attachment)
-        && of(&holding.pool, held.pool.as_str());
-    is_held.then(|| Stored {
-        key: Key::Held(held),
-        ..stored(Resource::Address, item)
-    })
 }
 
 impl cluster::Engine for Engine<'_> {

@@ -4,6 +4,10 @@
 //! An address is noted before it is created, and its note is removed after it is deleted. So an
 //! attachment without a file has no address, if the index is complete: once in each boot, one
 //! list of the node's addresses completes it. Without a usable folder there is no index.
+//!
+//! `ipamctl` may create addresses of the node elsewhere, and changes the node's registration after
+//! that. So an attachment that isn't noted has no address only if the registration is still the
+//! one that the list has followed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,11 +51,24 @@ impl HeldIndex {
 
     /// True if each address that the node has in this cluster is noted.
     pub(crate) fn is_complete(&self, cluster: u64) -> bool {
-        matches!(self.folder.read(COMPLETE), Ok(stamp) if stamp == self.stamp(cluster).as_bytes())
+        let stamp = self.stamp(cluster, None);
+        matches!(self.folder.read(COMPLETE), Ok(content) if content.starts_with(stamp.as_bytes()))
     }
 
-    /// Notes these addresses, which are all that the node has in this cluster.
-    pub(crate) fn complete(&self, cluster: u64, all: &[HeldKey]) -> io::Result<()> {
+    /// True if it was completed after this revision of the node's registration was written.
+    pub(crate) fn follows(&self, cluster: u64, registration: i64) -> bool {
+        let stamp = self.stamp(cluster, Some(registration));
+        matches!(self.folder.read(COMPLETE), Ok(content) if content == stamp.as_bytes())
+    }
+
+    /// Notes these addresses, which are all that the node has in this cluster. The list of them
+    /// began after the node's registration with this revision was read.
+    pub(crate) fn complete(
+        &self,
+        cluster: u64,
+        registration: Option<i64>,
+        all: &[HeldKey],
+    ) -> io::Result<()> {
         let mut by_file: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         for held in all {
             by_file.entry(file_of(held)).or_default().extend(line(held));
@@ -60,12 +77,14 @@ impl HeldIndex {
             self.append(&file, &lines)?;
         }
         self.folder
-            .replace(COMPLETE, self.stamp(cluster).as_bytes())
+            .replace(COMPLETE, self.stamp(cluster, registration).as_bytes())
     }
 
-    /// Content of the file [`COMPLETE`].
-    fn stamp(&self, cluster: u64) -> String {
-        format!("{cluster:x} {}\n", self.boot)
+    /// Content of the file [`COMPLETE`]; its first line without a registration.
+    fn stamp(&self, cluster: u64, registration: Option<i64>) -> String {
+        let registration =
+            registration.map_or_else(String::new, |revision| format!("{revision}\n"));
+        format!("{cluster:x} {}\n{registration}", self.boot)
     }
 
     /// The names of the addresses that an attachment may have.
@@ -180,7 +199,10 @@ mod tests {
         let index = open(folder.path(), "b1");
         assert!(!index.is_complete(1));
         let held = held("c1", "10.0.0.5");
-        index.complete(1, std::slice::from_ref(&held)).unwrap();
+        index
+            .complete(1, Some(7), std::slice::from_ref(&held))
+            .unwrap();
+        assert!(index.follows(1, 7) && !index.follows(1, 8) && !index.follows(2, 7));
         assert!(open(folder.path(), "b1").is_complete(1));
         assert!(!open(folder.path(), "b2").is_complete(1));
         assert!(!open(folder.path(), "b1").is_complete(2));

@@ -214,7 +214,7 @@ mod tests {
     fn item(name: &str, spec: &Value) -> Item {
         let metadata = json!({"name": name, "uid": "u", "resourceVersion": "7"});
         Item::read(
-            Resource::Address,
+            Resource::Address.into(),
             json!({"metadata": metadata, "spec": spec}),
         )
         .unwrap()

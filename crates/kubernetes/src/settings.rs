@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::EngineSettings;
+use cluster::{DEFAULT_TIMEOUT, EngineSettings};
 use cni::{Error, Object};
 
 const KEYS: [&str; 4] = ["kubeconfig", "timeout", "cacheDir", "stateDir"];
@@ -22,6 +22,16 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The settings of a machine that is no node: it has no folders.
+    pub fn of_kubeconfig(kubeconfig: PathBuf) -> Self {
+        Self {
+            kubeconfig,
+            timeout: DEFAULT_TIMEOUT,
+            state_dir: PathBuf::new(),
+            cache_dir: PathBuf::new(),
+        }
+    }
+
     /// Reads the key `kubernetes` of the `ipam` section.
     ///
     /// # Errors
@@ -49,8 +59,6 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use cluster::DEFAULT_TIMEOUT;
-
     use super::*;
 
     fn settings(kubernetes: &str) -> Result<Settings, String> {

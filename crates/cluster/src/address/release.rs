@@ -24,7 +24,8 @@ pub struct Entry {
     pub held: HeldKey,
     /// The value, which is that of the address, too: a [`Holder`].
     pub value: Vec<u8>,
-    revision: i64,
+    /// Revision of its last change.
+    pub revision: i64,
 }
 
 /// Outcome of a release.

@@ -198,7 +198,7 @@ fn message(
         message = message.header(AUTHORIZATION, value);
     }
     if !request.body.is_empty() {
-        message = message.header(CONTENT_TYPE, "application/json");
+        message = message.header(CONTENT_TYPE, request.content_type);
     }
     let body = Full::new(Bytes::from(request.body.clone()));
     message.body(body).map_err(|error| {

@@ -4,12 +4,11 @@ use cluster::{EngineError, Kind};
 
 use super::answer::Answer;
 use super::request::Request;
-use super::resource::GROUP;
 use crate::Settings;
 
 /// The error for a request that the API server refuses: nothing was changed.
 pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -> EngineError {
-    let (verb, plural) = (request.verb(), request.resource.plural());
+    let (verb, of) = (request.verb(), request.of.full_name());
     let path = settings.kubeconfig.display();
     let said = answer.said();
     let (kind, hint) = match answer.status.as_u16() {
@@ -21,14 +20,15 @@ pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -
         403 if said.contains(&format!("cannot {verb} resource")) => (
             Kind::Refused,
             format!(
-                "; the user of {path} needs the right to {verb} {plural}.{GROUP}, see docs/kubernetes-cluster-pool/rights-of-nodes.yaml"
+                "; the user of {path} needs the right to {verb} {of}, see docs/kubernetes-cluster-pool/rights-of-nodes.yaml"
             ),
         ),
         403 => (Kind::Refused, String::new()),
         404 => (
             Kind::Unable,
             format!(
-                "; are the CustomResourceDefinitions of {GROUP} applied, docs/kubernetes-cluster-pool/crds?"
+                "; are the CustomResourceDefinitions of {} applied, docs/kubernetes-cluster-pool/crds?",
+                request.of.group()
             ),
         ),
         _ => (Kind::Unable, String::new()),

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use cluster::{EngineError, Kind};
 use serde_json::Value;
 
-use super::Resource;
+use super::Target;
 
 /// An object as the API server keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
     /// Its resource.
-    pub resource: Resource,
+    pub resource: Target,
+    /// `metadata.namespace`; empty for an object of the whole cluster.
+    pub namespace: String,
     /// `metadata.name`.
     pub name: String,
     /// `metadata.uid`: no other object ever has the same.
@@ -75,7 +77,7 @@ impl Item {
     /// # Errors
     ///
     /// [`Kind::Unable`]: it isn't an object of Kubernetes' API.
-    pub(crate) fn read(resource: Resource, mut object: Value) -> Result<Self, EngineError> {
+    pub(crate) fn read(resource: Target, mut object: Value) -> Result<Self, EngineError> {
         let metadata = &object["metadata"];
         let text = |key: &str| {
             let text = metadata[key].as_str();
@@ -92,6 +94,7 @@ impl Item {
         };
         Ok(Self {
             resource,
+            namespace: text("namespace").unwrap_or_default(),
             name: text("name")?,
             uid: text("uid")?,
             revision: revision(metadata)?,
@@ -105,7 +108,7 @@ impl Item {
 
 impl List {
     /// Adds a page.
-    pub(super) fn add(&mut self, resource: Resource, page: &mut Value) -> Result<(), EngineError> {
+    pub(super) fn add(&mut self, resource: &Target, page: &mut Value) -> Result<(), EngineError> {
         self.revision = revision(&page["metadata"])?;
         let is_list = page["kind"]
             .as_str()
@@ -120,7 +123,7 @@ impl List {
             }
         };
         for item in items {
-            self.items.push(Item::read(resource, item)?);
+            self.items.push(Item::read(resource.clone(), item)?);
         }
         Ok(())
     }

@@ -4,10 +4,10 @@ use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::resource::{GROUP, Resource};
+use super::resource::{Resource, Target};
 
 /// Bytes that are written in a path or a query as they are.
-const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
+pub(super) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
@@ -29,16 +29,20 @@ pub(super) struct Request {
     pub(super) body: Vec<u8>,
     /// `Accept`.
     pub(super) accept: &'static str,
+    /// `Content-Type` of the body.
+    pub(super) content_type: &'static str,
     /// True if it changes something, once it is executed.
     pub(super) changes: bool,
     /// Name of the object; empty for a list.
     pub(super) name: String,
-    pub(super) resource: Resource,
+    /// What the object is one of.
+    pub(super) of: Target,
 }
 
 impl Request {
-    fn new(method: Method, resource: Resource, name: &str) -> Self {
-        let mut target = resource.path();
+    fn new(method: Method, of: impl Into<Target>, name: &str) -> Self {
+        let of = of.into();
+        let mut target = of.path();
         if !name.is_empty() && method != Method::POST {
             target.push('/');
             target.extend(utf8_percent_encode(name, UNRESERVED));
@@ -48,24 +52,25 @@ impl Request {
             target,
             body: Vec::new(),
             accept: "application/json",
+            content_type: "application/json",
             changes: false,
             name: name.to_owned(),
-            resource,
+            of,
         }
     }
 
-    pub(super) fn get(resource: Resource, name: &str) -> Self {
-        Self::new(Method::GET, resource, name)
+    pub(super) fn get(of: impl Into<Target>, name: &str) -> Self {
+        Self::new(Method::GET, of, name)
     }
 
     /// One page; the first one, or that to which a token of the page before leads.
     pub(super) fn list(
-        resource: Resource,
+        of: impl Into<Target>,
         labels: Option<&str>,
         only_metadata: bool,
         token: Option<&str>,
     ) -> Self {
-        let mut list = Self::new(Method::GET, resource, "").with("limit", &PAGE.to_string());
+        let mut list = Self::new(Method::GET, of, "").with("limit", &PAGE.to_string());
         if let Some(labels) = labels {
             list = list.with("labelSelector", labels);
         }
@@ -78,22 +83,31 @@ impl Request {
         list
     }
 
-    pub(super) fn create(resource: Resource, object: &Value, dry_run: bool) -> Self {
-        Self::new(Method::POST, resource, name(object)).writing(object, dry_run)
+    pub(super) fn create(of: impl Into<Target>, object: &Value, dry_run: bool) -> Self {
+        Self::new(Method::POST, of, name(object)).writing(object, dry_run)
     }
 
-    pub(super) fn replace(resource: Resource, object: &Value, dry_run: bool) -> Self {
-        Self::new(Method::PUT, resource, name(object)).writing(object, dry_run)
+    pub(super) fn replace(of: impl Into<Target>, object: &Value, dry_run: bool) -> Self {
+        Self::new(Method::PUT, of, name(object)).writing(object, dry_run)
     }
 
-    pub(super) fn replace_status(resource: Resource, object: &Value) -> Self {
-        let mut request = Self::new(Method::PUT, resource, name(object));
+    /// A change of some keys of an object (RFC 7396).
+    pub(super) fn merge(of: impl Into<Target>, patch: &Value) -> Self {
+        let request = Self::new(Method::PATCH, of, name(patch));
+        Self {
+            content_type: "application/merge-patch+json",
+            ..request.writing(patch, false)
+        }
+    }
+
+    pub(super) fn replace_status(of: impl Into<Target>, object: &Value) -> Self {
+        let mut request = Self::new(Method::PUT, of, name(object));
         request.target.push_str("/status");
         request.writing(object, false)
     }
 
     pub(super) fn delete(
-        resource: Resource,
+        of: impl Into<Target>,
         name: &str,
         uid: Option<&str>,
         revision: Option<i64>,
@@ -110,13 +124,13 @@ impl Request {
             "kind": "DeleteOptions",
             "preconditions": preconditions,
         });
-        Self::new(Method::DELETE, resource, name).writing(&options, false)
+        Self::new(Method::DELETE, of, name).writing(&options, false)
     }
 
     fn writing(mut self, body: &Value, dry_run: bool) -> Self {
         self.body = body.to_string().into_bytes();
         self.changes = !dry_run;
-        if self.resource == Resource::Pool {
+        if self.of == Resource::Pool.into() {
             self = self.with("fieldManager", IMPORT);
         }
         match dry_run {
@@ -137,12 +151,7 @@ impl Request {
 
     /// What is asked for, such as `create addresses.ipam-delegated.io blue.10.0.0.5`.
     pub(super) fn in_words(&self) -> String {
-        let words = format!(
-            "{} {}.{GROUP} {}",
-            self.verb(),
-            self.resource.plural(),
-            self.name
-        );
+        let words = format!("{} {} {}", self.verb(), self.of.full_name(), self.name);
         words.trim_end().to_owned()
     }
 
@@ -151,6 +160,7 @@ impl Request {
         match self.method {
             Method::POST => "create",
             Method::PUT => "update",
+            Method::PATCH => "patch",
             Method::DELETE => "delete",
             _ if self.name.is_empty() => "list",
             _ => "get",
@@ -165,6 +175,7 @@ fn name(object: &Value) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OtherResource;
 
     #[test]
     fn names_and_parameters_are_encoded() {
@@ -175,6 +186,7 @@ mod tests {
             Request::list(pool, None, true, Some("a+b=")).target,
             Request::create(pool, &json!({"metadata": {"name": "a"}}), true).target,
             Request::replace_status(pool, &json!({"metadata": {"name": "a"}})).target,
+            Request::get(OtherResource::Pod.in_namespace("a b"), "c").target,
         ];
         let path = "/apis/ipam-delegated.io/v1/pools";
         let expected = [
@@ -183,6 +195,7 @@ mod tests {
             format!("{path}?limit=1000&continue=a%2Bb%3D"),
             format!("{path}?fieldManager=ipamctl-import&dryRun=All"),
             format!("{path}/a/status?fieldManager=ipamctl-import"),
+            "/api/v1/namespaces/a%20b/pods/c".to_owned(),
         ];
         assert_eq!(targets, expected);
     }

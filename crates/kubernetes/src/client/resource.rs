@@ -1,4 +1,8 @@
-//! The resources of the API group: their kinds, and their paths.
+//! The resources that are asked for: their kinds, and their paths.
+
+use percent_encoding::utf8_percent_encode;
+
+use super::request::UNRESERVED;
 
 /// The API group.
 pub const GROUP: &str = "ipam-delegated.io";
@@ -71,5 +75,105 @@ impl Resource {
     /// `apiVersion` of an object.
     pub fn api_version() -> String {
         format!("{GROUP}/{VERSION}")
+    }
+}
+
+/// A resource of another API group. It is only read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherResource {
+    /// Nodes of the cluster.
+    Node,
+    /// Pods.
+    Pod,
+    /// Networks of Multus.
+    NetworkAttachmentDefinition,
+    /// Allocations of whereabouts, by range.
+    IpPool,
+    /// Addresses of whereabouts, one by one.
+    OverlappingReservation,
+}
+
+impl OtherResource {
+    /// The resource in one namespace.
+    pub fn in_namespace(self, namespace: &str) -> Target {
+        Target::InNamespace(self, namespace.to_owned())
+    }
+
+    /// The API group, its version, and the name in a path.
+    fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Node => ("", "v1", "nodes"),
+            Self::Pod => ("", "v1", "pods"),
+            Self::NetworkAttachmentDefinition => {
+                ("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
+            }
+            Self::IpPool => ("whereabouts.cni.cncf.io", "v1alpha1", "ippools"),
+            Self::OverlappingReservation => (
+                "whereabouts.cni.cncf.io",
+                "v1alpha1",
+                "overlappingrangeipreservations",
+            ),
+        }
+    }
+}
+
+/// Objects that are asked for: those of a resource, or those of it in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Objects of the API group.
+    Own(Resource),
+    /// Objects of another one.
+    Other(OtherResource),
+    /// Objects of another one in this namespace.
+    InNamespace(OtherResource, String),
+}
+
+impl Target {
+    /// Path on the API server.
+    pub fn path(&self) -> String {
+        let (group, version, plural) = self.names();
+        let group = match group {
+            "" => "api".to_owned(),
+            group => format!("apis/{group}"),
+        };
+        let namespace = match self {
+            Self::InNamespace(_, name) => {
+                format!("/namespaces/{}", utf8_percent_encode(name, UNRESERVED))
+            }
+            _ => String::new(),
+        };
+        format!("/{group}/{version}{namespace}/{plural}")
+    }
+
+    /// The name in messages, such as `addresses.ipam-delegated.io`.
+    pub(super) fn full_name(&self) -> String {
+        match self.names() {
+            ("", _, plural) => plural.to_owned(),
+            (group, _, plural) => format!("{plural}.{group}"),
+        }
+    }
+
+    /// The API group; empty for the core group.
+    pub(super) fn group(&self) -> &'static str {
+        self.names().0
+    }
+
+    fn names(&self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Own(resource) => (GROUP, VERSION, resource.plural()),
+            Self::Other(resource) | Self::InNamespace(resource, _) => resource.names(),
+        }
+    }
+}
+
+impl From<Resource> for Target {
+    fn from(resource: Resource) -> Self {
+        Self::Own(resource)
+    }
+}
+
+impl From<OtherResource> for Target {
+    fn from(resource: OtherResource) -> Self {
+        Self::Other(resource)
     }
 }

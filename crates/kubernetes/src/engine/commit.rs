@@ -221,6 +221,7 @@ impl Engine<'_> {
                     if !is_same {
                         return Ok(false);
                     }
+                    object["metadata"]["annotations"] = serde_json::json!(item.annotations);
                     object["metadata"]["uid"] = item.uid.into();
                     object["metadata"]["resourceVersion"] = item.revision.to_string().into();
                     self.client.replace(kind, &object, false)?
@@ -303,7 +304,7 @@ impl Engine<'_> {
         self.client.time.finish();
         let undone = created.iter().try_for_each(|item| {
             self.client
-                .delete(item.resource, &item.name, Some(&item.uid), None)?;
+                .delete(item.resource.clone(), &item.name, Some(&item.uid), None)?;
             if let Some(held) = crate::objects::held(item) {
                 self.view.note(held.pool.as_str(), held.ip, false);
                 self.forget(Some(&held));

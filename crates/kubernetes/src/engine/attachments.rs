@@ -1,0 +1,158 @@
+//! The addresses that nodes hold: those of an attachment by the index of this node, others by
+//! their labels.
+
+use cluster::{EngineError, Holding, Key, Stored};
+use cni::NetworkName;
+
+use super::Engine;
+use crate::objects::{attachment, held, stored};
+use crate::{Item, Replaced, Resource};
+
+/// Annotation of a registration: when addresses of the node were created elsewhere.
+const TAKEN_OVER: &str = "ipam-delegated.io/addresses-taken-over";
+
+/// Times that an annotation is written again, because the registration was changed meanwhile.
+const MOST_TRIES: u32 = 10;
+
+impl Engine<'_> {
+    /// Tells a node that addresses of it were created by somebody else: its index isn't complete
+    /// any more. A node without a registration has no complete index.
+    ///
+    /// # Errors
+    ///
+    /// See [`cluster::Kind`].
+    pub fn tell_node(&mut self, node: &str) -> Result<(), EngineError> {
+        for _ in 0..MOST_TRIES {
+            let Some(item) = self.client.get(Resource::IpamNode, node)? else {
+                return Ok(());
+            };
+            let now = humantime::format_rfc3339_nanos(std::time::SystemTime::now()).to_string();
+            let annotations = [(TAKEN_OVER, Some(now.as_str()))];
+            let told = self
+                .client
+                .annotate(Resource::IpamNode, &item, &annotations)?;
+            if let Replaced::Done(_) = told {
+                return Ok(());
+            }
+        }
+        let msg = format!("the registration of {node} is changed by others all the time");
+        Err(super::unable(msg))
+    }
+
+    /// The addresses that nodes hold.
+    pub(super) fn holding(&mut self, holding: &Holding) -> Result<Vec<Stored>, EngineError> {
+        if let Some(found) = self.indexed(holding, &[])?
+            && (!found.is_empty() || self.is_index_current()?)
+        {
+            return Ok(found);
+        }
+        let of = holding.attachment.as_ref().zip(holding.network.as_ref());
+        let of = of.map(|(of, network): (_, &NetworkName)| {
+            attachment(
+                network.as_str(),
+                of.container_id.as_str(),
+                of.ifname.as_str(),
+            )
+        });
+        let with = match (&of, &holding.node, &holding.pool) {
+            (Some(attachment), _, _) => Some(("attachment", attachment.as_str())),
+            (None, Some(node), _) => Some(("node", node.as_str())),
+            (None, None, pool) => pool.as_deref().map(|pool| ("pool", pool)),
+        };
+        let items = self.labelled(Resource::Address, with, false)?;
+        Ok(items
+            .iter()
+            .filter_map(|item| of_holding(item, holding))
+            .collect())
+    }
+
+    /// The addresses of an attachment on this node, by the index, but not those with these names;
+    /// `None` if the index can't tell.
+    pub(super) fn indexed(
+        &mut self,
+        holding: &Holding,
+        but: &[&str],
+    ) -> Result<Option<Vec<Stored>>, EngineError> {
+        let (Some(node), Some(network), Some(of)) =
+            (&holding.node, &holding.network, &holding.attachment)
+        else {
+            return Ok(None);
+        };
+        if node != self.node || !self.complete_index()? {
+            return Ok(None);
+        }
+        let names = self.index.as_ref().map(|index| index.of(network, of));
+        let Some(Ok(names)) = names else {
+            return Ok(None);
+        };
+        let mut found = Vec::new();
+        for name in names.iter().filter(|name| !but.contains(&name.as_str())) {
+            if let Some(item) = self.client.get(Resource::Address, name)? {
+                found.extend(of_holding(&item, holding));
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// True if the index has all addresses of this node; lists them if it isn't known.
+    fn complete_index(&mut self) -> Result<bool, EngineError> {
+        let cluster = self.client.cluster_id()?;
+        match &self.index {
+            None => Ok(false),
+            Some(index) if index.is_complete(cluster) => Ok(true),
+            Some(_) => self.list_index(cluster),
+        }
+    }
+
+    /// Notes all addresses of this node in the index; false if it can't be written.
+    fn list_index(&mut self, cluster: u64) -> Result<bool, EngineError> {
+        let registration = self.client.get(Resource::IpamNode, self.node)?;
+        let registration = registration.map(|item| item.revision);
+        let items = self.labelled(Resource::Address, Some(("node", self.node)), false)?;
+        let all = items.iter().filter_map(held);
+        let own: Vec<_> = all.filter(|held| held.node == self.node).collect();
+        let completed = self
+            .index
+            .as_ref()
+            .map(|index| index.complete(cluster, registration, &own));
+        if let Some(Err(error)) = &completed {
+            tracing::warn!(%error, "the index of this node's addresses can't be written");
+        }
+        Ok(matches!(completed, Some(Ok(()))))
+    }
+
+    /// True if no address of this node was created elsewhere since the index was completed.
+    /// Otherwise the index is completed again.
+    fn is_index_current(&mut self) -> Result<bool, EngineError> {
+        let cluster = self.client.cluster_id()?;
+        let registration = self.client.get(Resource::IpamNode, self.node)?;
+        let is_current = match (&self.index, registration) {
+            (Some(index), Some(item)) => index.follows(cluster, item.revision),
+            _ => false,
+        };
+        if !is_current {
+            self.list_index(cluster)?;
+        }
+        Ok(is_current)
+    }
+}
+
+/// The address as one that this holding has; `None` if it hasn't.
+fn of_holding(item: &Item, holding: &Holding) -> Option<Stored> {
+    let held = held(item)?;
+    let of = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+    let is_held = of(&holding.node, &held.node)
+        && holding
+            .network
+            .as_ref()
+            .is_none_or(|network| *network == held.network)
+        && holding
+            .attachment
+            .as_ref()
+            .is_none_or(|attachment| *attachment == held.attachment)
+        && of(&holding.pool, held.pool.as_str());
+    is_held.then(|| Stored {
+        key: Key::Held(held),
+        ..stored(Resource::Address, item)
+    })
+}
