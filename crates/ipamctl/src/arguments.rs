@@ -12,8 +12,8 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use crate::arguments::target::Target;
 
 pub(crate) use cluster::{
-    BlocksArguments, ImportArguments, NodeForgetArguments, NodeRegisterArguments,
-    ReconcileArguments,
+    AnyClusterArguments, BlocksArguments, CollectNodesArguments, ImportArguments,
+    NodeForgetArguments, NodeRegisterArguments, ReconcileArguments,
 };
 
 /// Defaults of the folders and sockets.
@@ -163,7 +163,7 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Show the blocks of a cluster's pools, by node.
     Blocks(BlocksArguments),
-    /// Define pools of a cluster, by a catalogue.
+    /// Define pools of a cluster, by a catalogue; or take over addresses of whereabouts.
     ///
     /// Either all pools of the file are valid, overlap with no other, and take nothing away
     /// from addresses and blocks that are held, or nothing is written.
@@ -172,6 +172,11 @@ pub(crate) enum Command {
     ///
     /// It shows what it will release, and asks.
     NodeForget(NodeForgetArguments),
+    /// Release what nodes of a Kubernetes cluster hold whose Nodes were deleted.
+    ///
+    /// The first run that finds a Node missing writes a note; a later run releases. The exit
+    /// status is 1 if a person has to decide about a node.
+    CollectNodes(CollectNodesArguments),
     /// Give this machine its node's name, which another machine has in the cluster.
     ///
     /// It shows that machine, and asks. Run it on the machine that keeps the name, when the

@@ -2,6 +2,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod check;
+mod collect_nodes;
 pub(crate) mod explain;
 pub(crate) mod gc;
 pub(crate) mod import;
@@ -43,13 +44,14 @@ pub(crate) fn run(arguments: &Arguments, environment: &Environment) -> Result<Ex
         Command::Release(arguments) => release::run(arguments, &node(), output),
         Command::Check(check) => check::run(check, &arguments.places, environment, output),
         Command::Explain(explain) => explain::run(explain, &arguments.places, environment, output),
-        Command::Blocks(arguments) => blocks::run(arguments, &node(), output),
-        Command::Import(arguments) => import::run(arguments, &node(), output),
-        Command::NodeForget(arguments) => node_forget::run(arguments, &node(), output),
+        Command::Blocks(arguments) => blocks::run(arguments, node, output),
+        Command::Import(arguments) => import::run(arguments, node, output),
+        Command::NodeForget(arguments) => node_forget::run(arguments, node, output),
+        Command::CollectNodes(arguments) => collect_nodes::run(arguments, node, output),
         Command::NodeRegister(arguments) => {
             node_register::run(arguments, &node(), environment, output)
         }
-        Command::Reconcile(arguments) => reconcile::run(arguments, &node(), output),
+        Command::Reconcile(arguments) => reconcile::run(arguments, node, output),
         Command::Metrics => metrics::run(&node(), output),
     }
 }

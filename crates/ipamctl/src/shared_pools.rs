@@ -17,7 +17,8 @@ use ipam::Pool;
 use reservations::view::ListedAddress;
 use reservations::{Reservation, State};
 
-use crate::node::{Directory, Network};
+use crate::arguments::AnyClusterArguments;
+use crate::node::{Directory, Network, Node};
 use crate::shared_pools::engines::EngineKind;
 
 /// A cluster, and the networks of this node whose pools it has.
@@ -63,6 +64,25 @@ impl SharedCluster {
             }
         }
         found
+    }
+
+    /// The cluster that the options select: that of a kubeconfig, or of the node's conflists.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::one`].
+    pub(crate) fn chosen(
+        arguments: &AnyClusterArguments,
+        node: impl FnOnce() -> Node,
+    ) -> Result<Self> {
+        let Some(kubeconfig) = &arguments.kubeconfig else {
+            return Self::one(&node().networks, arguments.named.network.as_deref());
+        };
+        Ok(Self {
+            kind: engines::kubernetes(),
+            configured: Rc::new(engines::of_kubeconfig(kubeconfig)?),
+            networks: Vec::new(),
+        })
     }
 
     /// The one cluster of these networks, or that of the network with this name.
@@ -170,6 +190,7 @@ impl SharedCluster {
             .entry(pool.clone())
             .or_insert_with(|| Directory {
                 shared_by: Some(self.networks.clone()),
+                cluster: Some(Rc::clone(&self.configured)),
                 ..Directory::of_taken(self.directory(pool.as_str()), pool.clone(), Vec::new())
             })
     }

@@ -1,6 +1,7 @@
 //! Arguments of the commands for a cluster's pools.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -12,10 +13,20 @@ pub(crate) struct ClusterArguments {
     pub(crate) network: Option<String>,
 }
 
+/// A cluster that needs no node: one that a conflist leads to, or the one of a kubeconfig.
+#[derive(Debug, Args)]
+pub(crate) struct AnyClusterArguments {
+    #[command(flatten)]
+    pub(crate) named: ClusterArguments,
+    /// The Kubernetes cluster of this kubeconfig. No conflist is read.
+    #[arg(long, value_name = "FILE", conflicts_with = "network")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct BlocksArguments {
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: AnyClusterArguments,
     /// Only this pool.
     pub(crate) pool: Option<String>,
     /// Write a picture to this file as SVG; - is stdout.
@@ -26,9 +37,16 @@ pub(crate) struct BlocksArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: AnyClusterArguments,
     /// File with pools, as in a catalogue of ipam-ds-rules; - is stdin.
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "from_whereabouts")]
+    pub(crate) file: Option<PathBuf>,
+    /// Claim the addresses that whereabouts has given to pods, in the pools that have them.
+    #[arg(long, conflicts_with_all = ["file", "replace"])]
+    pub(crate) from_whereabouts: bool,
+    /// With --from-whereabouts: show what would be claimed, and claim nothing.
+    #[arg(long, requires = "from_whereabouts")]
+    pub(crate) dry_run: bool,
     /// Replace definitions that are there, unless addresses or blocks that are held need them.
     #[arg(long)]
     pub(crate) replace: bool,
@@ -37,13 +55,26 @@ pub(crate) struct ImportArguments {
 #[derive(Debug, Args)]
 pub(crate) struct NodeForgetArguments {
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: AnyClusterArguments,
     /// The node's name.
     pub(crate) node: String,
     /// Don't ask.
     #[arg(long)]
     pub(crate) yes: bool,
     /// Show what would be released, and release nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CollectNodesArguments {
+    #[command(flatten)]
+    pub(crate) cluster: AnyClusterArguments,
+    /// Time from the first run that finds a Node missing to the run that releases what the node
+    /// holds.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) gone_for: Duration,
+    /// Show what would be released, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -60,7 +91,7 @@ pub(crate) struct NodeRegisterArguments {
 #[derive(Debug, Args)]
 pub(crate) struct ReconcileArguments {
     #[command(flatten)]
-    pub(crate) cluster: ClusterArguments,
+    pub(crate) cluster: AnyClusterArguments,
     /// Before any node uses the restored cluster: nothing new is given until each node has run
     /// this command.
     #[arg(long)]

@@ -36,8 +36,12 @@ struct Claimed<'a> {
     since: Option<&'a str>,
 }
 
-pub(crate) fn run(arguments: &BlocksArguments, node: &Node, output: Output) -> Result<ExitCode> {
-    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+pub(crate) fn run(
+    arguments: &BlocksArguments,
+    node: impl FnOnce() -> Node,
+    output: Output,
+) -> Result<ExitCode> {
+    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
     let mut problems: Vec<Problem> = Vec::new();
     let mut pools = block_pools(&mut *cluster.engine(), &mut problems)?;
     problems.iter().for_each(warn);

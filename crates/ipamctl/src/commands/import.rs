@@ -1,4 +1,8 @@
-//! `ipamctl import`: defines the pools of a catalogue, all of them or none.
+//! `ipamctl import`: defines the pools of a catalogue, all of them or none; or takes over the
+//! addresses of whereabouts.
+
+mod plan;
+mod whereabouts;
 
 use std::fs;
 use std::io::{self, Read};
@@ -25,11 +29,18 @@ struct Row {
     outcome: &'static str,
 }
 
-pub(crate) fn run(arguments: &ImportArguments, node: &Node, output: Output) -> Result<ExitCode> {
-    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+pub(crate) fn run(
+    arguments: &ImportArguments,
+    node: impl FnOnce() -> Node,
+    output: Output,
+) -> Result<ExitCode> {
+    let Some(file) = &arguments.file else {
+        return whereabouts::run(arguments, node, output);
+    };
+    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
     let mut engine = cluster.engine();
     let path = |name: &str| engine.path(&Key::Pool(name.to_owned()));
-    let pools = read(&arguments.file, path)?;
+    let pools = read(file, path)?;
     let imported = import(&mut *engine, &pools, arguments.replace).map_err(failed)?;
     let rows: Vec<Row> = imported.into_iter().map(Row::from).collect();
     let line = |row: &Row| format!("{}: {}", row.pool, row.outcome);

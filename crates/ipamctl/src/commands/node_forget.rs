@@ -49,10 +49,10 @@ struct Block {
 
 pub(crate) fn run(
     arguments: &NodeForgetArguments,
-    node: &Node,
+    node: impl FnOnce() -> Node,
     output: Output,
 ) -> Result<ExitCode> {
-    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
+    let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
     let name = arguments.node.as_str();
     ensure!(
         name.parse::<NetworkName>().is_ok(),

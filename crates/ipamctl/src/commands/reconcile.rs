@@ -10,7 +10,7 @@ use cluster::restore::{
     LatestState, Reconciled, clear_mark, mark, mark_nodes, marked, reconcile_address,
     reconcile_blocks,
 };
-use cluster::{Engine, Identity};
+use cluster::{Engine, Group, Identity, Read};
 use cni::NetworkName;
 use serde::Serialize;
 
@@ -36,15 +36,28 @@ struct Row {
     other: Option<String>,
 }
 
-pub(crate) fn run(arguments: &ReconcileArguments, node: &Node, output: Output) -> Result<ExitCode> {
-    let cluster = SharedCluster::one(&node.networks, arguments.cluster.network.as_deref())?;
-    let engine = &mut *cluster.engine();
+pub(crate) fn run(
+    arguments: &ReconcileArguments,
+    node: impl FnOnce() -> Node,
+    output: Output,
+) -> Result<ExitCode> {
     if arguments.begin {
-        return begin(&cluster, engine, &arguments.nodes, output);
+        let cluster = SharedCluster::chosen(&arguments.cluster, node)?;
+        return begin(&cluster, &mut *cluster.engine(), &arguments.nodes, output);
     }
+    ensure!(
+        arguments.cluster.kubeconfig.is_none(),
+        "--kubeconfig is for --begin: a node says by itself what lives there, with its own kubeconfig"
+    );
+    let node = &node();
+    let network = arguments.cluster.named.network.as_deref();
+    let cluster = SharedCluster::one(&node.networks, network)?;
+    let engine = &mut *cluster.engine();
     let this_node = cluster.node();
     let name = this_node.name.as_str();
     let mut seen = LatestState::open(this_node).map_err(failed)?;
+    // Its answer has the engine's state.
+    engine.read(&[Read::Count(Group::Pools)])?;
     let mut own_mark = mark(engine, name)?;
     if let Err(error) = seen.refuse_older(this_node, engine) {
         warn(&error.msg);

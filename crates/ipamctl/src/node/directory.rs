@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 
+use cluster::ConfiguredCluster;
 use cni::NetworkName;
 use reservations::State;
 use reservations::view::ListedAddress;
@@ -15,6 +17,8 @@ pub(crate) struct Directory {
     /// The networks of a cluster's pool: other nodes' addresses are taken and not listed. `None`
     /// for a directory of this node.
     pub(crate) shared_by: Option<Vec<NetworkName>>,
+    /// The cluster of a cluster's pool.
+    pub(crate) cluster: Option<Rc<dyn ConfiguredCluster>>,
     /// The network or the named pool.
     pub(crate) name: NetworkName,
     /// The addresses that can't be given to another, lowest first.
@@ -40,9 +44,18 @@ impl Directory {
         Self {
             path,
             shared_by: None,
+            cluster: None,
             name,
             taken,
             listed: Vec::new(),
+        }
+    }
+
+    /// Path of an address: its file, or its name in the engine.
+    pub(crate) fn path_of(&self, ip: IpAddr) -> PathBuf {
+        match &self.cluster {
+            Some(cluster) => cluster.path_of_address(self.name.as_str(), ip).into(),
+            None => self.path.join(ip.to_string()),
         }
     }
 

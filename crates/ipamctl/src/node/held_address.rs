@@ -148,7 +148,7 @@ impl<'a> HeldAddress<'a> {
 
     /// The file of the reservation, or the path of the address in a cluster.
     pub(crate) fn file(&self) -> Option<PathBuf> {
-        Some(self.directory?.path.join(self.ip?.to_string()))
+        Some(self.directory?.path_of(self.ip?))
     }
 
     /// True if it belongs to this network or this named pool.

@@ -98,7 +98,7 @@ fn must_be_gone(node: &Node, attachment: &NetworkAttachment<'_>) -> Result<()> {
         let (Some(directory), Some(ip)) = (held.directory, held.ip) else {
             continue;
         };
-        let path = directory.path.join(ip.to_string());
+        let path = directory.path_of(ip);
         let container = match &directory.shared_by {
             None => {
                 let left = reservations::view::address(&directory.path, ip);

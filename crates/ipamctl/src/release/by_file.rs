@@ -19,10 +19,7 @@ impl Releaser<'_> {
         let (Some(directory), Some(ip)) = (held.directory, held.ip) else {
             bail!("it has no file");
         };
-        let (shown, path) = (
-            directory.path.display(),
-            directory.path.join(ip.to_string()),
-        );
+        let (shown, path) = (directory.path.display(), directory.path_of(ip));
         let path = path.display();
         ensure!(
             directory.shared_by.is_none(),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use cluster::{ConfiguredCluster, Key, Read};
+use cluster::{ConfiguredCluster, Group, Read};
 use cni::{NetworkName, Object};
 
 use crate::shared_pools::SharedCluster;
@@ -82,7 +82,7 @@ fn cluster_id(cluster: &dyn ConfiguredCluster) -> Result<u64, String> {
     let mut engine = cluster.engine(None);
     let name = engine.name();
     let failed = |reason: &str| format!("it isn't known whether it is of this {name}: {reason}");
-    let asked = engine.read(&[Read::Exists(Key::Node(cluster.node().name.clone()))]);
+    let asked = engine.read(&[Read::Count(Group::Pools)]);
     asked.map_err(|error| failed(&error.msg))?;
     let id = engine.moment().map(|moment| moment.cluster);
     id.ok_or_else(|| failed("no cluster ID is answered"))
