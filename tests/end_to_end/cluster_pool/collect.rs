@@ -1,0 +1,118 @@
+//! `ipamctl collect-nodes`: what deleted nodes hold is released, and nothing else.
+
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
+use serde_json::{Value, json};
+
+use super::administered::{Administered, ip_of, json_of};
+
+const DELEGATES: [&str; 1] = ["ipam-da-kubernetes"];
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+}
+
+/// A run with the rights of the CronJob.
+fn collect(cluster: &Administered, gone_for: &str) -> Output {
+    run(cluster, &["--gone-for", gone_for, "--json"])
+}
+
+fn run(cluster: &Administered, words: &[&str]) -> Output {
+    let kubeconfig = cluster.sandbox.root().join("collector.kubeconfig");
+    if !kubeconfig.exists() {
+        let api = &cluster.api;
+        api.apply_folder("docs/kubernetes-cluster-pool/collector");
+        let made = api.kubeconfig_of_account("kube-system", "ipam-delegated-collector");
+        std::fs::copy(made, &kubeconfig).unwrap();
+    }
+    cluster.administer_as(&kubeconfig, &[&["collect-nodes"], words].concat())
+}
+
+/// The outcomes of nodes whose Nodes are missing.
+#[track_caller]
+fn outcomes(output: &Output) -> Vec<(String, String)> {
+    let rows = json_of(output);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rows = rows.as_array().unwrap().iter();
+    rows.map(|row| (text(&row["node"]), text(&row["outcome"])))
+        .collect()
+}
+
+fn is(node: &str, outcome: &str) -> Vec<(String, String)> {
+    vec![(node.to_owned(), outcome.to_owned())]
+}
+
+#[test]
+fn what_a_deleted_node_holds_is_released_by_a_later_run_unless_the_node_shows_up() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = Administered::with_pools(&json!({"lan": {"subnet": "10.55.0.0/24"}}));
+    for name in ["n1", "n2"] {
+        cluster.api.apply(&node(name));
+    }
+    let [n1, n2] = ["n1", "n2"].map(|node| cluster.config(node, &DELEGATES, "lan"));
+    let kept = ip_of(&cluster.call("ADD", "c1", &n1));
+    cluster.call("ADD", "c2", &n2).result();
+
+    // Both Nodes are there.
+    assert_eq!(outcomes(&collect(&cluster, "0s")), []);
+    let status = &cluster.api.get("pools.ipam-delegated.io", &["lan"])[0]["status"];
+    assert_eq!(
+        (&status["size"], &status["reserved"]),
+        (&json!(253), &json!(2))
+    );
+    assert_eq!(status["byNode"], json!({"n1": 1, "n2": 1}));
+
+    // A Node that comes back removes the note.
+    cluster.api.kubectl(&["delete", "node", "n2"]);
+    assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "noted"));
+    assert_eq!(outcomes(&collect(&cluster, "1h")), is("n2", "waiting"));
+    cluster.api.apply(&node("n2"));
+    assert_eq!(outcomes(&collect(&cluster, "0s")), []);
+    cluster.api.kubectl(&["delete", "node", "n2"]);
+    assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "noted"));
+
+    // So does a node that claims something: it runs.
+    cluster.call("ADD", "c3", &n2).result();
+    let output = collect(&cluster, "0s");
+    assert_eq!(outcomes(&output), is("n2", "kept"));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(cluster.addresses().len(), 3);
+
+    // And one that has registered again.
+    cluster.call("DEL", "c3", &n2);
+    let folder = cluster.sandbox.root().join("n2/cache");
+    std::fs::remove_dir_all(folder).unwrap();
+    cluster.call("ADD", "c4", &n2).result();
+    assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "noted"));
+
+    let said = run(&cluster, &["--gone-for", "0s", "--dry-run"]).stdout;
+    assert!(
+        said.ends_with("would release 2 addresses and 0 blocks\n"),
+        "{said}"
+    );
+    assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "released"));
+    assert_eq!(cluster.addresses(), [format!("lan.{kept}")]);
+    assert_eq!(outcomes(&collect(&cluster, "0s")), []);
+    let status = &cluster.api.get("pools.ipam-delegated.io", &["lan"])[0]["status"];
+    assert_eq!(status["byNode"], json!({"n1": 1}));
+}
+
+#[test]
+fn nothing_is_concluded_from_a_name_that_no_node_ever_had() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = Administered::with_pools(&json!({"lan": {"subnet": "10.55.0.0/24"}}));
+    let rack = cluster.config("rack-7", &DELEGATES, "lan");
+    cluster.call("ADD", "c1", &rack).result();
+    for _ in 0..3 {
+        let output = collect(&cluster, "0s");
+        assert_eq!(outcomes(&output), is("rack-7", "kept"));
+        assert_eq!(output.status.code(), Some(1));
+    }
+    assert_eq!(cluster.addresses().len(), 1);
+    // Without an answer, nothing is concluded either.
+    cluster.api.stop_api_server();
+    let output = collect(&cluster, "0s");
+    assert_eq!(
+        (output.status.code(), output.stdout.as_str()),
+        (Some(2), "")
+    );
+}
