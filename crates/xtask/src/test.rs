@@ -48,10 +48,11 @@ const KUBERNETES: &str = "kubernetes::";
 
 /// Parts of the names of tests that use no plugin of the one file, or always use it, as in an
 /// image.
-const OF_ONE_FORM: [&str; 8] = [
+const OF_ONE_FORM: [&str; 9] = [
     "cluster::files",
     "cluster::killed",
     "cluster::not_etcd",
+    "cluster_pool",
     "docker",
     "image::",
     "image_",
