@@ -116,8 +116,11 @@ async fn serve(arguments: &CommandLine, files: Arc<Files>, socket: Socket) -> Re
 /// The drivers, with what they remember, after what an earlier daemon left is undone.
 fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Calls>> {
     let (due, is_due) = sync_channel(1);
-    let ipam = IpamDriver::start(arguments, Arc::clone(&files), due)?;
-    let networks = NetworkDriver::start(arguments, files)?;
+    let ipam = IpamDriver::new(arguments, Arc::clone(&files), due);
+    let networks = NetworkDriver::new(arguments, files);
+    ipam.take_in()?;
+    networks.take_in()?;
+    tracing::info!(pools = ipam.pools.all().len(), "recovered");
     let comparison = Comparison {
         ipam: Arc::clone(&ipam),
         networks: Arc::clone(&networks),

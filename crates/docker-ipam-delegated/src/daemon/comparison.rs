@@ -2,9 +2,9 @@
 //!
 //! Docker doesn't say everything: a call that finds no daemon is given up, and so is one
 //! whose daemon was killed (`callWithRetry` in moby's `pkg/plugins/client.go`); a dockerd
-//! that was killed forgets what it was doing. So Docker is asked some time after the start of
-//! the daemon, and of a dockerd. What there was when that time began, and Docker doesn't
-//! have at its end, is released. Only Docker's whole answer says so (`judgement`).
+//! that was killed forgets its running calls. So Docker is asked some time after the start of
+//! the daemon, and of a dockerd. Everything that existed when that time began is released if
+//! Docker's whole answer, at its end, doesn't name it (`judgement`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Comparison {
     /// Keeps what Docker has, and releases what it doesn't have; false if Docker must be asked
     /// again soon: an endpoint is being made, and nothing was done, or one is being worked on.
     fn settle(&self, before: Instant, forgotten: &[Forgotten]) -> Result<bool> {
-        // Docker may be waiting for a call of its own: no lock is held here.
+        // Docker may be waiting for the answer to a call, which may need a lock: none is held here.
         let docker = Engine::ask(&self.docker)?;
         // Docker lists an endpoint, and its address, behind the answer to `CreateEndpoint`.
         if self.networks.is_making() {

@@ -18,8 +18,9 @@ const FIRST_ROUND: Duration = Duration::from_secs(5);
 /// Tries each release that an earlier daemon has left.
 pub(crate) fn first(ipam: &Arc<IpamDriver>, networks: &Arc<NetworkDriver>) {
     let networks = Arc::clone(networks);
-    let endpoints = Jobs::start([move || networks.collect()]);
-    if !(retry(ipam).wait(FIRST_ROUND) && endpoints.wait(FIRST_ROUND)) {
+    let mut jobs = retries(ipam);
+    jobs.push(Box::new(move || networks.collect()));
+    if !Jobs::start(jobs).wait(FIRST_ROUND) {
         tracing::warn!("releases of the last start are still running");
     }
 }
@@ -31,14 +32,16 @@ pub(crate) fn run(ipam: &Arc<IpamDriver>, networks: &NetworkDriver) -> ! {
         ipam.take_in_unread();
         networks.take_in_unread();
         ipam.remove_ended_pools();
-        retry(ipam);
+        Jobs::start(retries(ipam));
     }
 }
 
-/// Tries the releases that wait: those of a pool in turn, and no pool waits for another.
-fn retry(ipam: &Arc<IpamDriver>) -> Jobs {
-    Jobs::start(ipam.pools.begin_waiting().into_iter().map(|of_pool| {
+/// Jobs that try the releases that wait: those of a pool in turn, and no pool waits for another.
+fn retries(ipam: &Arc<IpamDriver>) -> Vec<Box<dyn FnOnce() + Send>> {
+    let mut jobs: Vec<Box<dyn FnOnce() + Send>> = Vec::new();
+    for of_pool in ipam.pools.begin_waiting() {
         let ipam = Arc::clone(ipam);
-        move || ipam.retry(of_pool)
-    }))
+        jobs.push(Box::new(move || ipam.retry(of_pool)));
+    }
+    jobs
 }

@@ -86,7 +86,7 @@ impl Engine {
         let listed: BTreeSet<&String> = networks.iter().map(|network| &network.id).collect();
         for container in running {
             for (name, endpoint) in &container.network_settings.networks {
-                // A network that Docker lists says itself who is in it.
+                // A listed network's answer names its containers.
                 if !listed.contains(&endpoint.network_id) {
                     let lost = Arc::new(Network {
                         id: endpoint.network_id.clone(),

@@ -92,7 +92,7 @@ fn a_running_container_has_its_address_though_docker_has_lost_the_network() {
     let of_address = engine.user_of(subnet, ip);
     assert_eq!(named(&of_address.unwrap()), "lost/web");
     assert_eq!(named(&engine.user_of_endpoint("e7").unwrap()), "lost/web");
-    // A network that Docker has says itself who is in it.
+    // A listed network's answer names its containers.
     let engine = read(&[NONE, SHOP], &[&running.replace("77", "9a")]);
     assert!(engine.user_of(subnet, ip).is_none());
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-use anyhow::Result;
 use state_files::boot_id;
 
 use crate::command_line::CommandLine;
@@ -42,19 +41,15 @@ pub(crate) struct IpamDriver {
 }
 
 impl IpamDriver {
-    /// The driver, with what earlier daemons have left. No chain runs.
-    ///
-    /// # Errors
-    ///
-    /// A folder of the daemon's files can't be read.
-    pub(crate) fn start(
+    /// A driver that knows no pool.
+    pub(crate) fn new(
         arguments: &CommandLine,
         files: Arc<Files>,
         due: SyncSender<()>,
-    ) -> Result<Arc<Self>> {
+    ) -> Arc<Self> {
         let boot = boot_id(&std::env::vars_os().collect());
         let boot = boot.as_deref().and_then(of_boot);
-        let driver = Self {
+        Arc::new(Self {
             chains: Chains::new(&arguments.cni_path, &for_plugins(std::env::vars_os())),
             files,
             records: arguments.records(),
@@ -66,10 +61,7 @@ impl IpamDriver {
             taken: Mutex::default(),
             unread: UnreadFiles::default(),
             due,
-        };
-        driver.take_in()?;
-        tracing::info!(pools = driver.pools.all().len(), "recovered");
-        Ok(Arc::new(driver))
+        })
     }
 
     /// Notes that Docker may not have all that there is now: it is to be asked.

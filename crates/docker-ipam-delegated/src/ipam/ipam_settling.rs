@@ -21,7 +21,7 @@ pub(crate) struct Forgotten {
 }
 
 impl IpamDriver {
-    /// Settles what there has been since this time, and these forgotten attachments.
+    /// Settles everything that existed at this time, and these forgotten attachments.
     pub(crate) fn settle(&self, before: Instant, forgotten: &[Forgotten], docker: &Engine) {
         for held in self.pools.held(before) {
             self.settle_address(&held, docker);

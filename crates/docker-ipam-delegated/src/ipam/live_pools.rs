@@ -29,7 +29,8 @@ pub(crate) struct PoolEnded;
 impl LivePools {
     /// The pool of this ID that Docker has.
     pub(crate) fn pool(&self, id: &str) -> Option<Arc<LivePool>> {
-        self.all().into_iter().find(|pool| pool.id == id)
+        let mut table = lock(&self.0);
+        live(&mut table, id).map(|entry| Arc::clone(&entry.pool))
     }
 
     /// The pools that Docker has.
@@ -104,7 +105,7 @@ impl LivePools {
         Some(Dropped { files, ended })
     }
 
-    /// The pools and files of the references that there have been since this time.
+    /// The references that existed at this time: their pools and the names of their files.
     pub(crate) fn references(&self, before: Instant) -> Vec<(Arc<LivePool>, String)> {
         let table = lock(&self.0);
         let mut all = Vec::new();
@@ -115,7 +116,7 @@ impl LivePools {
         all
     }
 
-    /// The addresses and gateways that Docker has had since this time, as far as is known.
+    /// The addresses and gateways that Docker had at this time and still has, as far as is known.
     pub(crate) fn held(&self, before: Instant) -> Vec<Held> {
         let table = lock(&self.0);
         let mut all = Vec::new();

@@ -10,6 +10,7 @@ use crate::ipam::ipam_driver::IpamDriver;
 use crate::ipam::live_pools::Dropped;
 use crate::ipam::requests::PoolRequest;
 use crate::lock::lock;
+use crate::state::files::Line;
 use crate::state::pool::Pool;
 
 impl IpamDriver {
@@ -54,7 +55,7 @@ impl IpamDriver {
         let driver = Arc::clone(self);
         Ok(answer.then(move |is_delivered| {
             if is_delivered {
-                return driver.files.pools.note_answered(&file);
+                return driver.files.pools.note(&file, &Line::Answered);
             }
             tracing::warn!(pool = pool.id, "Docker has gone before it had this pool");
             let releases = driver.drop_reference(&pool.id, Some(&file));
@@ -86,7 +87,7 @@ impl IpamDriver {
     /// Takes a reference away, and with the last one ends its pool; returns the releases of what
     /// is left of the pool, which have begun.
     pub(crate) fn drop_reference(&self, id: &str, file: Option<&str>) -> Option<Vec<Held>> {
-        let note = |file: &str| self.files.pools.note_ending(file);
+        let note = |file: &str| self.files.pools.note(file, &Line::Ending);
         let Dropped { files, ended } = self.pools.drop_reference(id, file, note)?;
         for file in files {
             self.files.pools.remove(&file);

@@ -157,8 +157,7 @@ impl PoolChoice {
             return Ok(choice(request, &config, found, None, given));
         };
         let is_asked_for = |range: &&Range| range.subnet() == subnet;
-        // What the configuration has by itself needs not be given to it, and must not:
-        // it would be there twice.
+        // A subnet that the configuration has is not passed to it: it would be a duplicate.
         let own = match ask(None) {
             // It chooses among the pools that it is given.
             Err(error) if error.code == code::INVALID_CONFIG => Vec::new(),

@@ -207,6 +207,6 @@ fn answer_of(interface: &Interface, result: &RawValue) -> Result<Answer, Refusal
 
 /// The result of an endpoint's plugins.
 fn result_of(endpoint: &Endpoint) -> Result<Box<RawValue>, Refusal> {
-    let result = endpoint.result.clone().unwrap_or_default();
-    RawValue::from_string(result).map_err(|error| impossible(error.to_string()))
+    let result = endpoint.raw_result();
+    result.ok_or_else(|| impossible("the plugins' result is not known"))
 }

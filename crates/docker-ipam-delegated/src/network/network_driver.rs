@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use anyhow::Result;
 use cni::Object;
 
 use crate::command_line::CommandLine;
@@ -65,13 +64,9 @@ impl LiveNetwork {
 }
 
 impl NetworkDriver {
-    /// The driver, with what earlier daemons have left.
-    ///
-    /// # Errors
-    ///
-    /// A folder of the daemon's files can't be read.
-    pub(crate) fn start(arguments: &CommandLine, files: Arc<Files>) -> Result<Arc<Self>> {
-        let driver = Self {
+    /// A driver that knows no network.
+    pub(crate) fn new(arguments: &CommandLine, files: Arc<Files>) -> Arc<Self> {
+        Arc::new(Self {
             files,
             records: endpoint::records(&arguments.state_dir),
             conf_dir: arguments.conf_dir.clone(),
@@ -81,9 +76,7 @@ impl NetworkDriver {
             taken: Mutex::default(),
             unread: UnreadFiles::default(),
             turns: Turns::new(CALLS_AT_ONCE),
-        };
-        driver.take_in()?;
-        Ok(Arc::new(driver))
+        })
     }
 
     /// The network of this ID.

@@ -10,8 +10,8 @@ use crate::network::live_endpoints::LiveEndpoint;
 use crate::network::network_driver::NetworkDriver;
 
 impl NetworkDriver {
-    /// Settles the endpoints that there have been since this time; false if one can't be settled
-    /// now, since a call works on it.
+    /// Settles the endpoints that existed at this time; false if one can't be settled now, since
+    /// a call works on it.
     pub(crate) fn settle_endpoints(self: &Arc<Self>, before: Instant, docker: &Engine) -> bool {
         let mut endpoints = self.endpoints.all();
         endpoints.retain(|live| live.since <= before);
@@ -34,8 +34,8 @@ impl NetworkDriver {
         true
     }
 
-    /// Forgets the networks that there have been since this time and that Docker doesn't have.
-    /// They hold nothing themselves.
+    /// Forgets the networks that existed at this time and that Docker doesn't have. They hold
+    /// nothing themselves.
     pub(crate) fn settle_networks(&self, before: Instant, docker: &Engine) {
         lock(&self.networks).retain(|id, live| {
             let is_lost = live.since <= before && judge(Held::Network(id), docker) == Verdict::Lost;

@@ -104,8 +104,7 @@ pub(crate) fn del(
     list: &Object,
     endpoint: &Endpoint,
 ) -> Result<(), Refusal> {
-    let result = endpoint.result.clone().map(RawValue::from_string);
-    let result = result.and_then(Result::ok);
+    let result = endpoint.raw_result();
     let mut failed = Vec::new();
     for plugin in plugins(list)?.iter().rev() {
         let config = config(list, plugin, endpoint, result.as_deref())?;

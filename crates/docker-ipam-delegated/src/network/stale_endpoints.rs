@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
 use state_files::is_namespace;
 
 use crate::http::refusal::Refusal;
@@ -104,8 +103,7 @@ fn is_gone(endpoint: &Endpoint) -> Result<bool, Refusal> {
     if looked == Look::Present || Namespace::of(&endpoint.plugged.id).has_interface()? {
         return Ok(false);
     }
-    let result = endpoint.result.clone().map(RawValue::from_string);
-    let result = result.and_then(Result::ok);
+    let result = endpoint.raw_result();
     let Some(result) = result.and_then(|raw| CniResult::read(&raw).ok()) else {
         return Ok(false);
     };

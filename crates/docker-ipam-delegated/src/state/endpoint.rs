@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use chain::record::AttachmentRecord;
+use serde_json::value::RawValue;
 
 use crate::state::attachment_id::PREFIX;
 use crate::state::caller_line::{CallerLine, Plugged};
@@ -31,6 +32,11 @@ impl Endpoint {
     /// The container ID that its plugins are told.
     pub(crate) fn container_id(&self) -> String {
         format!("{PREFIX}{}", self.plugged.id)
+    }
+
+    /// The result of its plugins as a raw value.
+    pub(crate) fn raw_result(&self) -> Option<Box<RawValue>> {
+        RawValue::from_string(self.result.clone()?).ok()
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn path(state_dir: &Path) -> PathBuf {
 /// A line of an object's file.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Line<T> {
+pub(crate) enum Line<T> {
     /// The object is made by this line.
     Made(T),
     /// Docker has the answer to the call that made the object.
@@ -131,19 +131,10 @@ impl<T: Serialize + DeserializeOwned> Objects<T> {
         }
     }
 
-    /// Notes that Docker knows of an object. If this can't be written, Docker is asked for the
-    /// object after the next start.
-    pub(crate) fn note_answered(&self, name: &str) {
-        self.append(name, &Line::<T>::Answered);
-    }
-
-    /// Notes that Docker has given an object back. If this can't be written, the object ends
-    /// nevertheless: to give something back must need no space.
-    pub(crate) fn note_ending(&self, name: &str) {
-        self.append(name, &Line::<T>::Ending);
-    }
-
-    fn append(&self, name: &str, line: &Line<T>) {
+    /// Notes that Docker knows of an object, or has given it back. If this can't be written, the
+    /// call goes on: Docker is asked for the object after the next start, and to give something
+    /// back must need no space.
+    pub(crate) fn note(&self, name: &str, line: &Line<T>) {
         let file = self.folder.open_file(name, Journal::ACCESS);
         let appended = file.and_then(|file| Journal::new(file).append(&to_line(line)));
         if let Err(error) = appended {
@@ -266,8 +257,8 @@ mod tests {
         for stage in [Stage::Made, Stage::Answered, Stage::Ending] {
             match stage {
                 Stage::Begun | Stage::Made => {}
-                Stage::Answered => objects.note_answered(&name),
-                Stage::Ending => objects.note_ending(&name),
+                Stage::Answered => objects.note(&name, &Line::Answered),
+                Stage::Ending => objects.note(&name, &Line::Ending),
             }
             assert_eq!(stages(&objects), [(7, stage)]);
             let text = fs::read_to_string(&path).unwrap();
@@ -279,7 +270,7 @@ mod tests {
         }
         // The next line follows whole ones only.
         fs::write(&path, "{\"made\":7}\n\"answ").unwrap();
-        objects.note_ending(&name);
+        objects.note(&name, &Line::Ending);
         assert_eq!(stages(&objects), [(7, Stage::Ending)]);
         objects.remove(&name);
         assert!(!path.exists());
