@@ -1,6 +1,7 @@
 //! Users of the API server, and their kubeconfigs.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -120,5 +121,7 @@ impl KubernetesApi {
             "current-context": "test",
         });
         fs::write(path, config.to_string()).unwrap();
+        // As the installer's: plugins warn of one that others may read.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 }
