@@ -1,23 +1,24 @@
-//! The addresses of each attachment on this node, in files of `cacheDir`: a list by label would
+//! The addresses of each attachment on this node, in folders of `cacheDir`: a list by label would
 //! look at all addresses of the cluster.
 //!
-//! An address is noted before it is created, and its note is removed after it is deleted. So an
-//! attachment without a file has no address, if the index is complete: once in each boot, one
-//! list of the node's addresses completes it. Without a usable folder there is no index.
+//! The folder of an attachment has an empty file for each address. It is made before the address is
+//! created, and removed after it is deleted. So an attachment without a folder has no address, if
+//! the index is complete: once in each boot, one list of the node's addresses completes it. To make
+//! and remove these files, no call waits for another one. Without a usable folder there is no
+//! index.
 //!
 //! `ipamctl` may create addresses of the node elsewhere, and changes the node's registration after
 //! that. So an attachment that isn't noted has no address only if the registration is still the
 //! one that the list has followed.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cluster::{HeldKey, Key};
 use cni::{Attachment, NetworkName};
 use rustix::fs::OFlags;
-use state_files::{Journal, StateFolder};
+use state_files::StateFolder;
 
 use crate::names::object_of;
 use crate::objects::attachment;
@@ -25,12 +26,17 @@ use crate::objects::attachment;
 /// Name of the file that says in which boot the index was completed.
 const COMPLETE: &str = "complete";
 
-/// Longest wait for another process that changes the same file.
+/// Longest wait for another process that writes the file [`COMPLETE`].
 const LOCK: Duration = Duration::from_secs(2);
 
-/// The files.
+/// Times that an attachment's folder is made again, because another call for the same attachment
+/// has removed it.
+const MOST_TRIES: u32 = 100;
+
+/// The folders.
 pub(crate) struct HeldIndex {
     folder: StateFolder,
+    path: PathBuf,
     /// This boot.
     boot: String,
 }
@@ -39,11 +45,11 @@ impl HeldIndex {
     /// The index of this node in this boot; `None` if the folder can't be used, or the boot isn't
     /// known.
     pub(crate) fn open(cache_dir: &Path, node: &str, boot: Option<String>) -> Option<Self> {
-        let (folder, boot) = (cache_dir.join(format!("held_{node}")), boot?);
-        match StateFolder::create(&folder) {
-            Ok(folder) => Some(Self { folder, boot }),
+        let (path, boot) = (cache_dir.join(format!("held_{node}")), boot?);
+        match StateFolder::create(&path) {
+            Ok(folder) => Some(Self { folder, path, boot }),
             Err(error) => {
-                tracing::warn!(%error, folder = %folder.display(), "each call lists all addresses, since this folder can't be used");
+                tracing::warn!(%error, folder = %path.display(), "each call lists all addresses, since this folder can't be used");
                 None
             }
         }
@@ -69,15 +75,10 @@ impl HeldIndex {
         registration: Option<i64>,
         all: &[HeldKey],
     ) -> io::Result<()> {
-        let mut by_file: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        for held in all {
-            by_file.entry(file_of(held)).or_default().extend(line(held));
-        }
-        for (file, lines) in by_file {
-            self.append(&file, &lines)?;
-        }
+        all.iter().try_for_each(|held| self.note(held))?;
+        let stamp = self.stamp(cluster, registration);
         self.folder
-            .replace(COMPLETE, self.stamp(cluster, registration).as_bytes())
+            .with_lock(LOCK, || self.folder.replace(COMPLETE, stamp.as_bytes()))
     }
 
     /// Content of the file [`COMPLETE`]; its first line without a registration.
@@ -89,69 +90,61 @@ impl HeldIndex {
 
     /// The names of the addresses that an attachment may have.
     pub(crate) fn of(&self, network: &NetworkName, of: &Attachment) -> io::Result<Vec<String>> {
-        let file = attachment(
-            network.as_str(),
-            of.container_id.as_str(),
-            of.ifname.as_str(),
-        );
-        self.names_in(&file)
+        let folder = self.folder_of(network, of);
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other?,
+        };
+        let name = |entry: io::Result<std::fs::DirEntry>| {
+            let name = entry?.file_name().into_string();
+            name.map_err(|name| io::Error::other(format!("{} is no name", name.display())))
+        };
+        let mut names: Vec<String> = entries.map(name).collect::<io::Result<_>>()?;
+        names.sort_unstable();
+        Ok(names)
     }
 
     /// Notes an address that will be created.
     pub(crate) fn note(&self, held: &HeldKey) -> io::Result<()> {
-        self.append(&file_of(held), &line(held))
+        let path = self.folder_of(&held.network, &held.attachment);
+        let mut tried = 0;
+        loop {
+            let folder = StateFolder::create(&path);
+            let made = folder.and_then(|folder| folder.create_file(&name(held), OFlags::RDWR));
+            match made {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && tried < MOST_TRIES => {
+                    tried += 1;
+                }
+                other => return other.map(|_| ()),
+            }
+        }
     }
 
     /// Removes the note of an address that doesn't exist any more, or never did.
     pub(crate) fn forget(&self, held: &HeldKey) -> io::Result<()> {
-        let file = file_of(held);
-        self.folder.with_lock(LOCK, || {
-            let mut names = self.names_in(&file)?;
-            names.retain(|name| name.as_bytes() != line(held).trim_ascii_end());
-            match names.is_empty() {
-                true => self.folder.remove(&file),
-                false => self
-                    .folder
-                    .replace(&file, (names.join("\n") + "\n").as_bytes()),
-            }
-        })
+        let path = self.folder_of(&held.network, &held.attachment);
+        match StateFolder::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other?.remove(&name(held))?,
+        }
+        // It stays as long as it has other addresses.
+        let _ = std::fs::remove_dir(&path);
+        Ok(())
     }
 
-    fn append(&self, file: &str, lines: &[u8]) -> io::Result<()> {
-        self.folder.with_lock(LOCK, || {
-            let access = OFlags::RDWR | OFlags::APPEND;
-            Journal::new(self.folder.create_file(file, access)?).append(lines)
-        })
+    fn folder_of(&self, network: &NetworkName, of: &Attachment) -> PathBuf {
+        self.path.join(attachment(
+            network.as_str(),
+            of.container_id.as_str(),
+            of.ifname.as_str(),
+        ))
     }
-
-    fn names_in(&self, file: &str) -> io::Result<Vec<String>> {
-        let content = match self.folder.read(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other?,
-        };
-        let mut names: Vec<String> = String::from_utf8_lossy(&content)
-            .lines()
-            .map(str::to_owned)
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
-    }
-}
-
-fn file_of(held: &HeldKey) -> String {
-    let of = &held.attachment;
-    attachment(
-        held.network.as_str(),
-        of.container_id.as_str(),
-        of.ifname.as_str(),
-    )
 }
 
 /// The name of the address.
-fn line(held: &HeldKey) -> Vec<u8> {
-    let name = object_of(&Key::Held(held.clone())).map(|(_, name)| name);
-    (name.unwrap_or_default() + "\n").into_bytes()
+fn name(held: &HeldKey) -> String {
+    let object = object_of(&Key::Held(held.clone()));
+    object.map(|(_, name)| name).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -191,6 +184,28 @@ mod tests {
         assert_eq!(names(), ["blue.10.0.0.6"]);
         index.forget(&second).unwrap();
         assert!(names().is_empty());
+        index.forget(&second).unwrap();
+    }
+
+    #[test]
+    fn an_address_is_noted_while_others_of_its_attachment_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = open(folder.path(), "b1");
+        let [stays, goes] = [held("c1", "10.0.0.5"), held("c1", "10.0.0.6")];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    index.note(&goes).unwrap();
+                    index.forget(&goes).unwrap();
+                }
+            });
+            for _ in 0..500 {
+                index.note(&stays).unwrap();
+                let names = index.of(&stays.network, &stays.attachment).unwrap();
+                assert!(names.contains(&"blue.10.0.0.5".to_owned()));
+                index.forget(&stays).unwrap();
+            }
+        });
     }
 
     #[test]
