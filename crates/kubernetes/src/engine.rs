@@ -2,6 +2,7 @@
 
 mod attachments;
 mod commit;
+mod explanation;
 mod guards;
 mod import;
 mod marks;
@@ -21,6 +22,7 @@ use crate::names::object_of;
 use crate::objects::{self, Pod, held, is_label_value, label, stored};
 use crate::view::View;
 use crate::{Client, Cluster, Item, Resource};
+use explanation::Taken;
 
 /// Creations in a row that met an address which the view has as free, after which a pool's
 /// addresses are listed.
@@ -42,6 +44,8 @@ pub struct Engine<'a> {
     /// The blocks of a pool, listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
     misses: u32,
+    /// The address that the last change has not created.
+    taken: Option<Taken>,
     moment: Option<Moment>,
 }
 
@@ -89,6 +93,7 @@ impl<'a> Engine<'a> {
             said_free: HashSet::new(),
             blocks: HashMap::new(),
             misses: 0,
+            taken: None,
             moment: None,
         }
     }
@@ -294,13 +299,14 @@ impl cluster::Engine for Engine<'_> {
     }
 
     fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
+        self.taken = None;
         let done = match change.dry_run {
             true => self.try_out(change).map(|()| false)?,
             false => self.make(change)?,
         };
         let found = match done {
             true => Vec::new(),
-            false => cluster::Engine::read(self, &change.otherwise)?,
+            false => self.explain(change)?,
         };
         Ok(Outcome {
             done,

@@ -7,6 +7,7 @@
 
 use cluster::{Change, Condition, EngineError, HeldKey, Key};
 
+use super::explanation::Taken;
 use super::guards::Own;
 use super::{Engine, unable};
 use crate::Item;
@@ -153,6 +154,7 @@ impl Engine<'_> {
             let was_free = self.said_free.remove(&(pool.clone(), *ip));
             if was_free && self.view.has(pool, *ip) {
                 // Another process of this node has asked for it meanwhile.
+                self.taken = Some(Taken::Asked(key.clone()));
                 return Ok(false);
             }
             self.view.note(pool, *ip, true);
@@ -177,7 +179,10 @@ impl Engine<'_> {
                 Ok(true)
             }
             Ok(Created::Exists) => {
-                self.misses += u32::from(address.is_some());
+                if address.is_some() {
+                    self.misses += 1;
+                    self.taken = Some(Taken::Exists);
+                }
                 self.forget(held);
                 Ok(false)
             }

@@ -1,0 +1,87 @@
+//! Answers the reads that tell why a change was not made.
+
+use cluster::{Change, Condition, EngineError, Found, Key, Read, Stored};
+
+use super::Engine;
+
+/// An address that a change has not created.
+#[derive(Debug)]
+pub(super) enum Taken {
+    /// It exists.
+    Exists,
+    /// Another process of this node creates it just now.
+    Asked(Key),
+}
+
+impl Engine<'_> {
+    /// Answers the reads of a change that was not made.
+    ///
+    /// If an address was taken, that is the reason. Then nobody is asked for the other conditions,
+    /// and they are taken to hold: the next change verifies them.
+    pub(super) fn explain(&mut self, change: &Change) -> Result<Vec<Found>, EngineError> {
+        let Some(taken) = self.taken.take() else {
+            return cluster::Engine::read(self, &change.otherwise);
+        };
+        let reads = change.otherwise.iter();
+        reads
+            .map(|read| match (read, &taken) {
+                (Read::Get(key), Taken::Asked(asked)) if key == asked => Ok(one(key, &[])),
+                _ => assumed(change, read).map_or_else(|| self.answer(read), Ok),
+            })
+            .collect()
+    }
+}
+
+/// The answer to a read if the change's conditions hold; `None` if they say nothing of it.
+fn assumed(change: &Change, read: &Read) -> Option<Found> {
+    change
+        .conditions
+        .iter()
+        .find_map(|condition| match (read, condition) {
+            (Read::First(group, _), Condition::Empty(empty)) if group == empty => {
+                Some(Found::default())
+            }
+            (Read::Get(key), Condition::Value(of, value)) if key == of => Some(one(key, value)),
+            _ => None,
+        })
+}
+
+fn one(key: &Key, value: &[u8]) -> Found {
+    let stored = Stored {
+        key: key.clone(),
+        value: value.to_vec(),
+        revision: 0,
+    };
+    Found {
+        objects: vec![stored],
+        number: 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::Group;
+
+    use super::*;
+
+    #[test]
+    fn only_what_conditions_say_is_assumed() {
+        let node = Key::Node("n1".to_owned());
+        let blocks = |pool: &str| Group::Blocks(Some(pool.to_owned()));
+        let change = Change {
+            conditions: vec![
+                Condition::Value(node.clone(), b"x".to_vec()),
+                Condition::Empty(blocks("blue")),
+            ],
+            ..Change::default()
+        };
+        let registration = assumed(&change, &Read::Get(node)).unwrap();
+        assert_eq!(registration.first().unwrap().value, b"x");
+        let empty = assumed(&change, &Read::First(blocks("blue"), 1));
+        assert_eq!(empty, Some(Found::default()));
+        assert_eq!(assumed(&change, &Read::First(blocks("red"), 1)), None);
+        assert_eq!(assumed(&change, &Read::First(Group::Marks, 5)), None);
+        let pool = Key::Pool("blue".to_owned());
+        assert_eq!(assumed(&change, &Read::Get(pool)), None);
+    }
+}
