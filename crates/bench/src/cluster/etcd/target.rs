@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use super::counters::{COSTS, counters};
 use super::filling::fill;
 use crate::cluster::target::{Target, Words};
+use crate::folders;
 
 /// A bound of time that no call reaches, however slow the machine is.
 const TIMEOUT: &str = "120s";
@@ -71,7 +72,7 @@ impl Etcd {
             own,
             settings: Settings::read(&ipam).map_err(|error| anyhow!("{error}"))?,
             etcd,
-            folder: tempfile::tempdir()?,
+            folder: folders::folder_in(&folders::in_memory())?,
         };
         // A wrong password is better known before anything is measured.
         let reached: &dyn Target = &target;

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 use super::counters::{COSTS, counters};
 use super::filling::fill;
 use crate::cluster::target::{Target, Words};
+use crate::folders;
 
 /// A bound of time that no call reaches, however slow the machine is.
 const TIMEOUT: &str = "20m";
@@ -61,7 +62,7 @@ impl Kubernetes {
         api.install();
         let mut target = Self {
             clients: api.namespace(),
-            folder: tempfile::tempdir()?,
+            folder: folders::folder_in(&folders::in_memory())?,
             kubeconfigs: Mutex::default(),
             writer: settings(&json!({"kubernetes": {"kubeconfig": "/nowhere"}}))?,
             written: AtomicU32::new(0),
