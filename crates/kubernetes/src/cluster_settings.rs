@@ -24,14 +24,23 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the `ipam` section.
+    /// Reads the `ipam` section. The node is `ipam.node`; without it, the one that the kubeconfig
+    /// is for; without that, the host.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value.
+    /// Code 7, naming the key and the value, or the kubeconfig.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
         let settings = Settings::read(ipam)?;
-        let name = cluster::node_name(ipam)?;
+        let configured: Option<String> = ipam.read("ipam", "node")?;
+        let name = match configured.filter(|name| !name.is_empty()) {
+            Some(_) => cluster::node_name(ipam)?,
+            // The host may have another name than its Node object.
+            None => match kubeconfig::node(&settings.kubeconfig)? {
+                Some(name) => name,
+                None => cluster::node_name(ipam)?,
+            },
+        };
         if !is_dns_subdomain(&name) {
             return Err(Error::config(format!(
                 "ipam.node: {name:?} is no name of a Kubernetes object: it must be a DNS name in lower case, with at most 253 characters"
@@ -117,6 +126,33 @@ mod tests {
     fn cluster(node: &str) -> Result<Cluster, Error> {
         let ipam = format!(r#"{{"kubernetes":{{"kubeconfig":"/none"}},"node":{node:?}}}"#);
         Cluster::read(&serde_json::from_str(&ipam).unwrap())
+    }
+
+    #[test]
+    fn without_a_name_the_node_is_the_one_that_the_kubeconfig_is_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |context: &str| {
+            let config = format!(
+                r#"{{"current-context":"c","clusters":[{{"name":"c","cluster":{{"server":"http://a"}}}}],
+                    "contexts":[{{"name":"c","context":{{"cluster":"c"{context}}}}}]}}"#
+            );
+            std::fs::write(file.path(), config).unwrap();
+            let ipam = format!(r#"{{"kubernetes":{{"kubeconfig":{:?}}}}}"#, file.path());
+            Cluster::read(&serde_json::from_str(&ipam).unwrap())
+        };
+        let named =
+            r#","extensions":[{"name":"ipam-delegated.io","extension":{"node":"worker-1"}}]"#;
+        assert_eq!(read(named).unwrap().node.name, "worker-1");
+        let of_others = r#","extensions":[{"name":"x","extension":{"node":"worker-1"}}]"#;
+        let host = rustix::system::uname();
+        assert_eq!(
+            read(of_others).unwrap().node.name,
+            host.nodename().to_str().unwrap()
+        );
+        std::fs::remove_file(file.path()).unwrap();
+        let ipam = r#"{"kubernetes":{"kubeconfig":"/none"}}"#;
+        let missing = Cluster::read(&serde_json::from_str(ipam).unwrap()).unwrap_err();
+        assert!(missing.msg.contains("/none"), "{missing}");
     }
 
     #[test]

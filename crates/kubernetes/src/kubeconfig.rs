@@ -53,6 +53,17 @@ pub(crate) fn server(path: &Path) -> Result<String, EngineError> {
     server.ok_or_else(|| refused(path, &"the cluster has no server"))
 }
 
+/// The node that the kubeconfig is for; `None` if it doesn't say. `ipam-installer` writes the name
+/// of the Node object into an extension of the context.
+///
+/// # Errors
+///
+/// [`cluster::Kind::Settings`], naming the file and the key.
+pub(crate) fn node(path: &Path) -> Result<Option<String>, EngineError> {
+    let document = Document::read(path)?;
+    Ok(document.node().filter(|node| !node.is_empty()))
+}
+
 impl Kubeconfig {
     /// Reads a kubeconfig and the files that it names. A warning is logged if everybody may read
     /// it.

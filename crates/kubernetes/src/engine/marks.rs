@@ -4,7 +4,10 @@
 //! mark, with a new revision, and deleted only with the revision that it had before all marks were
 //! found to be gone. So it exists as long as any mark does.
 
-use cluster::{Change, Condition, EngineError, Key, Stored};
+use std::thread::sleep;
+use std::time::Duration;
+
+use cluster::{Change, Condition, EngineError, Key, Kind as Failure, Stored};
 
 use super::{Engine, unable};
 use crate::Resource;
@@ -14,6 +17,12 @@ use crate::{Created, Item, Replaced};
 
 /// Times that the restore of the cluster is written again, because others write it.
 const MOST_TRIES: u32 = 50;
+
+/// Times that the deletion of the restore of the cluster is tried.
+const MOST_SWEEPS: u32 = 10;
+
+/// Time in which the API server's policies see what has changed.
+const POLICY: Duration = Duration::from_millis(200);
 
 impl Engine<'_> {
     /// True if nothing new is to be given.
@@ -76,10 +85,21 @@ impl Engine<'_> {
         else {
             return Ok(());
         };
-        if self.marks()?.is_empty() {
+        if !self.marks()?.is_empty() {
+            return Ok(());
+        }
+        for tried in 1.. {
             // A mark that was written meanwhile has given it another revision.
-            self.client
-                .delete(Resource::Restore, ANY_RESTORE, Some(&uid), Some(revision))?;
+            let deleted =
+                self.client
+                    .delete(Resource::Restore, ANY_RESTORE, Some(&uid), Some(revision));
+            match deleted {
+                // The API server's policy still sees a mark that is deleted already.
+                Err(error) if error.kind == Failure::Refused && tried < MOST_SWEEPS => {
+                    sleep(POLICY.min(self.client.time.remaining()));
+                }
+                other => return other.map(|_| ()),
+            }
         }
         Ok(())
     }

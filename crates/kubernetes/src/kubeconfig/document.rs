@@ -6,6 +6,7 @@ use cluster::EngineError;
 use serde::Deserialize;
 
 use super::file::{read_file, refused};
+use crate::GROUP;
 
 /// The file.
 #[derive(Deserialize)]
@@ -32,6 +33,14 @@ pub(super) struct Context {
     /// Empty for a cluster that asks for no credentials.
     #[serde(default)]
     pub(super) user: String,
+    #[serde(default)]
+    extensions: Vec<NamedExtension>,
+}
+
+#[derive(Deserialize)]
+struct NamedExtension {
+    name: String,
+    extension: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -84,6 +93,19 @@ struct Present;
 impl<'de> Deserialize<'de> for Present {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+impl Document {
+    /// The node in the current context's extension of ours.
+    pub(super) fn node(&self) -> Option<String> {
+        let is_current = |context: &&NamedContext| context.name == self.current_context;
+        let context = &self.contexts.iter().find(is_current)?.context;
+        let ours = context
+            .extensions
+            .iter()
+            .find(|found| found.name == GROUP)?;
+        Some(ours.extension["node"].as_str()?.to_owned())
     }
 }
 
