@@ -142,6 +142,7 @@ fn kinds(made: &[Value]) -> BTreeMap<String, usize> {
         match kind {
             "ClusterRole" => drop(strictly::<ClusterRole>(kind, object)),
             "ClusterRoleBinding" => drop(strictly::<ClusterRoleBinding>(kind, object)),
+            "ConfigMap" => drop(strictly::<ConfigMap>(kind, object)),
             "CronJob" => drop(strictly::<CronJob>(kind, object)),
             // Its limits are read as floating-point numbers, which are written in another way.
             "CustomResourceDefinition" => {
@@ -199,6 +200,7 @@ fn the_kustomization_for_a_clusters_pools_is_valid_and_asks_for_a_kubeconfig() {
     let expected = [
         "ClusterRole",
         "ClusterRoleBinding",
+        "ConfigMap",
         "CronJob",
         "ServiceAccount",
     ];

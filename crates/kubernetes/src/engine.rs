@@ -255,7 +255,14 @@ impl<'a> Engine<'a> {
             Group::Addresses(pool) => self.of_pool(Resource::Address, pool.as_deref(), with_values),
             Group::Held(holding) => self.holding(holding),
             Group::Blocks(pool) => self.of_pool(Resource::Block, pool.as_deref(), with_values),
-            Group::Marks => self.marks(),
+            Group::Marks => {
+                let marks = self.marks()?;
+                if marks.is_empty() {
+                    // Whoever has deleted the last mark may have been unable to.
+                    self.sweep()?;
+                }
+                Ok(marks)
+            }
             // Its name has only a hash of a key.
             Group::StickyKeys(pool) => self.of_pool(Resource::StickyKey, Some(pool), true),
             Group::Nodes => self.of_pool(Resource::IpamNode, None, true),

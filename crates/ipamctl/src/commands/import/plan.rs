@@ -224,3 +224,97 @@ impl Row {
         format!("{address} of pool {pool} ({pod} {ifname}{place}): {outcome}{reason}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAN: &str = r#"{"subnet":"10.40.0.0/24"}"#;
+
+    fn given(ip: &str, container: &str) -> (Allocation, Result<PodAttachment, String>) {
+        let allocation = Allocation {
+            ip: ip.parse().unwrap(),
+            ip_pool: "kube-system/p".into(),
+            container_id: container.into(),
+            ifname: None,
+            pod: "shop/web".into(),
+        };
+        let attachment = PodAttachment {
+            node: "n1".into(),
+            network: "net".into(),
+            ifname: "net1".into(),
+            namespace: "shop".into(),
+            pod: "web".into(),
+            definition: None,
+        };
+        (allocation, Ok(attachment))
+    }
+
+    fn held(container: &str) -> HeldAddress {
+        HeldAddress {
+            pool: "lan".parse().unwrap(),
+            ip: "10.40.0.7".parse().unwrap(),
+            holder: Some(Holder {
+                node: "n1".into(),
+                network: "net".into(),
+                container_id: container.into(),
+                ifname: "net1".into(),
+                since: String::new(),
+                call: None,
+            }),
+        }
+    }
+
+    /// Outcome and reason of each address.
+    fn outcomes(
+        given: &[(Allocation, Result<PodAttachment, String>)],
+        pool: &str,
+        held: &[HeldAddress],
+    ) -> Vec<(&'static str, String)> {
+        let pools = [DefinedPool::read("lan", "lan", pool.as_bytes().to_vec()).unwrap()];
+        let plan = Plan::new(given, &pools, held);
+        let rows = plan.addresses.into_iter().map(|planned| planned.row);
+        rows.map(|row| (row.outcome, row.reason.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn an_address_is_claimed_unless_somebody_else_has_it() {
+        let web = [given("10.40.0.7", "c-web")];
+        let claimed = [("would-claim", String::new())];
+        assert_eq!(outcomes(&web, LAN, &[]), claimed);
+        assert_eq!(outcomes(&web, LAN, &[held("c-web")]), claimed);
+        let blocks = r#"{"subnet":"10.40.0.0/24","block":28}"#;
+        let gateway = r#"{"subnet":"10.40.0.0/24","gateway":"10.40.0.7"}"#;
+        for (pool, held, why) in [
+            (
+                LAN,
+                vec![held("c-other")],
+                "it is reserved to c-other net1 of network net on node n1, in pool lan",
+            ),
+            (blocks, vec![], "pool lan is given in blocks"),
+            (gateway, vec![], "it is a gateway of pool lan"),
+        ] {
+            assert_eq!(outcomes(&web, pool, &held), [("conflict", why.to_owned())]);
+        }
+        let twice = [web[0].clone(), given("10.40.0.7", "c-other")];
+        let all = outcomes(&twice, LAN, &[]);
+        assert!(
+            all.iter().all(|(outcome, _)| *outcome == "conflict"),
+            "{all:?}"
+        );
+    }
+
+    #[test]
+    fn what_isnt_known_is_not_claimed_and_stops_nothing() {
+        let mut gone = given("10.40.0.7", "c-gone");
+        gone.1 = Err("pod shop/web doesn't exist".into());
+        let expected = [("not-imported", "pod shop/web doesn't exist".to_owned())];
+        assert_eq!(
+            outcomes(std::slice::from_ref(&gone), LAN, &[held("c-other")]),
+            expected
+        );
+        let outside = [given("10.99.0.7", "c-web")];
+        assert!(outcomes(&outside, LAN, &[]).is_empty());
+    }
+}
