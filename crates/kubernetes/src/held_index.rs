@@ -13,7 +13,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use cluster::{HeldKey, Key};
 use cni::{Attachment, NetworkName};
@@ -25,9 +24,6 @@ use crate::objects::attachment;
 
 /// Name of the file that says in which boot the index was completed.
 const COMPLETE: &str = "complete";
-
-/// Longest wait for another process that writes the file [`COMPLETE`].
-const LOCK: Duration = Duration::from_secs(2);
 
 /// Times that an attachment's folder is made again, because another call for the same attachment
 /// has removed it.
@@ -77,8 +73,12 @@ impl HeldIndex {
     ) -> io::Result<()> {
         all.iter().try_for_each(|held| self.note(held))?;
         let stamp = self.stamp(cluster, registration);
-        self.folder
-            .with_lock(LOCK, || self.folder.replace(COMPLETE, stamp.as_bytes()))
+        self.folder.replace(COMPLETE, stamp.as_bytes())
+    }
+
+    /// The folder, opened again: a caller that lists the node's addresses locks it.
+    pub(crate) fn lock_of_lists(&self) -> io::Result<StateFolder> {
+        StateFolder::open(&self.path)
     }
 
     /// Content of the file [`COMPLETE`]; its first line without a registration.

@@ -94,14 +94,31 @@ impl Engine<'_> {
         Ok(Some(found))
     }
 
-    /// True if the index has all addresses of this node; lists them if it isn't known.
+    /// True if the index has all addresses of this node; lists them if it isn't known. Of many
+    /// callers who need the list at the same time, one makes it, and the others wait for it.
     fn complete_index(&mut self) -> Result<bool, EngineError> {
         let cluster = self.client.cluster_id()?;
-        match &self.index {
-            None => Ok(false),
-            Some(index) if index.is_complete(cluster) => Ok(true),
-            Some(_) => self.list_index(cluster),
-        }
+        let lock = match &self.index {
+            None => return Ok(false),
+            Some(index) if index.is_complete(cluster) => return Ok(true),
+            Some(index) => index.lock_of_lists(),
+        };
+        let remaining = self.client.time.remaining();
+        let listed = lock.and_then(|lock| {
+            lock.with_lock(remaining, || {
+                let index = self.index.as_ref();
+                Ok(
+                    match index.is_some_and(|index| index.is_complete(cluster)) {
+                        true => Ok(true),
+                        false => self.list_index(cluster),
+                    },
+                )
+            })
+        });
+        listed.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the index of this node's addresses can't be locked");
+            Ok(false)
+        })
     }
 
     /// Notes all addresses of this node in the index; false if it can't be written.
