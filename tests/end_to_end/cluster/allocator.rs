@@ -1,37 +1,25 @@
-//! `ipam-da-etcd`: the promises of an allocator, for a whole cluster.
+//! `ipam-da-etcd`, `ipam-da-kubernetes`: the promises of an allocator, for a whole cluster.
 
 use std::collections::BTreeSet;
 use std::thread;
 
-use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
-use super::{ADDRESSES, Cluster};
+use super::pool_cluster::{PoolCluster, promises};
 
 fn small() -> Value {
     json!([{"name": "blue", "subnet": "10.0.0.0/29", "gateway": "10.0.0.1"}])
 }
 
-#[test]
-fn a_container_gets_an_address_and_del_releases_it() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
-    let config = cluster.config("n1", &ADDRESSES, &small());
+fn a_container_gets_an_address_and_del_releases_it(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &cluster.addresses(), &small());
     let result = cluster.add("c1", &config).result();
     assert_eq!(result["ips"][0]["gateway"], "10.0.0.1");
     let address = result["ips"][0]["address"].as_str().unwrap();
     let ip = address.strip_suffix("/29").unwrap();
     assert_eq!(cluster.reserved("blue"), [ip]);
     assert_eq!(cluster.held(), [format!("n1/testnet/c1:eth0/blue/{ip}")]);
-    let value = cluster.etcd.value(&format!("/ipam/v1/addresses/blue/{ip}"));
-    assert_eq!(
-        value,
-        cluster
-            .etcd
-            .value(&format!("/ipam/v1/nodes/n1/testnet/c1:eth0/blue/{ip}"))
-    );
-    let value: Value = serde_json::from_str(&value).unwrap();
-    assert_eq!(value["containerID"], "c1");
+    assert_eq!(cluster.holder("blue", ip)["containerID"], "c1");
     let mut check = config.clone();
     check["prevResult"] = result;
     cluster.call("CHECK", "c1", &check).run().nothing();
@@ -39,25 +27,22 @@ fn a_container_gets_an_address_and_del_releases_it() {
     cluster.del("c1", &config).nothing();
     assert!(cluster.reserved("blue").is_empty() && cluster.held().is_empty());
     // Without a record, the allocator is asked itself.
-    let allocator = cluster.sandbox.call("ipam-da-etcd", "CHECK", &check);
+    let allocator = cluster.sandbox().call(cluster.allocator(), "CHECK", &check);
     assert_eq!(allocator.run().code(), 112);
 }
 
-#[test]
-fn nodes_share_a_pool_and_no_address_is_given_twice() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/26","exclude":["10.0.0.2"]}"#,
+fn nodes_share_a_pool_and_no_address_is_given_twice(cluster: &mut dyn PoolCluster) {
+    cluster.define(
+        "blue",
+        &json!({"subnet":"10.0.0.0/26","exclude":["10.0.0.2"]}),
     );
     let pools = json!([{"name": "blue"}]);
     // 61 addresses for 66 callers on three nodes.
     let outputs: Vec<_> = thread::scope(|scope| {
         let callers: Vec<_> = (0..66)
             .map(|i| {
-                let config = cluster.config(&format!("n{}", i % 3), &ADDRESSES, &pools);
-                let cluster = &cluster;
+                let config = cluster.config(&format!("n{}", i % 3), &cluster.addresses(), &pools);
+                let cluster = &*cluster;
                 scope.spawn(move || cluster.add(&format!("c{i}"), &config))
             })
             .collect();
@@ -77,7 +62,7 @@ fn nodes_share_a_pool_and_no_address_is_given_twice() {
     assert!(bad.iter().all(|output| output.code() == 11));
     assert_eq!(cluster.reserved("blue").len(), 60);
     assert_eq!(cluster.held().len(), 60);
-    let status = cluster.config("n1", &ADDRESSES, &pools);
+    let status = cluster.config("n1", &cluster.addresses(), &pools);
     let full = cluster.call("STATUS", "", &status).run();
     assert_eq!(full.code(), 50);
     assert!(
@@ -88,11 +73,8 @@ fn nodes_share_a_pool_and_no_address_is_given_twice() {
     );
 }
 
-#[test]
-fn a_second_add_is_refused_and_keeps_the_first_ones_address() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
-    let config = cluster.config("n1", &ADDRESSES, &small());
+fn a_second_add_is_refused_and_keeps_the_first_ones_address(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &cluster.addresses(), &small());
     let ip = cluster.add("c1", &config).ips();
     assert_eq!(cluster.add("c1", &config).code(), 110);
     // The allocator by itself, without the chain's record.
@@ -100,8 +82,8 @@ fn a_second_add_is_refused_and_keeps_the_first_ones_address() {
     alone["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": small()});
     assert_eq!(
         cluster
-            .sandbox
-            .call("ipam-da-etcd", "ADD", &alone)
+            .sandbox()
+            .call(cluster.allocator(), "ADD", &alone)
             .run()
             .code(),
         110
@@ -109,15 +91,12 @@ fn a_second_add_is_refused_and_keeps_the_first_ones_address() {
     assert_eq!(cluster.reserved("blue"), ip);
 }
 
-#[test]
-fn a_requested_address_is_given_or_refused_with_its_holder() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
+fn a_requested_address_is_given_or_refused_with_its_holder(cluster: &mut dyn PoolCluster) {
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/29", "exclude": ["10.0.0.4"], "requested-ip": "10.0.0.4"}]);
-    let config = cluster.config("n1", &ADDRESSES, &pools);
+    let config = cluster.config("n1", &cluster.addresses(), &pools);
     assert_eq!(cluster.add("c1", &config).ips(), ["10.0.0.4"]);
     let error = cluster
-        .add("c2", &cluster.config("n2", &ADDRESSES, &pools))
+        .add("c2", &cluster.config("n2", &cluster.addresses(), &pools))
         .error();
     assert_eq!(error["code"], 111);
     let msg = error["msg"].as_str().unwrap();
@@ -128,16 +107,13 @@ fn a_requested_address_is_given_or_refused_with_its_holder() {
     assert_eq!(cluster.held().len(), 1);
 }
 
-#[test]
-fn several_pools_give_an_address_each_or_none() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
+fn several_pools_give_an_address_each_or_none(cluster: &mut dyn PoolCluster) {
     let pools = json!([
         {"name": "blue", "subnet": "10.0.0.0/24"},
         {"name": "six", "subnet": "fd00::/64"},
         {"subnet": "10.0.1.0/30"},
     ]);
-    let config = cluster.config("n1", &ADDRESSES, &pools);
+    let config = cluster.config("n1", &cluster.addresses(), &pools);
     let given = cluster.add("c1", &config).ips();
     assert_eq!(given.len(), 3);
     assert_eq!(given[2], "10.0.1.2");
@@ -150,27 +126,21 @@ fn several_pools_give_an_address_each_or_none() {
     assert!(cluster.held().is_empty());
 }
 
-#[test]
-fn a_sticky_key_gets_its_address_again_on_another_node() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
+fn a_sticky_key_gets_its_address_again_on_another_node(cluster: &mut dyn PoolCluster) {
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24", "sticky": "prod/db-0"}]);
-    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &ADDRESSES, &pools));
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &cluster.addresses(), &pools));
     let first = cluster.add("c1", &one).ips();
     let other = cluster.add("c2", &two).ips();
     assert_ne!(first, other);
     cluster.del("c2", &two).nothing();
     cluster.del("c1", &one).nothing();
     assert_eq!(cluster.add("c3", &two).ips(), other);
-    assert_eq!(cluster.etcd.keys("/ipam/v1/sticky/blue/").len(), 2);
+    assert_eq!(cluster.sticky_keys("blue"), 1);
 }
 
-#[test]
-fn gc_releases_what_is_this_nodes_and_this_networks() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
+fn gc_releases_what_is_this_nodes_and_this_networks(cluster: &mut dyn PoolCluster) {
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
-    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &ADDRESSES, &pools));
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &cluster.addresses(), &pools));
     let mut other = one.clone();
     other["name"] = json!("othernet");
     for (container, config) in [("a", &one), ("b", &one), ("c", &two), ("d", &other)] {
@@ -180,8 +150,8 @@ fn gc_releases_what_is_this_nodes_and_this_networks() {
     let mut gc = one.clone();
     gc["cni.dev/valid-attachments"] = json!([{"containerID": "b", "ifname": "eth0"}]);
     cluster
-        .sandbox
-        .call("ipam-da-etcd", "GC", &gc)
+        .sandbox()
+        .call(cluster.allocator(), "GC", &gc)
         .run()
         .nothing();
     let held: Vec<String> = cluster.held();
@@ -200,11 +170,8 @@ fn gc_releases_what_is_this_nodes_and_this_networks() {
     assert_eq!(cluster.reserved("blue").len(), 3);
 }
 
-#[test]
-fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
-    let config = cluster.config("n1", &ADDRESSES, &small());
+fn two_nodes_with_one_name_are_told_apart_by_their_disks(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &cluster.addresses(), &small());
     cluster.add("c1", &config).result();
     let mut impostor = cluster.on_another_disk(&config);
     cluster
@@ -213,8 +180,8 @@ fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
     impostor["cni.dev/valid-attachments"] = json!([]);
     assert_eq!(
         cluster
-            .sandbox
-            .call("ipam-da-etcd", "GC", &impostor)
+            .sandbox()
+            .call(cluster.allocator(), "GC", &impostor)
             .run()
             .code(),
         7
@@ -222,16 +189,15 @@ fn two_nodes_with_one_name_are_told_apart_by_their_disks() {
     assert_eq!(cluster.held().len(), 1);
 }
 
-#[test]
-fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_one() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::default();
-    let config = cluster.config("n1", &ADDRESSES, &small());
+fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_one(
+    cluster: &mut dyn PoolCluster,
+) {
+    let config = cluster.config("n1", &cluster.addresses(), &small());
     cluster.add("c1", &config).result();
     let held = cluster.held();
     // The record is lost, and a second ADD fails with what isn't 110: its rollback.
     let del = |undone: &str| {
-        let call = cluster.sandbox.call("ipam-da-etcd", "DEL", &config);
+        let call = cluster.sandbox().call(cluster.allocator(), "DEL", &config);
         call.container("c1")
             .env("IPAM_DELEGATED_CALL", undone)
             .env("IPAM_DELEGATED_ROLLBACK", undone)
@@ -239,26 +205,37 @@ fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_o
     };
     del("another-call").nothing();
     assert_eq!(cluster.held(), held);
-    let by: Value =
-        serde_json::from_str(&cluster.etcd.value(&format!("/ipam/v1/nodes/{}", held[0]))).unwrap();
+    let ip = &cluster.reserved("blue")[0];
+    let by = cluster.holder("blue", ip);
     del(by["call"].as_str().unwrap()).nothing();
     assert!(cluster.held().is_empty() && cluster.reserved("blue").is_empty());
 }
 
-#[test]
-fn a_second_add_that_cannot_ask_etcd_leaves_the_running_containers_address() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = Cluster::default();
-    let mut config = cluster.config("n1", &ADDRESSES, &small());
+fn a_second_add_that_cannot_ask_the_engine_leaves_the_running_containers_address(
+    cluster: &mut dyn PoolCluster,
+) {
+    let config = cluster.config("n1", &cluster.addresses(), &small());
     cluster.add("c1", &config).result();
     let held = cluster.held();
-    std::fs::remove_dir_all(cluster.sandbox.root().join("n1/state")).unwrap();
-    cluster.etcd.kill();
-    config["ipam"]["etcd"]["timeout"] = json!("500ms");
-    cluster.add("c1", &config).refused(11, "etcd");
-    cluster.etcd.restart();
-    config["ipam"]["etcd"]["timeout"] = json!("10s");
+    std::fs::remove_dir_all(cluster.sandbox().root().join("n1/state")).unwrap();
+    cluster.stop();
+    let impatient = cluster.within("500ms", &config);
+    cluster.add("c1", &impatient).refused(11, "within 500ms");
+    cluster.start();
     // What that ADD has left behind is undone, and nothing else.
     assert_eq!(cluster.add("c1", &config).code(), 110);
     assert_eq!(cluster.held(), held);
+}
+
+promises! {
+    a_container_gets_an_address_and_del_releases_it,
+    nodes_share_a_pool_and_no_address_is_given_twice,
+    a_second_add_is_refused_and_keeps_the_first_ones_address,
+    a_requested_address_is_given_or_refused_with_its_holder,
+    several_pools_give_an_address_each_or_none,
+    a_sticky_key_gets_its_address_again_on_another_node,
+    gc_releases_what_is_this_nodes_and_this_networks,
+    two_nodes_with_one_name_are_told_apart_by_their_disks,
+    a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_one,
+    a_second_add_that_cannot_ask_the_engine_leaves_the_running_containers_address,
 }

@@ -1,47 +1,35 @@
-//! `ipam-ds-etcd`: blocks of a pool for each node.
+//! `ipam-ds-etcd`, `ipam-ds-kubernetes`: blocks of a pool for each node.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use harness::{ETCD, ETCDCTL, needs};
 use serde_json::{Value, json};
 
-use super::{BLOCKS, Cluster};
+use super::pool_cluster::{PoolCluster, promises};
 
 pub(super) fn named() -> Value {
     json!([{"name": "blue"}])
 }
 
-fn cluster() -> Cluster {
-    with_pool(Cluster::default())
-}
-
-/// The cluster, with a pool of four blocks of four addresses.
-pub(super) fn with_pool(cluster: Cluster) -> Cluster {
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19","block":30}"#,
+/// A pool of four blocks of four addresses.
+pub(super) fn define_pool(cluster: &dyn PoolCluster) {
+    cluster.define(
+        "blue",
+        &json!({"subnet": "10.0.0.0/27", "rangeStart": "10.0.0.4", "rangeEnd": "10.0.0.19", "block": 30}),
     );
-    cluster
-}
-
-fn blocks(cluster: &Cluster) -> Vec<String> {
-    cluster.etcd.keys("/ipam/v1/blocks/blue/")
 }
 
 /// The same configuration after a boot, as far as the plugins can tell.
-fn rebooted(cluster: &Cluster, boot: &str) -> std::path::PathBuf {
-    let proc = cluster.sandbox.root().join(boot);
+fn rebooted(cluster: &dyn PoolCluster, boot: &str) -> std::path::PathBuf {
+    let proc = cluster.sandbox().root().join(boot);
     fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
     fs::write(proc.join("sys/kernel/random/boot_id"), boot).unwrap();
     proc
 }
 
-#[test]
-fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &BLOCKS, &named()));
+fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &cluster.in_blocks(), &named()));
     let result = cluster.add("a", &one).result();
     assert!(
         result["ips"][0]["address"]
@@ -57,7 +45,7 @@ fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
         given.extend(cluster.add(&format!("c{i}"), &two).ips());
     }
     assert_eq!(given.len(), 15);
-    assert_eq!(blocks(&cluster).len(), 4);
+    assert_eq!(cluster.blocks("blue").len(), 4);
     let error = (0..4)
         .map(|i| cluster.add(&format!("d{i}"), &two))
         .find(|output| !output.status.success());
@@ -66,14 +54,15 @@ fn nodes_claim_blocks_and_give_addresses_of_the_pools_subnet() {
         .refused(11, "pool blue (10.0.0.4-10.0.0.19) has no block left");
 }
 
-#[test]
-fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster();
-    let mut config = cluster.config("n1", &BLOCKS, &named());
+fn while_the_engine_is_away_containers_start_and_end_as_long_as_there_is_room(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pool(cluster);
+    let mut config = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &config).result();
-    config["ipam"]["etcd"]["timeout"] = json!("300ms");
-    cluster.etcd.kill();
+    let patient = config.clone();
+    config = cluster.within("300ms", &config);
+    cluster.stop();
     cluster.add("b", &config).result();
     let mut added = config.clone();
     added["prevResult"] = cluster.add("c", &config).result();
@@ -81,25 +70,21 @@ fn while_etcd_is_away_containers_start_and_end_as_long_as_there_is_room() {
     let full = (0..3)
         .map(|i| cluster.add(&format!("d{i}"), &config))
         .find(|output| !output.status.success());
-    full.unwrap()
-        .refused(11, "etcd can't be reached within 300ms");
+    full.unwrap().refused(11, "within 300ms");
     cluster.del("a", &config).nothing();
     cluster.add("e", &config).result();
-    cluster.etcd.restart();
-    config["ipam"]["etcd"]["timeout"] = json!("10s");
-    cluster.add("f", &config).result();
+    cluster.start();
+    cluster.add("f", &patient).result();
 }
 
-#[test]
-fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let mut config = cluster.config("n1", &BLOCKS, &named());
+fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let mut config = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &config).result();
     let file = cluster
-        .sandbox
+        .sandbox()
         .root()
-        .join("n1/etcd-state/blocks/blue.json");
+        .join("n1/engine-state/blocks/blue.json");
     let content = fs::read(&file).unwrap();
     fs::write(&file, "{").unwrap();
     cluster
@@ -112,22 +97,18 @@ fn a_damaged_or_foreign_file_of_blocks_is_named_in_the_error() {
         .refused(7, "has blocks of node \"n1\"");
 }
 
-#[test]
-fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster();
-    let config = cluster.config("n1", &BLOCKS, &named());
+fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let config = cluster.config("n1", &cluster.in_blocks(), &named());
     let old = cluster.add("a", &config).ips();
-    let [block] = &blocks(&cluster)[..] else {
-        panic!()
+    let claimed = cluster.blocks("blue");
+    let [block] = &claimed[..] else {
+        panic!("{claimed:?}")
     };
     // The node was given up, and another one has its block.
-    cluster.etcd.ctl(&["del", "--prefix", "/ipam/v1/tokens/"]);
-    cluster.etcd.put(
-        &format!("/ipam/v1/blocks/blue/{block}"),
-        r#"{"node":"n2","since":"2026-01-01T00:00:00Z"}"#,
-    );
-    let proc = rebooted(&cluster, "second-boot");
+    cluster.lose_registrations();
+    cluster.move_block("blue", block, "n2");
+    let proc = rebooted(cluster, "second-boot");
     let add = |container: &str| {
         cluster
             .call("ADD", container, &config)
@@ -135,7 +116,7 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
             .run()
     };
     let new = add("b").ips();
-    assert_ne!(blocks(&cluster).len(), 1);
+    assert_ne!(cluster.blocks("blue").len(), 1);
     let other: Vec<String> = (0..2).flat_map(|i| add(&format!("c{i}")).ips()).collect();
     let in_block = |ip: &String| {
         let last: u8 = ip.rsplit('.').next().unwrap().parse().unwrap();
@@ -153,99 +134,101 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now() {
         !new.iter().chain(&other).any(in_block),
         "{block} {new:?} {other:?}"
     );
-    // After a boot without etcd, nothing is given that hasn't been compared.
-    cluster.etcd.kill();
-    let mut away = config.clone();
-    away["ipam"]["etcd"]["timeout"] = json!("300ms");
-    let proc = rebooted(&cluster, "third-boot");
+    // After a boot without the engine, nothing is given that hasn't been compared.
+    cluster.stop();
+    let away = cluster.within("300ms", &config);
+    let proc = rebooted(cluster, "third-boot");
     let output = cluster
         .call("ADD", "z", &away)
         .env("IPAM_DELEGATED_PROC", &proc)
         .run();
-    output.refused(11, "have to be compared with etcd's");
+    output.refused(
+        11,
+        &format!("have to be compared with {}'s", cluster.engine()),
+    );
 }
 
-#[test]
-fn a_claim_without_an_answer_is_found_out_later() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let config = cluster.config("n1", &BLOCKS, &named());
+fn a_claim_without_an_answer_is_found_out_later(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let config = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &config).result();
     let file = cluster
-        .sandbox
+        .sandbox()
         .root()
-        .join("n1/etcd-state/blocks/blue.json");
+        .join("n1/engine-state/blocks/blue.json");
     let mut local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
-    // Killed between etcd's answer and the file.
+    // Killed between the engine's answer and the file.
     local["claiming"] = local["blocks"][0].take();
     local["blocks"] = json!([]);
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
     cluster.add("b", &config).result();
-    assert_eq!(blocks(&cluster).len(), 1);
+    assert_eq!(cluster.blocks("blue").len(), 1);
     // Without even the note, GC finds it.
     local["claiming"] = Value::Null;
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
     cluster.gc(&["a", "b"], &config).nothing();
     let local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
-    assert_eq!(blocks(&cluster).len(), 1);
+    assert_eq!(cluster.blocks("blue").len(), 1);
 }
 
-#[test]
-fn gc_gives_back_blocks_that_have_been_empty() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let mut config = cluster.config("n1", &BLOCKS, &named());
+fn gc_gives_back_blocks_that_have_been_empty(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let mut config = cluster.config("n1", &cluster.in_blocks(), &named());
     config["ipam"]["keepEmptyBlocks"] = json!("0s");
     for container in ["a", "b", "c", "d", "e"] {
         cluster.add(container, &config).result();
     }
-    let claimed = blocks(&cluster).len();
+    let claimed = cluster.blocks("blue").len();
     assert!(claimed >= 2);
     cluster.gc(&["a", "b", "c", "d", "e"], &config).nothing();
-    assert_eq!(blocks(&cluster).len(), claimed);
+    assert_eq!(cluster.blocks("blue").len(), claimed);
     for _ in 0..3 {
         cluster.gc(&[], &config).nothing();
     }
-    assert!(blocks(&cluster).is_empty(), "{:?}", blocks(&cluster));
+    assert!(
+        cluster.blocks("blue").is_empty(),
+        "{:?}",
+        cluster.blocks("blue")
+    );
     cluster.add("f", &config).result();
-    assert_eq!(blocks(&cluster).len(), 1);
+    assert_eq!(cluster.blocks("blue").len(), 1);
 }
 
-#[test]
-fn two_nodes_with_one_name_are_refused() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let config = cluster.config("n1", &BLOCKS, &named());
+fn two_nodes_with_one_name_are_refused(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    let config = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &config).result();
     let impostor = cluster.on_another_disk(&config);
     cluster
         .add("b", &impostor)
         .refused(7, "ipam.node: \"n1\" is the name of another node");
-    assert_eq!(blocks(&cluster).len(), 1);
+    assert_eq!(cluster.blocks("blue").len(), 1);
 }
 
-#[test]
-fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let config = cluster.config("n1", &["ipam-da-etcd"], &named());
+fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pool(cluster);
+    let config = cluster.config("n1", &[cluster.allocator()], &named());
     cluster.add("a", &config).refused(
         7,
-        "/ipam/v1/pools/blue.block: 30: this pool is given in blocks",
+        &format!(
+            "{}.block: 30: this pool is given in blocks",
+            cluster.path_of_pool("blue")
+        ),
     );
-    cluster
-        .etcd
-        .put("/ipam/v1/pools/green", r#"{"subnet":"10.1.0.0/28"}"#);
-    let config = cluster.config("n1", &BLOCKS, &json!([{"name": "green"}]));
-    cluster
-        .add("a", &config)
-        .refused(7, "/ipam/v1/pools/green.block is missing");
+    cluster.define("green", &json!({"subnet":"10.1.0.0/28"}));
+    let config = cluster.config("n1", &cluster.in_blocks(), &json!([{"name": "green"}]));
+    cluster.add("a", &config).refused(
+        7,
+        &format!("{}.block is missing", cluster.path_of_pool("green")),
+    );
 }
 
 /// GCs without a valid attachment, until blocks that are empty are given back.
-fn collect(cluster: &Cluster, config: &Value) {
+fn collect(cluster: &dyn PoolCluster, config: &Value) {
     let mut config = config.clone();
     config["ipam"]["keepEmptyBlocks"] = json!("0s");
     for _ in 0..3 {
@@ -253,84 +236,98 @@ fn collect(cluster: &Cluster, config: &Value) {
     }
 }
 
-#[test]
-fn a_block_that_was_put_aside_is_used_again_before_another_one_is_claimed() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &BLOCKS, &named()));
+fn a_block_that_was_put_aside_is_used_again_before_another_one_is_claimed(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pool(cluster);
+    let [one, two] = ["n1", "n2"].map(|node| cluster.config(node, &cluster.in_blocks(), &named()));
     cluster.add("a", &one).result();
     let mut gc = one.clone();
     gc["ipam"]["keepEmptyBlocks"] = json!("0s");
     // The first GC puts the empty block aside; a second one would give it back.
     cluster.gc(&[], &gc).nothing();
-    assert_eq!(blocks(&cluster).len(), 1);
+    assert_eq!(cluster.blocks("blue").len(), 1);
     for i in 0..12 {
         cluster.add(&format!("b{i}"), &two).result();
     }
-    assert_eq!(blocks(&cluster).len(), 4);
+    assert_eq!(cluster.blocks("blue").len(), 4);
     cluster.add("c", &one).result();
 }
 
-#[test]
-fn empty_blocks_of_a_pool_that_no_network_names_are_given_back() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    cluster.etcd.put(
-        "/ipam/v1/pools/green",
-        r#"{"subnet":"10.1.0.0/24","block":28}"#,
-    );
-    let config = cluster.config("n1", &BLOCKS, &named());
+fn empty_blocks_of_a_pool_that_no_network_names_are_given_back(cluster: &mut dyn PoolCluster) {
+    define_pool(cluster);
+    cluster.define("green", &json!({"subnet":"10.1.0.0/24","block":28}));
+    let config = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &config).result();
     cluster.del("a", &config).nothing();
-    let other = cluster.config("n1", &BLOCKS, &json!([{"name": "green"}]));
+    let other = cluster.config("n1", &cluster.in_blocks(), &json!([{"name": "green"}]));
     // Its definition may be gone, too.
-    cluster.etcd.ctl(&["del", "/ipam/v1/pools/blue"]);
-    collect(&cluster, &other);
-    assert!(blocks(&cluster).is_empty());
+    cluster.undefine("blue");
+    collect(cluster, &other);
+    assert!(cluster.blocks("blue").is_empty());
 }
 
-#[test]
-fn a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_given_back() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let in_blocks = cluster.config("n1", &BLOCKS, &named());
+fn a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_given_back(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pool(cluster);
+    let in_blocks = cluster.config("n1", &cluster.in_blocks(), &named());
     cluster.add("a", &in_blocks).result();
     cluster.add("b", &in_blocks).result();
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19"}"#,
+    cluster.define(
+        "blue",
+        &json!({"subnet":"10.0.0.0/27","rangeStart":"10.0.0.4","rangeEnd":"10.0.0.19"}),
     );
-    let one_by_one = cluster.config("n1", &["ipam-da-etcd"], &named());
+    let one_by_one = cluster.config("n1", &[cluster.allocator()], &named());
     cluster
         .add("c", &one_by_one)
         .refused(7, "is given in blocks");
     cluster.del("a", &in_blocks).nothing();
-    collect(&cluster, &one_by_one);
+    collect(cluster, &one_by_one);
     // GC has released `b` by its record, and then the block.
-    assert!(blocks(&cluster).is_empty(), "{:?}", blocks(&cluster));
+    assert!(
+        cluster.blocks("blue").is_empty(),
+        "{:?}",
+        cluster.blocks("blue")
+    );
     cluster.add("d", &one_by_one).result();
 }
 
-#[test]
-fn a_block_that_a_restore_has_lost_is_claimed_again_and_every_add_succeeds() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster();
-    let config = cluster.config("n1", &BLOCKS, &named());
+fn a_block_that_a_restore_has_lost_is_claimed_again_and_every_add_succeeds(
+    cluster: &mut dyn PoolCluster,
+) {
+    define_pool(cluster);
+    let config = cluster.config("n1", &cluster.in_blocks(), &named());
     let mut given: BTreeSet<String> = cluster.add("a", &config).ips().into_iter().collect();
-    cluster.etcd.ctl(&["del", "--prefix", "/ipam/v1/blocks/"]);
+    cluster.lose_blocks("blue");
     for i in 0..11 {
         given.extend(cluster.add(&format!("b{i}"), &config).ips());
     }
     assert_eq!(given.len(), 12);
-    let held: BTreeSet<String> = blocks(&cluster).into_iter().collect();
+    let held: BTreeSet<String> = cluster.blocks("blue").into_iter().collect();
     assert_eq!(held.len(), 3);
     let file = cluster
-        .sandbox
+        .sandbox()
         .root()
-        .join("n1/etcd-state/blocks/blue.json");
+        .join("n1/engine-state/blocks/blue.json");
     let local: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let listed = local["blocks"].as_array().unwrap().iter();
     let listed: Vec<&str> = listed.filter_map(|block| block["cidr"].as_str()).collect();
     assert_eq!(listed.len(), 3, "{listed:?}");
     assert!(listed.iter().all(|block| held.contains(*block)), "{held:?}");
+}
+
+promises! {
+    nodes_claim_blocks_and_give_addresses_of_the_pools_subnet,
+    while_the_engine_is_away_containers_start_and_end_as_long_as_there_is_room,
+    a_damaged_or_foreign_file_of_blocks_is_named_in_the_error,
+    an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now,
+    a_claim_without_an_answer_is_found_out_later,
+    gc_gives_back_blocks_that_have_been_empty,
+    two_nodes_with_one_name_are_refused,
+    a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone,
+    a_block_that_was_put_aside_is_used_again_before_another_one_is_claimed,
+    empty_blocks_of_a_pool_that_no_network_names_are_given_back,
+    a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_given_back,
+    a_block_that_a_restore_has_lost_is_claimed_again_and_every_add_succeeds,
 }

@@ -1,11 +1,11 @@
 //! Any system call of a cluster's plugins fails: nothing that lives is released, and nothing
 //! that is held is forgotten.
 
-use harness::{ETCD, ETCDCTL, FaultWalk, Output, STRACE, needs};
+use harness::{FaultWalk, Output, STRACE, needs};
 use serde_json::{Value, json};
 
-use super::Cluster;
 use super::injected::Victim;
+use super::pool_cluster::{PoolCluster, promises};
 
 /// A walk with these calls of a plugin: `ADD` and `DEL` of `c`, and `GC` and `STATUS`.
 struct Walk<'a> {
@@ -26,7 +26,7 @@ impl Walk<'_> {
         let prepare = || victim.run(before, "c");
         let kept = (self.kept)();
         prepare();
-        let trace = victim.cluster.sandbox.root().join("fault-trace");
+        let trace = victim.cluster.sandbox().root().join("fault-trace");
         let (walk, _) = FaultWalk::record(victim.call(command, "c"), &trace, "read(0");
         for point in &walk.points {
             prepare();
@@ -44,16 +44,14 @@ fn valid(cluster: &mut Victim<'_>) {
     cluster.config["cni.dev/valid-attachments"] = json!([{"containerID": "a", "ifname": "eth0"}]);
 }
 
-#[test]
-fn no_address_that_is_in_use_is_released_whatever_system_call_fails() {
-    needs!(ETCD, ETCDCTL, STRACE);
+fn no_address_that_is_in_use_is_released_whatever_system_call_fails(cluster: &mut dyn PoolCluster) {
+    needs!(STRACE);
     if !FaultWalk::is_possible() {
         harness::skip("cluster::faults", "strace may not trace here");
         return;
     }
-    let cluster = Cluster::default();
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    let mut victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &pools);
+    let mut victim = Victim::new(cluster, cluster.allocator(), "n1", &pools);
     valid(&mut victim);
     victim.run("ADD", "a").result();
     let address = cluster.reserved("red").remove(0);
@@ -77,39 +75,35 @@ fn no_address_that_is_in_use_is_released_whatever_system_call_fails() {
     }
 }
 
-#[test]
-fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails() {
-    needs!(ETCD, ETCDCTL, STRACE);
+fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails(
+    cluster: &mut dyn PoolCluster,
+) {
+    needs!(STRACE);
     if !FaultWalk::is_possible() {
         harness::skip("cluster::faults", "strace may not trace here");
         return;
     }
-    let cluster = Cluster::default();
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/24","block":28}"#,
-    );
-    let chain = ["ipam-ds-etcd", "ipam-da-host-local"];
+    cluster.define("blue", &json!({"subnet":"10.0.0.0/24","block":28}));
     let named = json!([{"name": "blue"}]);
-    let config = cluster.config("n1", &chain, &named);
+    let config = cluster.config("n1", &cluster.in_blocks(), &named);
     // An address in use, which keeps its block.
     cluster.add("a", &config).result();
-    let mut victim = Victim::new(&cluster, "ipam-ds-etcd", "n1", &named);
+    let mut victim = Victim::new(cluster, cluster.selector(), "n1", &named);
     victim.config["ipam"]["keepEmptyBlocks"] = json!("0s");
     valid(&mut victim);
     let file = cluster
-        .sandbox
+        .sandbox()
         .root()
-        .join("n1/etcd-state/blocks/blue.json");
-    let block = cluster.etcd.keys("/ipam/v1/blocks/blue/").remove(0);
+        .join("n1/engine-state/blocks/blue.json");
+    let block = cluster.blocks("blue").remove(0);
     let kept = || {
         let content = std::fs::read(&file).unwrap();
         let local: Value = serde_json::from_slice(&content).unwrap();
         let listed = local["blocks"].as_array().unwrap().iter();
         let listed = listed.filter(|owned| owned["cidr"] == *block);
         let mut kept: Vec<String> = listed.map(|block| block["owner"].to_string()).collect();
-        let in_etcd = cluster.etcd.keys("/ipam/v1/blocks/blue/");
-        kept.extend(in_etcd.into_iter().filter(|key| *key == block));
+        let in_engine = cluster.blocks("blue");
+        kept.extend(in_engine.into_iter().filter(|key| *key == block));
         kept
     };
     assert_eq!(kept().len(), 2);
@@ -120,4 +114,9 @@ fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails
     for command in ["ADD", "DEL", "GC", "STATUS"] {
         walk.run(command);
     }
+}
+
+promises! {
+    no_address_that_is_in_use_is_released_whatever_system_call_fails,
+    no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails,
 }

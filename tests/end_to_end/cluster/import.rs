@@ -3,66 +3,55 @@
 
 use std::fs;
 
-use harness::{ETCD, ETCDCTL, EtcdMember, Output, needs};
-use serde_json::{Map, Value, json};
+use harness::Output;
+use serde_json::{Value, json};
 
-use super::Cluster;
+use super::pool_cluster::{PoolCluster, promises};
 
-/// A cluster with these pools, and a conflist that leads `ipamctl` to it.
-fn with_pools(etcd: EtcdMember, pools: &Value) -> Cluster {
-    let cluster = Cluster::with(etcd);
-    let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
-    cluster.sandbox.write_conflist("10-lan.conflist", &config);
-    let imported = import(&cluster, "first", pools, &[]);
+/// Defines these pools, and writes a conflist that leads `ipamctl` to the engine.
+fn with_pools(cluster: &dyn PoolCluster, pools: &Value) {
+    let config = cluster.config("n1", &cluster.addresses(), &json!([{"name": "lan"}]));
+    let config = cluster.as_administrator(&config);
+    cluster.sandbox().write_conflist("10-lan.conflist", &config);
+    let imported = import(cluster, "first", pools, &[]);
     assert!(imported.status.success(), "{imported:?}");
-    cluster
 }
 
 /// The command that imports these pools from a file of this name.
-fn importing(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> harness::Call {
-    let file = cluster.sandbox.root().join(file);
+fn importing(
+    cluster: &dyn PoolCluster,
+    file: &str,
+    pools: &Value,
+    words: &[&str],
+) -> harness::Call {
+    let file = cluster.sandbox().root().join(file);
     fs::write(&file, pools.to_string()).unwrap();
     let file = file.to_str().unwrap();
     cluster
-        .sandbox
+        .sandbox()
         .ipamctl(&[&["import", file], words].concat())
 }
 
-fn import(cluster: &Cluster, file: &str, pools: &Value, words: &[&str]) -> Output {
+fn import(cluster: &dyn PoolCluster, file: &str, pools: &Value, words: &[&str]) -> Output {
     importing(cluster, file, pools, words).run()
-}
-
-/// The definitions in etcd.
-fn defined(cluster: &Cluster) -> Vec<(String, String)> {
-    let names = cluster.etcd.keys("/ipam/v1/pools/");
-    let value = |name: String| {
-        let value = cluster.etcd.value(&format!("/ipam/v1/pools/{name}"));
-        (name, value)
-    };
-    names.into_iter().map(value).collect()
 }
 
 /// An import that is refused for this reason, and writes nothing.
 #[track_caller]
-fn refused(cluster: &Cluster, pools: &Value, why: &[&str]) {
-    let before = defined(cluster);
+fn refused(cluster: &dyn PoolCluster, pools: &Value, why: &[&str]) {
+    let before = cluster.defined();
     let output = import(cluster, "refused", pools, &["--replace"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     for part in why {
         assert!(output.stderr.contains(part), "{part}: {output:?}");
     }
-    assert_eq!(defined(cluster), before);
+    assert_eq!(cluster.defined(), before);
 }
 
-#[test]
-fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = with_pools(
-        EtcdMember::default(),
-        &json!({"lan": {"subnet": "10.55.0.0/24"}}),
-    );
+fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held(cluster: &mut dyn PoolCluster) {
+    with_pools(cluster, &json!({"lan": {"subnet": "10.55.0.0/24"}}));
     let held = json!([{"name": "lan", "requested-ip": "10.55.0.200"}]);
-    let held = cluster.config("n1", &["ipam-da-etcd"], &held);
+    let held = cluster.config("n1", &[cluster.allocator()], &held);
     cluster.add("c1", &held).result();
     let holder = "10.55.0.200 of pool lan, which c1 eth0 of network testnet on node n1 holds,";
     let halves = json!({
@@ -70,13 +59,13 @@ fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held() {
         "dmz": {"subnet": "10.55.0.128/25"},
     });
     refused(
-        &cluster,
+        cluster,
         &halves,
         &[holder, "would be in no range of pool lan"],
     );
     let gateway = json!({"lan": {"subnet": "10.55.0.0/24", "gateway": "10.55.0.9"}});
     refused(
-        &cluster,
+        cluster,
         &gateway,
         &[
             holder,
@@ -84,40 +73,32 @@ fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held() {
         ],
     );
     let block = json!({"lan": {"subnet": "10.55.0.0/24", "block": 28}});
-    refused(&cluster, &block, &[holder, "pool lan gets block"]);
+    refused(cluster, &block, &[holder, "pool lan gets block"]);
 
     // What nobody holds is taken away; and all of it, once the address is released.
     let smaller = json!({"lan": {"subnet": "10.55.0.0/24", "rangeStart": "10.55.0.100"}});
-    let output = import(&cluster, "smaller", &smaller, &["--replace"]);
+    let output = import(cluster, "smaller", &smaller, &["--replace"]);
     assert_eq!(output.stdout, "lan: replaced\n", "{output:?}");
     cluster.del("c1", &held).nothing();
-    let output = import(&cluster, "halves", &halves, &["--replace"]);
+    let output = import(cluster, "halves", &halves, &["--replace"]);
     assert_eq!(output.stdout, "dmz: created\nlan: replaced\n", "{output:?}");
 }
 
-#[test]
-fn an_address_of_a_pool_that_was_removed_is_given_by_no_other() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = with_pools(
-        EtcdMember::default(),
-        &json!({"lan": {"subnet": "10.55.0.0/24"}}),
-    );
-    let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
+fn an_address_of_a_pool_that_was_removed_is_given_by_no_other(cluster: &mut dyn PoolCluster) {
+    with_pools(cluster, &json!({"lan": {"subnet": "10.55.0.0/24"}}));
+    let config = cluster.config("n1", &[cluster.allocator()], &json!([{"name": "lan"}]));
     cluster.add("c1", &config).result();
-    cluster.etcd.ctl(&["del", "/ipam/v1/pools/lan"]);
+    cluster.undefine("lan");
     let other = json!({"dmz": {"subnet": "10.55.0.0/24"}});
-    refused(&cluster, &other, &["c1 eth0", "would be given by pool dmz"]);
+    refused(cluster, &other, &["c1 eth0", "would be given by pool dmz"]);
 }
 
-#[test]
-fn a_pool_loses_nothing_of_a_block_that_a_node_holds() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = with_pools(
-        EtcdMember::default(),
+fn a_pool_loses_nothing_of_a_block_that_a_node_holds(cluster: &mut dyn PoolCluster) {
+    with_pools(
+        cluster,
         &json!({"lan": {"subnet": "10.56.0.0/27", "rangeStart": "10.56.0.16", "block": 28}}),
     );
-    let blocks = ["ipam-ds-etcd", "ipam-da-host-local"];
-    let config = cluster.config("n7", &blocks, &json!([{"name": "lan"}]));
+    let config = cluster.config("n7", &cluster.in_blocks(), &json!([{"name": "lan"}]));
     cluster.add("c1", &config).result();
     let holder = "block 10.56.0.16/28 of pool lan, which node n7 holds,";
     for (keys, why) in [
@@ -132,26 +113,21 @@ fn a_pool_loses_nothing_of_a_block_that_a_node_holds() {
     ] {
         let mut pool = keys;
         pool["subnet"] = json!("10.56.0.0/27");
-        refused(&cluster, &json!({"lan": pool}), &[holder, why]);
+        refused(cluster, &json!({"lan": pool}), &[holder, why]);
     }
     let larger = json!({"lan": {"subnet": "10.56.0.0/27", "block": 28}});
-    let output = import(&cluster, "larger", &larger, &["--replace"]);
+    let output = import(cluster, "larger", &larger, &["--replace"]);
     assert_eq!(output.stdout, "lan: replaced\n", "{output:?}");
 }
 
-#[test]
-fn of_imports_at_once_that_overlap_one_is_written() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = with_pools(
-        EtcdMember::default(),
-        &json!({"lan": {"subnet": "10.55.0.0/24"}}),
-    );
+fn of_imports_at_once_that_overlap_one_is_written(cluster: &mut dyn PoolCluster) {
+    with_pools(cluster, &json!({"lan": {"subnet": "10.55.0.0/24"}}));
     for round in 0..3 {
         let imports: Vec<_> = (0..6)
             .map(|i| {
                 let name = format!("p{round}-{i}");
                 let pools = json!({name.clone(): {"subnet": format!("10.60.{round}.0/24")}});
-                importing(&cluster, &name, &pools, &[]).start()
+                importing(cluster, &name, &pools, &[]).start()
             })
             .collect();
         let outputs: Vec<Output> = imports.into_iter().map(harness::Running::output).collect();
@@ -161,36 +137,17 @@ fn of_imports_at_once_that_overlap_one_is_written() {
             .count();
         assert_eq!(written, 1, "{outputs:?}");
         assert_eq!(
-            defined(&cluster).len(),
+            cluster.defined().len(),
             2 + round,
             "{:?}",
-            defined(&cluster)
+            cluster.defined()
         );
     }
 }
 
-/// So many pools.
-fn many(number: usize) -> Value {
-    let pool = |i: usize| {
-        let subnet = format!("10.{}.{}.0/24", 100 + i / 256, i % 256);
-        (format!("p{i}"), json!({"subnet": subnet}))
-    };
-    Value::Object((0..number).map(pool).collect::<Map<_, _>>())
-}
-
-#[test]
-fn more_pools_than_etcd_takes_at_once_are_not_written_in_part() {
-    needs!(ETCD, ETCDCTL);
-    let lan = json!({"lan": {"subnet": "10.55.0.0/24"}});
-    let cluster = with_pools(EtcdMember::default(), &lan);
-    refused(
-        &cluster,
-        &many(300),
-        &["nothing is written", "--max-txn-ops"],
-    );
-    assert!(import(&cluster, "most", &many(128), &[]).status.success());
-    assert_eq!(defined(&cluster).len(), 129);
-    let larger = with_pools(EtcdMember::start(&["--max-txn-ops=1000"]), &lan);
-    assert!(import(&larger, "all", &many(300), &[]).status.success());
-    assert_eq!(defined(&larger).len(), 301);
+promises! {
+    a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held,
+    an_address_of_a_pool_that_was_removed_is_given_by_no_other,
+    a_pool_loses_nothing_of_a_block_that_a_node_holds,
+    of_imports_at_once_that_overlap_one_is_written,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use harness::{Call, Output};
 use serde_json::{Value, json};
 
-use super::Cluster;
+use super::pool_cluster::PoolCluster;
 use crate::kill_points::ALL;
 use crate::killed::{Point, STRACE, points};
 
@@ -31,7 +31,7 @@ const WITH_EFFECT: [&str; 13] = [
 
 /// A plugin, called without the chain.
 pub(super) struct Victim<'a> {
-    pub(super) cluster: &'a Cluster,
+    pub(super) cluster: &'a dyn PoolCluster,
     pub(super) plugin: &'static str,
     pub(super) config: Value,
 }
@@ -39,7 +39,7 @@ pub(super) struct Victim<'a> {
 impl<'a> Victim<'a> {
     /// A plugin on a node, behind a selector that chose these pools.
     pub(super) fn new(
-        cluster: &'a Cluster,
+        cluster: &'a dyn PoolCluster,
         plugin: &'static str,
         node: &str,
         pools: &Value,
@@ -56,7 +56,7 @@ impl<'a> Victim<'a> {
     /// The same with a shorter timeout of etcd: what is made to fail is tried again until then.
     pub(super) fn impatient(&self) -> Self {
         let mut config = self.config.clone();
-        config["ipam"]["etcd"]["timeout"] = json!("3s");
+        config = self.cluster.within("3s", &config);
         Self { config, ..*self }
     }
 
@@ -72,7 +72,7 @@ impl<'a> Victim<'a> {
     pub(super) fn call(&self, command: &str, container: &str) -> Call {
         let call = self
             .cluster
-            .sandbox
+            .sandbox()
             .call(self.plugin, command, &self.config);
         call.container(container)
     }
@@ -90,7 +90,7 @@ impl<'a> Victim<'a> {
 
     /// Runs it, and returns its system calls.
     pub(super) fn points(&self, command: &str, container: &str) -> Vec<Point> {
-        let trace = self.cluster.sandbox.root().join("trace");
+        let trace = self.cluster.sandbox().root().join("trace");
         let output = self.traced(command, container, &trace, "trace=all");
         assert!(output.status.success(), "{output:?}");
         let mut points = points(&trace);

@@ -1,4 +1,4 @@
-//! SIGKILL before each system call of `ipam-da-etcd` and of a claim of `ipam-ds-etcd`, and
+//! SIGKILL before each system call of the allocator and of a claim of the selector of blocks, and
 //! before each of what a runtime calls then. No address is lost, none is given twice, and
 //! none stays after DEL or GC.
 
@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use harness::{ETCD, ETCDCTL, needs};
+use harness::needs;
 use serde_json::{Value, json};
 
-use super::Cluster;
 use super::injected::Victim;
+use super::pool_cluster::{PoolCluster, promises};
 use crate::killed::{Point, STRACE, strace_works};
 
 fn addresses() -> Value {
@@ -18,7 +18,7 @@ fn addresses() -> Value {
 }
 
 /// Kills the plugin there. It may get no further than to its end: how often it waits for
-/// etcd isn't always the same.
+/// the engine isn't always the same.
 fn kill(victim: &Victim<'_>, command: &str, container: &str, point: &Point) -> bool {
     let output = victim.injected(command, container, &point.injection());
     let is_killed = output.status.signal() == Some(9);
@@ -38,7 +38,7 @@ fn assert_killed(killed: usize, points: &[Point]) {
 
 macro_rules! needs_strace {
     () => {
-        needs!(ETCD, ETCDCTL, STRACE);
+        needs!(STRACE);
         if !strace_works() {
             harness::skip("cluster::killed", "strace may not trace here");
             return;
@@ -46,11 +46,10 @@ macro_rules! needs_strace {
     };
 }
 
-#[test]
-fn del_or_gc_releases_what_a_killed_add_has_reserved() {
+fn del_or_gc_releases_what_a_killed_add_has_reserved(cluster: &mut dyn PoolCluster) {
     needs_strace!();
-    let cluster = Cluster::default();
-    let victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &addresses()).with_valid(&["other"]);
+    let victim =
+        Victim::new(cluster, cluster.allocator(), "n1", &addresses()).with_valid(&["other"]);
     victim.run("ADD", "other").result();
     let others = (cluster.reserved("red"), cluster.held());
     let points = victim.points("ADD", "c");
@@ -66,11 +65,9 @@ fn del_or_gc_releases_what_a_killed_add_has_reserved() {
     assert_killed(killed, &points);
 }
 
-#[test]
-fn a_node_whose_first_add_is_killed_keeps_its_name() {
+fn a_node_whose_first_add_is_killed_keeps_its_name(cluster: &mut dyn PoolCluster) {
     needs_strace!();
-    let cluster = Cluster::default();
-    let node = |i: usize| Victim::new(&cluster, "ipam-da-etcd", &format!("n{i}"), &addresses());
+    let node = |i: usize| Victim::new(cluster, cluster.allocator(), &format!("n{i}"), &addresses());
     let points = node(0).points("ADD", "c");
     node(0).run("DEL", "c").nothing();
     let mut killed = 0;
@@ -86,11 +83,10 @@ fn a_node_whose_first_add_is_killed_keeps_its_name() {
     assert_killed(killed, &points);
 }
 
-#[test]
-fn a_killed_del_or_gc_is_made_up_for_by_the_next() {
+fn a_killed_del_or_gc_is_made_up_for_by_the_next(cluster: &mut dyn PoolCluster) {
     needs_strace!();
-    let cluster = Cluster::default();
-    let victim = Victim::new(&cluster, "ipam-da-etcd", "n1", &addresses()).with_valid(&["other"]);
+    let victim =
+        Victim::new(cluster, cluster.allocator(), "n1", &addresses()).with_valid(&["other"]);
     victim.run("ADD", "other").result();
     let others = (cluster.reserved("red"), cluster.held());
     for command in ["DEL", "GC"] {
@@ -108,74 +104,66 @@ fn a_killed_del_or_gc_is_made_up_for_by_the_next() {
     }
 }
 
-/// A cluster with a pool of many small blocks.
-fn with_blocks() -> Cluster {
-    let cluster = Cluster::default();
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/16","block":30}"#,
-    );
-    cluster
+/// A pool of many small blocks.
+fn define_blocks(cluster: &dyn PoolCluster) {
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/16", "block": 30}));
 }
 
-fn claimer<'a>(cluster: &'a Cluster, node: &str) -> Victim<'a> {
-    let mut victim = Victim::new(cluster, "ipam-ds-etcd", node, &json!([{"name": "blue"}]));
+fn claimer<'a>(cluster: &'a dyn PoolCluster, node: &str) -> Victim<'a> {
+    let mut victim = Victim::new(
+        cluster,
+        cluster.selector(),
+        node,
+        &json!([{"name": "blue"}]),
+    );
     victim.config["ipam"]["keepEmptyBlocks"] = json!("0s");
     victim.with_valid(&[])
 }
 
-/// The blocks of a node: in etcd, and in its file.
-fn blocks(cluster: &Cluster, node: &str) -> [BTreeSet<String>; 2] {
-    let listed = cluster
-        .etcd
-        .ctl(&["get", "--prefix", "/ipam/v1/blocks/blue/"]);
-    let lines: Vec<&str> = listed.lines().collect();
-    let owner = format!("{{\"node\":\"{node}\",");
-    let owned = lines.chunks(2).filter(|pair| pair[1].starts_with(&owner));
-    let in_etcd = owned.map(|pair| pair[0].replace("/ipam/v1/blocks/blue/", ""));
+/// The blocks of a node: in the engine, and in its file.
+fn blocks(cluster: &dyn PoolCluster, node: &str) -> [BTreeSet<String>; 2] {
+    let in_engine = cluster.blocks_of("blue", node).into_iter();
     let file = cluster
-        .sandbox
+        .sandbox()
         .root()
         .join(node)
-        .join("etcd-state/blocks/blue.json");
+        .join("engine-state/blocks/blue.json");
     let local: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let in_file = local["blocks"].as_array().unwrap().iter();
     let in_file = in_file.map(|block| block["cidr"].as_str().unwrap().to_owned());
-    [in_etcd.collect(), in_file.collect()]
+    [in_engine.collect(), in_file.collect()]
 }
 
-#[test]
-fn a_block_whose_claim_is_killed_is_used_by_the_next_add_or_free() {
+fn a_block_whose_claim_is_killed_is_used_by_the_next_add_or_free(cluster: &mut dyn PoolCluster) {
     needs_strace!();
-    let cluster = with_blocks();
-    let points = claimer(&cluster, "n0").points("ADD", "c");
+    define_blocks(cluster);
+    let points = claimer(cluster, "n0").points("ADD", "c");
     let mut killed = 0;
     for (i, point) in points.iter().enumerate() {
         let node = format!("n{}", i + 1);
-        let victim = claimer(&cluster, &node);
+        let victim = claimer(cluster, &node);
         killed += usize::from(kill(&victim, "ADD", "c", point));
         victim.run("ADD", "d").result();
-        let [in_etcd, in_file] = blocks(&cluster, &node);
-        assert_eq!(in_etcd, in_file, "{point:?}");
-        assert_eq!(in_etcd.len(), 1, "{point:?}");
+        let [in_engine, in_file] = blocks(cluster, &node);
+        assert_eq!(in_engine, in_file, "{point:?}");
+        assert_eq!(in_engine.len(), 1, "{point:?}");
     }
     assert_killed(killed, &points);
 }
 
-#[test]
-fn a_block_whose_return_is_killed_is_returned_by_the_next_gc() {
+fn a_block_whose_return_is_killed_is_returned_by_the_next_gc(cluster: &mut dyn PoolCluster) {
     needs_strace!();
-    let cluster = with_blocks();
+    define_blocks(cluster);
     // The second GC returns it, after the first has ended its use.
     let prepared = |node: &str| {
-        let victim = claimer(&cluster, node);
+        let victim = claimer(cluster, node);
         victim.run("ADD", "c").result();
         assert!(victim.run("GC", "").status.success());
-        assert_eq!(blocks(&cluster, node).map(|blocks| blocks.len()), [1, 1]);
+        assert_eq!(blocks(cluster, node).map(|blocks| blocks.len()), [1, 1]);
         victim
     };
     let points = prepared("n0").points("GC", "");
-    assert_eq!(blocks(&cluster, "n0").map(|blocks| blocks.len()), [0, 0]);
+    assert_eq!(blocks(cluster, "n0").map(|blocks| blocks.len()), [0, 0]);
     let mut killed = 0;
     for (i, point) in points.iter().enumerate() {
         let node = format!("n{}", i + 1);
@@ -183,13 +171,21 @@ fn a_block_whose_return_is_killed_is_returned_by_the_next_gc() {
         killed += usize::from(kill(&victim, "GC", "", point));
         assert!(victim.run("GC", "").status.success());
         assert_eq!(
-            blocks(&cluster, &node).map(|blocks| blocks.len()),
+            blocks(cluster, &node).map(|blocks| blocks.len()),
             [0, 0],
             "{point:?}"
         );
         victim.run("ADD", "d").result();
-        let [in_etcd, in_file] = blocks(&cluster, &node);
-        assert_eq!(in_etcd, in_file, "{point:?}");
+        let [in_engine, in_file] = blocks(cluster, &node);
+        assert_eq!(in_engine, in_file, "{point:?}");
     }
     assert_killed(killed, &points);
+}
+
+promises! {
+    del_or_gc_releases_what_a_killed_add_has_reserved,
+    a_node_whose_first_add_is_killed_keeps_its_name,
+    a_killed_del_or_gc_is_made_up_for_by_the_next,
+    a_block_whose_claim_is_killed_is_used_by_the_next_add_or_free,
+    a_block_whose_return_is_killed_is_returned_by_the_next_gc,
 }

@@ -1,20 +1,24 @@
-//! Pools of a cluster, with one member of etcd.
+//! Pools of a cluster, with one member of etcd. Promises that hold for other engines, too, are functions of a
+//! [`pool_cluster::PoolCluster`].
 
-mod allocator;
+pub(crate) mod allocator;
 mod attacked;
 mod bad_days;
-mod blocks;
+pub(crate) mod blocks;
 mod clock;
-mod faults;
+mod etcd_cluster;
+pub(crate) mod faults;
 mod files;
-mod identity;
-mod import;
+pub(crate) mod identity;
+pub(crate) mod import;
 mod injected;
 mod ipamctl;
-mod killed;
+pub(crate) mod killed;
+mod many_pools;
 mod moved;
 mod not_etcd;
-mod reconcile;
+pub(crate) mod pool_cluster;
+pub(crate) mod reconcile;
 mod redefined;
 mod restored_meanwhile;
 mod rights;
@@ -61,7 +65,7 @@ impl Cluster {
             "endpoints": [self.etcd.url()],
             "timeout": "10s",
             "cacheDir": folder.join("cache"),
-            "stateDir": folder.join("etcd-state"),
+            "stateDir": folder.join("engine-state"),
         })
     }
 

@@ -1,12 +1,10 @@
-//! etcd is restored from a snapshot: what lives is claimed again, and nothing new is given
+//! The engine is restored from a snapshot: what lives is claimed again, and nothing new is given
 //! before.
 
-use std::path::PathBuf;
-
-use harness::{ETCD, ETCDCTL, EtcdMember, Output, needs};
+use harness::Output;
 use serde_json::{Value, json};
 
-use super::{ADDRESSES, BLOCKS, Cluster};
+use super::pool_cluster::{PoolCluster, promises};
 
 /// A node with a conflist of its own, by which `ipamctl` runs there.
 struct Node {
@@ -15,137 +13,110 @@ struct Node {
 }
 
 impl Node {
-    fn new(cluster: &Cluster, name: &'static str, allocators: &[&str]) -> Self {
+    fn new(cluster: &dyn PoolCluster, name: &'static str, allocators: &[&str]) -> Self {
         let config = cluster.config(name, allocators, &json!([{"name": "lan"}]));
         Self { name, config }
     }
 
-    fn ipamctl(&self, cluster: &Cluster, words: &[&str]) -> Output {
-        cluster
-            .sandbox
-            .write_conflist("10-lan.conflist", &self.config);
-        cluster.sandbox.ipamctl(words).run()
+    fn ipamctl(&self, cluster: &dyn PoolCluster, words: &[&str]) -> Output {
+        cluster.ipamctl(&cluster.as_administrator(&self.config), words)
     }
 
     #[track_caller]
-    fn reconciles(&self, cluster: &Cluster) {
+    fn reconciles(&self, cluster: &dyn PoolCluster) {
         let output = self.ipamctl(cluster, &["reconcile"]);
         assert_eq!(output.status.code(), Some(0), "{}: {output:?}", self.name);
     }
 
     /// An ADD of this one address.
-    fn requests(&self, cluster: &Cluster, container: &str, ip: &str) -> Output {
+    fn requests(&self, cluster: &dyn PoolCluster, container: &str, ip: &str) -> Output {
         let mut config = self.config.clone();
         config["ipam"]["pools"] = json!([{"name": "lan", "requested-ip": ip}]);
         cluster.add(container, &config)
     }
 }
 
-fn cluster(pool: &str) -> Cluster {
-    let cluster = Cluster::default();
-    cluster.etcd.put("/ipam/v1/pools/lan", pool);
-    cluster
-}
-
-fn snapshot(cluster: &Cluster) -> PathBuf {
-    let file = cluster.sandbox.root().join("snapshot");
-    cluster
-        .etcd
-        .ctl(&["snapshot", "save", file.to_str().unwrap()]);
-    file
-}
-
 /// Gives the later state of a pool of two addresses away: `dead` had A, and `alive` has it now.
 /// Then the state of before is restored.
-fn restored(cluster: &mut Cluster, [one, two]: [&Node; 2]) {
+fn restored(cluster: &mut dyn PoolCluster, [one, two]: [&Node; 2]) {
     one.requests(cluster, "dead", "10.55.0.2").result();
-    let file = snapshot(cluster);
+    cluster.save();
     cluster.del("dead", &one.config).nothing();
     two.requests(cluster, "alive", "10.55.0.2").result();
-    cluster.etcd.restore(&file);
+    cluster.restore();
 }
 
-#[test]
-fn after_a_restore_an_address_that_lives_is_given_to_nobody_else() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/29","rangeEnd":"10.55.0.3"}"#);
-    let [one, two] = ["n1", "n2"].map(|name| Node::new(&cluster, name, &ADDRESSES));
-    restored(&mut cluster, [&one, &two]);
+fn after_a_restore_an_address_that_lives_is_given_to_nobody_else(cluster: &mut dyn PoolCluster) {
+    cluster.define(
+        "lan",
+        &json!({"subnet":"10.55.0.0/29","rangeEnd":"10.55.0.3"}),
+    );
+    let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
+    restored(cluster, [&one, &two]);
 
     // The documented procedure. n2 has registered after the snapshot.
-    let begun = one.ipamctl(&cluster, &["reconcile", "--begin", "n2"]);
+    let begun = one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
     assert!(begun.stdout.ends_with(":\nn1\nn2\n"), "{begun:?}");
-    // The runtime of n1 has no `dead`: it collects what etcd has of it.
+    // The runtime of n1 has no `dead`: it collects what the engine has of it.
     cluster.gc(&[], &one.config).nothing();
     for node in [&one, &two] {
-        let refused = node.requests(&cluster, "third", "10.55.0.2");
+        let refused = node.requests(cluster, "third", "10.55.0.2");
         refused.refused(11, "have run ipamctl reconcile: n1, n2");
         let status = cluster.call("STATUS", "", &node.config).run();
         status.refused(50, "ipamctl reconcile");
     }
-    one.reconciles(&cluster);
-    one.requests(&cluster, "third", "10.55.0.2")
+    one.reconciles(cluster);
+    one.requests(cluster, "third", "10.55.0.2")
         .refused(11, "have run ipamctl reconcile: n2");
-    let output = two.ipamctl(&cluster, &["reconcile"]);
+    let output = two.ipamctl(cluster, &["reconcile"]);
     assert_eq!(
         output.stdout,
-        "10.55.0.2 of pool lan (alive eth0 of network testnet): claimed\n1 addresses and blocks live here; etcd had lost 1 of them\n",
+        format!(
+            "10.55.0.2 of pool lan (alive eth0 of network testnet): claimed\n1 addresses and blocks live here; {} had lost 1 of them\n",
+            cluster.engine()
+        ),
         "{output:?}"
     );
-    assert_eq!(
-        cluster.etcd.keys("/ipam/v1/reconcile/"),
-        Vec::<String>::new()
-    );
-    one.requests(&cluster, "third", "10.55.0.2")
+    assert_eq!(cluster.marks(), Vec::<String>::new());
+    one.requests(cluster, "third", "10.55.0.2")
         .refused(111, "reserved to alive eth0");
     assert_eq!(cluster.add("fourth", &one.config).ips(), ["10.55.0.3"]);
     // What was claimed again is released as ever.
     cluster.del("alive", &two.config).nothing();
     assert_eq!(
-        one.requests(&cluster, "third", "10.55.0.2").ips(),
+        one.requests(cluster, "third", "10.55.0.2").ips(),
         ["10.55.0.2"]
     );
 }
 
-#[test]
-fn an_address_that_two_claim_is_shown_and_waits_for_a_person() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/24"}"#);
-    let [one, two] = ["n1", "n2"].map(|name| Node::new(&cluster, name, &ADDRESSES));
-    restored(&mut cluster, [&one, &two]);
-    one.ipamctl(&cluster, &["reconcile", "--begin", "n2"]);
-    let output = two.ipamctl(&cluster, &["reconcile"]);
+fn an_address_that_two_claim_is_shown_and_waits_for_a_person(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
+    restored(cluster, [&one, &two]);
+    one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
+    let output = two.ipamctl(cluster, &["reconcile"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let conflict = "conflict: reserved to dead eth0 of network testnet on node n1";
     assert!(output.stdout.contains(conflict), "{output:?}");
-    assert!(
-        cluster
-            .etcd
-            .keys("/ipam/v1/reconcile/")
-            .contains(&"n2".to_owned())
-    );
+    assert!(cluster.marks().contains(&"n2".to_owned()));
     // A person finds out that n1 doesn't come back.
-    let forgotten = two.ipamctl(&cluster, &["node-forget", "n1", "--yes"]);
+    let forgotten = two.ipamctl(cluster, &["node-forget", "n1", "--yes"]);
     assert!(forgotten.status.success(), "{forgotten:?}");
-    two.reconciles(&cluster);
-    assert_eq!(
-        cluster.etcd.keys("/ipam/v1/reconcile/"),
-        Vec::<String>::new()
-    );
+    two.reconciles(cluster);
+    assert_eq!(cluster.marks(), Vec::<String>::new());
     cluster.add("third", &two.config).result();
 }
 
-#[test]
-fn a_node_that_has_seen_a_later_etcd_gives_nothing_new_and_says_so() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/24"}"#);
-    let [one, two] = ["n1", "n2"].map(|name| Node::new(&cluster, name, &ADDRESSES));
+fn a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
     for (container, node) in [("a", &one), ("b", &two)] {
         cluster.add(container, &node.config).result();
     }
-    let file = snapshot(&cluster);
+    cluster.save();
+    cluster.advance();
     cluster.add("c", &two.config).result();
-    cluster.etcd.restore(&file);
+    cluster.restore();
     // Nobody has run anything.
     cluster
         .add("d", &two.config)
@@ -153,24 +124,22 @@ fn a_node_that_has_seen_a_later_etcd_gives_nothing_new_and_says_so() {
     cluster
         .add("e", &one.config)
         .refused(11, "have run ipamctl reconcile: n2");
-    two.reconciles(&cluster);
+    two.reconciles(cluster);
     cluster.add("d", &two.config).result();
     cluster.add("e", &one.config).result();
     assert_eq!(cluster.reserved("lan").len(), 5);
 }
 
-#[test]
-fn after_a_restore_a_block_that_lives_is_claimed_again() {
-    needs!(ETCD, ETCDCTL);
-    let mut cluster = cluster(r#"{"subnet":"10.55.0.0/29","block":30}"#);
-    let [one, two] = ["n1", "n2"].map(|name| Node::new(&cluster, name, &BLOCKS));
+fn after_a_restore_a_block_that_lives_is_claimed_again(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/29","block":30}));
+    let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.in_blocks()));
     cluster.add("a", &one.config).result();
-    let file = snapshot(&cluster);
+    cluster.save();
     cluster.add("b", &two.config).result();
-    let before = cluster.etcd.keys("/ipam/v1/blocks/lan/");
-    cluster.etcd.restore(&file);
-    assert_eq!(cluster.etcd.keys("/ipam/v1/blocks/lan/").len(), 1);
-    one.ipamctl(&cluster, &["reconcile", "--begin", "n2"]);
+    let before = cluster.blocks("lan");
+    cluster.restore();
+    assert_eq!(cluster.blocks("lan").len(), 1);
+    one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
     // More than n1's block has room for.
     let given = |prefix: &str| {
         let adds = (0..3).map(|i| cluster.add(&format!("{prefix}{i}"), &one.config));
@@ -178,60 +147,68 @@ fn after_a_restore_a_block_that_lives_is_claimed_again() {
     };
     let first = given("c");
     assert!(first < 3, "{first}");
-    assert_eq!(cluster.etcd.keys("/ipam/v1/blocks/lan/").len(), 1);
+    assert_eq!(cluster.blocks("lan").len(), 1);
     for node in [&two, &one] {
-        node.reconciles(&cluster);
+        node.reconciles(cluster);
     }
-    assert_eq!(cluster.etcd.keys("/ipam/v1/blocks/lan/"), before);
+    assert_eq!(cluster.blocks("lan"), before);
     cluster.del("b", &two.config).nothing();
 }
 
-#[test]
-fn a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster(r#"{"subnet":"10.55.0.0/24"}"#);
-    let one = Node::new(&cluster, "n1", &ADDRESSES);
+fn a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything(
+    cluster: &mut dyn PoolCluster,
+) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let one = Node::new(cluster, "n1", &cluster.addresses());
     cluster.add("a", &one.config).result();
-    one.ipamctl(&cluster, &["reconcile", "--begin"]);
-    let record = cluster.sandbox.root().join("n1/state/testnet/a:eth0.json");
+    one.ipamctl(cluster, &["reconcile", "--begin"]);
+    let record = cluster
+        .sandbox()
+        .root()
+        .join("n1/state/testnet/a:eth0.json");
     let content = std::fs::read(&record).unwrap();
     std::fs::write(&record, "damaged\n").unwrap();
-    let output = one.ipamctl(&cluster, &["reconcile"]);
+    let output = one.ipamctl(cluster, &["reconcile"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stderr.contains("a:eth0.json"), "{output:?}");
-    assert_eq!(cluster.etcd.keys("/ipam/v1/reconcile/"), ["n1"]);
+    assert_eq!(cluster.marks(), ["n1"]);
     std::fs::write(&record, content).unwrap();
-    one.reconciles(&cluster);
+    one.reconciles(cluster);
 }
 
-#[test]
-fn a_definition_is_not_changed_before_it_is_known_what_is_held() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = cluster(r#"{"subnet":"10.55.0.0/24"}"#);
-    let one = Node::new(&cluster, "n1", &ADDRESSES);
+fn a_definition_is_not_changed_before_it_is_known_what_is_held(cluster: &mut dyn PoolCluster) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let one = Node::new(cluster, "n1", &cluster.addresses());
     cluster.add("a", &one.config).result();
-    one.ipamctl(&cluster, &["reconcile", "--begin"]);
-    let file = cluster.sandbox.root().join("pools.json");
+    one.ipamctl(cluster, &["reconcile", "--begin"]);
+    let file = cluster.sandbox().root().join("pools.json");
     std::fs::write(&file, r#"{"dmz":{"subnet":"10.56.0.0/24"}}"#).unwrap();
     let words = ["import", file.to_str().unwrap()];
-    let output = one.ipamctl(&cluster, &words);
+    let output = one.ipamctl(cluster, &words);
     assert!(
         output.stderr.contains("ipamctl reconcile: n1"),
         "{output:?}"
     );
-    one.reconciles(&cluster);
-    assert!(one.ipamctl(&cluster, &words).status.success());
+    one.reconciles(cluster);
+    assert!(one.ipamctl(cluster, &words).status.success());
 }
 
-#[test]
-fn a_mark_of_an_etcd_that_knows_no_node_needs_their_names() {
-    needs!(ETCD, ETCDCTL);
-    let cluster = Cluster::with(EtcdMember::default());
-    let one = Node::new(&cluster, "n1", &ADDRESSES);
-    let output = one.ipamctl(&cluster, &["reconcile", "--begin"]);
+fn a_mark_of_an_engine_that_knows_no_node_needs_their_names(cluster: &mut dyn PoolCluster) {
+    let one = Node::new(cluster, "n1", &cluster.addresses());
+    let output = one.ipamctl(cluster, &["reconcile", "--begin"]);
     assert!(output.stderr.contains("name all of them"), "{output:?}");
     // Until they are named, nothing is given.
-    let output = one.ipamctl(&cluster, &["reconcile", "--begin", "n1", "n9"]);
+    let output = one.ipamctl(cluster, &["reconcile", "--begin", "n1", "n9"]);
     assert!(output.stdout.ends_with(":\nn1\nn9\n"), "{output:?}");
-    assert_eq!(cluster.etcd.keys("/ipam/v1/reconcile/"), ["n1", "n9"]);
+    assert_eq!(cluster.marks(), ["n1", "n9"]);
+}
+
+promises! {
+    after_a_restore_an_address_that_lives_is_given_to_nobody_else,
+    an_address_that_two_claim_is_shown_and_waits_for_a_person,
+    a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so,
+    after_a_restore_a_block_that_lives_is_claimed_again,
+    a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything,
+    a_definition_is_not_changed_before_it_is_known_what_is_held,
+    a_mark_of_an_engine_that_knows_no_node_needs_their_names,
 }

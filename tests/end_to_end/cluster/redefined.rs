@@ -189,7 +189,7 @@ fn a_node_that_was_forgotten_compares_its_blocks_before_it_claims_another() {
     let file = cluster
         .sandbox
         .root()
-        .join("n1/etcd-state/blocks/blue.json");
+        .join("n1/engine-state/blocks/blue.json");
     let local: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     let blocks = local["blocks"].as_array().unwrap();
     assert!(!blocks.is_empty());

@@ -168,7 +168,7 @@ fn a_block_that_is_being_claimed_is_waited_for() {
     config["ipam"]["etcd"]["timeout"] = json!("1s");
     cluster.sandbox.write_conflist("10-lan.conflist", &config);
     // As a process does that claims.
-    let folder = fs::File::open(cluster.sandbox.root().join("n1/etcd-state/blocks")).unwrap();
+    let folder = fs::File::open(cluster.sandbox.root().join("n1/engine-state/blocks")).unwrap();
     folder.lock().unwrap();
     let output = reconcile(&cluster, &[]);
     folder.unlock().unwrap();

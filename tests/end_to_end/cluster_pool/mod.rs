@@ -1,11 +1,15 @@
 //! Pools of a cluster in Kubernetes' API: `docs/kubernetes-cluster-pool` on a real API server.
 
 mod administered;
+mod api_cluster;
+mod bad_days;
 mod collect;
 mod faults;
 mod ipamctl;
+mod lost_answers;
 mod objects;
 mod policy;
+mod promises;
 mod rights;
 mod schemas;
 mod whereabouts;

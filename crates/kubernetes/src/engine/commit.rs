@@ -11,6 +11,7 @@ use super::explanation::Taken;
 use super::guards::Own;
 use super::{Engine, unable};
 use crate::Item;
+use crate::Resource;
 use crate::names::object_of;
 use crate::objects::object;
 use crate::{Created, Deleted, Replaced};
@@ -183,6 +184,11 @@ impl Engine<'_> {
                     self.misses += 1;
                     self.taken = Some(Taken::Exists);
                 }
+                if let Key::Block(pool, _) = key
+                    && let Some(blocks) = self.blocks.get_mut(pool)
+                {
+                    blocks.insert(key.clone());
+                }
                 self.forget(held);
                 Ok(false)
             }
@@ -209,7 +215,7 @@ impl Engine<'_> {
         let mut object = self.new_object(key, value)?;
         let is_expected = expected.value.is_some() || expected.revision.is_some();
         for _ in 0..MOST_TRIES {
-            let Some((kind, _)) = object_of(key) else {
+            let Some((kind, name)) = object_of(key) else {
                 return Ok(false);
             };
             let replaced = match self.object(key)? {
@@ -225,6 +231,15 @@ impl Engine<'_> {
                             .is_none_or(|revision| revision == stored.revision);
                     if !is_same {
                         return Ok(false);
+                    }
+                    // The spec of these can't be changed: a new holder is a new object.
+                    if matches!(kind, Resource::Address | Resource::Block) {
+                        let (uid, revision) = (Some(item.uid.as_str()), Some(item.revision));
+                        if self.client.delete(kind, &name, uid, revision)? != Deleted::Done {
+                            return Ok(false);
+                        }
+                        let created = self.client.create(kind, &object, false)?;
+                        return Ok(matches!(created, Created::Done(_)));
                     }
                     object["metadata"]["annotations"] = serde_json::json!(item.annotations);
                     object["metadata"]["uid"] = item.uid.into();

@@ -1,9 +1,11 @@
 //! A proxy in front of an API server. A rule decides for each request whether it is handed on, and
 //! whether the client hears the answer.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -44,6 +46,10 @@ pub enum Fate {
     RequestLost,
     /// It is handed on after this time, and answered.
     Late(Duration),
+    /// The connection is closed. [`ApiProxy::deliver`] hands it on.
+    HeldBack,
+    /// It is not handed on. The answer is that to the last such request that was answered.
+    Old,
     /// It is not handed on. The answer has this status, these lines of the head, and this body.
     Refused(u16, Vec<String>, String),
 }
@@ -61,6 +67,10 @@ pub struct ApiProxy {
 struct Shared {
     rule: Mutex<Rule>,
     requests: Mutex<Vec<ProxiedRequest>>,
+    /// Requests that are held back.
+    held_back: Mutex<Vec<ProxiedRequest>>,
+    /// The last answer to each request, by method and path.
+    answers: Mutex<HashMap<(String, String), Vec<u8>>>,
     /// Connections that are never answered.
     held: Mutex<Vec<ClientStream>>,
     server: Arc<ServerConfig>,
@@ -85,6 +95,8 @@ impl ApiProxy {
         let shared = Arc::new(Shared {
             rule: Mutex::new(Box::new(|_| Fate::Answered)),
             requests: Mutex::default(),
+            held_back: Mutex::default(),
+            answers: Mutex::default(),
             held: Mutex::default(),
             server: server_config(api),
             client: client_config(api),
@@ -119,6 +131,28 @@ impl ApiProxy {
     pub fn take_requests(&self) -> Vec<ProxiedRequest> {
         std::mem::take(&mut self.shared.requests.lock().unwrap())
     }
+
+    /// The kubeconfig of the same user by way of the proxy.
+    pub fn kubeconfig_like(&self, api: &KubernetesApi, direct: &Path) -> PathBuf {
+        let user = direct.file_stem().unwrap_or_default().display();
+        api.kubeconfig_for_server(direct, &format!("proxied-{user}"), &self.url())
+    }
+
+    /// Hands on the requests that are held back; returns their answers. The calling thread must be
+    /// in the API server's network namespace.
+    ///
+    /// # Panics
+    ///
+    /// If the API server can't be reached.
+    pub fn deliver(&self) -> Vec<String> {
+        let held_back = std::mem::take(&mut *self.shared.held_back.lock().unwrap());
+        let answers = held_back
+            .iter()
+            .map(|request| self.shared.hand_on(request).unwrap());
+        answers
+            .map(|answer| String::from_utf8_lossy(&answer).into_owned())
+            .collect()
+    }
 }
 
 impl Shared {
@@ -128,8 +162,21 @@ impl Shared {
         let request = read_request(&mut stream)?;
         self.requests.lock().unwrap().push(request.clone());
         let fate = (self.rule.lock().unwrap())(&request);
+        let kind = (request.method.clone(), request.path.clone());
         let answer = match fate {
-            Fate::Answered => self.hand_on(&request)?,
+            Fate::Answered => {
+                let answer = self.hand_on(&request)?;
+                self.answers.lock().unwrap().insert(kind, answer.clone());
+                answer
+            }
+            Fate::Old => {
+                let old = self.answers.lock().unwrap().get(&kind).cloned();
+                old.unwrap_or_default()
+            }
+            Fate::HeldBack => {
+                self.held_back.lock().unwrap().push(request);
+                return stream.sock.shutdown(Shutdown::Both);
+            }
             Fate::Late(time) => {
                 thread::sleep(time);
                 self.hand_on(&request)?

@@ -1,0 +1,294 @@
+//! The cluster of an API server, as the promises need it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use harness::{Flavour, Form, KubernetesApi, Sandbox, Snapshot};
+use serde_json::{Value, json};
+
+use crate::cluster::pool_cluster::{PoolCluster, Promise};
+
+/// All resources but pools whose objects a promise may leave.
+const RESOURCES: [&str; 6] = [
+    "addresses",
+    "blocks",
+    "stickykeys",
+    "stickyaddresses",
+    "restores",
+    "ipamnodes",
+];
+
+/// A sandbox with an API server, and nodes that share its pools. Each has a kubeconfig with a
+/// token of its own.
+pub(crate) struct ApiCluster {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) api: KubernetesApi,
+    kubeconfigs: Mutex<HashMap<String, PathBuf>>,
+    saved: Option<Snapshot>,
+    is_stopped: bool,
+    /// True if all nodes have an administrator's kubeconfig: a node's takes a second to make.
+    pub(crate) are_administrators: bool,
+}
+
+impl Default for ApiCluster {
+    fn default() -> Self {
+        let api = KubernetesApi::start().unwrap();
+        api.enter();
+        api.install();
+        Self {
+            sandbox: sandbox(),
+            api,
+            kubeconfigs: Mutex::default(),
+            saved: None,
+            is_stopped: false,
+            are_administrators: false,
+        }
+    }
+}
+
+fn sandbox() -> Sandbox {
+    let form = Form::of_this_run();
+    Sandbox::in_form(Flavour::Normal, form).with_network_plugins(Flavour::Normal)
+}
+
+impl ApiCluster {
+    /// Keeps these promises, each with an empty API server and an empty sandbox.
+    pub(crate) fn keep(&mut self, promises: &[Promise]) {
+        let only = std::env::var("IPAM_DELEGATED_PROMISE").unwrap_or_default();
+        for (name, promise) in promises.iter().filter(|(name, _)| name.contains(&only)) {
+            println!("{name}");
+            if self.is_stopped {
+                self.start();
+            }
+            self.sandbox = sandbox();
+            self.empty();
+            promise(self);
+        }
+    }
+
+    /// Deletes all objects, first those that are claimed.
+    fn empty(&self) {
+        for resource in RESOURCES {
+            self.delete(resource, &["--all"]);
+        }
+        for (pool, _) in self.defined() {
+            self.undefine(&pool);
+        }
+    }
+
+    /// Deletes objects of a resource.
+    pub(crate) fn delete(&self, resource: &str, which: &[&str]) {
+        let resource = format!("{resource}.ipam-delegated.io");
+        let words = [&["delete", &resource, "--wait=false"], which].concat();
+        self.api.kubectl(&words);
+    }
+
+    /// The objects of a resource.
+    pub(crate) fn objects(&self, resource: &str) -> Vec<Value> {
+        let path = format!("/apis/ipam-delegated.io/v1/{resource}");
+        let mut list: Value =
+            serde_json::from_str(&self.api.kubectl(&["get", "--raw", &path])).unwrap();
+        match list["items"].take() {
+            Value::Array(objects) => objects,
+            other => panic!("{path}: {other}"),
+        }
+    }
+
+    /// The specs of a pool's objects.
+    fn of_pool(&self, resource: &str, pool: &str) -> Vec<Value> {
+        let objects = self.objects(resource).into_iter();
+        let mut specs: Vec<Value> = objects.map(|mut object| object["spec"].take()).collect();
+        specs.retain(|spec| spec["pool"] == pool);
+        specs
+    }
+
+    fn apply(&self, kind: &str, name: &str, spec: &Value) {
+        self.api.apply(&json!({
+            "apiVersion": "ipam-delegated.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }));
+    }
+}
+
+/// The texts of a key, sorted.
+fn texts(specs: &[Value], key: &str) -> Vec<String> {
+    let texts = specs.iter().filter_map(|spec| spec[key].as_str());
+    let mut texts: Vec<String> = texts.map(str::to_owned).collect();
+    texts.sort_unstable();
+    texts
+}
+
+impl PoolCluster for ApiCluster {
+    fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    fn engine(&self) -> &'static str {
+        "kubernetes"
+    }
+
+    fn engine_keys(&self, node: &str) -> Value {
+        if self.are_administrators {
+            return json!({"kubeconfig": self.api.kubeconfig()});
+        }
+        let mut known = self.kubeconfigs.lock().unwrap();
+        let kubeconfig = known
+            .entry(node.to_owned())
+            .or_insert_with(|| self.api.kubeconfig_of_node(node));
+        json!({"kubeconfig": kubeconfig})
+    }
+
+    fn as_administrator(&self, config: &Value) -> Value {
+        let mut config = config.clone();
+        config["ipam"]["kubernetes"]["kubeconfig"] = json!(self.api.kubeconfig());
+        config
+    }
+
+    fn define(&self, pool: &str, definition: &Value) {
+        let exists = self.defined().iter().any(|(name, _)| name == pool);
+        let pool = json!({
+            "apiVersion": "ipam-delegated.io/v1",
+            "kind": "Pool",
+            "metadata": {"name": pool},
+            "spec": definition,
+        });
+        if !exists {
+            return self.api.apply(&pool);
+        }
+        // The policy would refuse what takes something away.
+        let file = self.sandbox.root().join("definition.json");
+        std::fs::write(&file, pool.to_string()).unwrap();
+        let file = file.to_str().unwrap();
+        self.api
+            .kubectl(&["replace", "--field-manager=ipamctl-import", "-f", file]);
+    }
+
+    fn undefine(&self, pool: &str) {
+        // The policy refuses it as long as the status doesn't say that nothing is held.
+        let status = r#"{"status":{"reserved":0}}"#;
+        let resource = format!("pools.ipam-delegated.io/{pool}");
+        let words = ["patch", &resource, "--subresource=status", "--type=merge"];
+        self.api.kubectl(&[&words[..], &["-p", status]].concat());
+        self.delete("pools", &[pool]);
+    }
+
+    fn defined(&self) -> Vec<(String, Value)> {
+        let pools = self.objects("pools").into_iter();
+        pools
+            .map(|mut pool| {
+                let name = pool["metadata"]["name"].as_str().unwrap().to_owned();
+                (name, pool["spec"].take())
+            })
+            .collect()
+    }
+
+    fn path_of_pool(&self, pool: &str) -> String {
+        format!("pools.ipam-delegated.io/{pool}")
+    }
+
+    fn reserved(&self, pool: &str) -> Vec<String> {
+        texts(&self.of_pool("addresses", pool), "ip")
+    }
+
+    fn held(&self) -> Vec<String> {
+        let addresses = self.objects("addresses");
+        let held = addresses.iter().map(|address| {
+            let text = |key: &str| address["spec"][key].as_str().unwrap().to_owned();
+            let [node, network, pool, ip] = ["node", "network", "pool", "ip"].map(text);
+            let [container, ifname] = ["containerID", "ifname"].map(text);
+            format!("{node}/{network}/{container}:{ifname}/{pool}/{ip}")
+        });
+        let mut held: Vec<String> = held.collect();
+        held.sort_unstable();
+        held
+    }
+
+    fn holder(&self, pool: &str, ip: &str) -> Value {
+        let addresses = self.of_pool("addresses", pool);
+        let mut found = addresses.into_iter().filter(|spec| spec["ip"] == ip);
+        found.next().unwrap()
+    }
+
+    fn blocks(&self, pool: &str) -> Vec<String> {
+        texts(&self.of_pool("blocks", pool), "cidr")
+    }
+
+    fn blocks_of(&self, pool: &str, node: &str) -> Vec<String> {
+        let mut blocks = self.of_pool("blocks", pool);
+        blocks.retain(|spec| spec["node"] == node);
+        texts(&blocks, "cidr")
+    }
+
+    fn move_block(&self, pool: &str, block: &str, node: &str) {
+        let name = format!("{pool}.{}", block.replace('/', "-"));
+        self.delete("blocks", &[&name]);
+        let label = |key: &str| format!("ipam-delegated.io/{key}");
+        self.api.apply(&json!({
+            "apiVersion": "ipam-delegated.io/v1",
+            "kind": "Block",
+            "metadata": {"name": name, "labels": {label("pool"): pool, label("node"): node}},
+            "spec": {"pool": pool, "cidr": block, "node": node, "since": "2026-01-01T00:00:00Z"},
+        }));
+    }
+
+    fn lose_blocks(&self, pool: &str) {
+        self.delete("blocks", &["-l", &format!("ipam-delegated.io/pool={pool}")]);
+    }
+
+    fn registration(&self, node: &str) -> String {
+        let resource = format!("ipamnodes.ipam-delegated.io/{node}");
+        self.api.get(&resource, &[])[0]["spec"].to_string()
+    }
+
+    fn set_registration(&self, node: &str, registration: &str) {
+        let registration = serde_json::from_str(registration).unwrap();
+        self.apply("IPAMNode", node, &registration);
+    }
+
+    fn lose_registrations(&self) {
+        self.delete("ipamnodes", &["--all"]);
+    }
+
+    fn marks(&self) -> Vec<String> {
+        let restores = self.objects("restores");
+        let names = restores.iter().map(|restore| &restore["metadata"]["name"]);
+        let mut marks: Vec<String> = names
+            .filter_map(|name| name.as_str())
+            .filter(|name| *name != "cluster")
+            .map(|name| name.trim_start_matches("node.").to_owned())
+            .collect();
+        // It exists as long as there is any mark.
+        assert_eq!(marks.is_empty(), restores.is_empty(), "{restores:?}");
+        marks.sort_unstable();
+        marks
+    }
+
+    fn sticky_keys(&self, pool: &str) -> usize {
+        self.of_pool("stickykeys", pool).len()
+    }
+
+    fn stop(&mut self) {
+        self.api.stop_api_server();
+        self.is_stopped = true;
+    }
+
+    fn start(&mut self) {
+        self.api.start_api_server();
+        self.is_stopped = false;
+    }
+
+    fn save(&mut self) {
+        self.saved = Some(self.api.snapshot());
+    }
+
+    fn advance(&self) {
+        self.api.advance();
+    }
+
+    fn restore(&mut self) {
+        self.api.restore(self.saved.as_ref().unwrap());
+    }
+}

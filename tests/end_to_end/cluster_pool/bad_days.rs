@@ -1,0 +1,164 @@
+//! The API server is away, silent or behind a new token, and the node's folders are damaged.
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
+use serde_json::{Value, json};
+
+use super::api_cluster::ApiCluster;
+use crate::cluster::pool_cluster::PoolCluster;
+
+/// A cluster with one pool, and a node's configuration.
+fn with_pool() -> (ApiCluster, Value) {
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let config = shared.config("n1", &shared.addresses(), &json!([{"name": "red"}]));
+    (cluster, config)
+}
+
+fn shared(cluster: &ApiCluster) -> &dyn PoolCluster {
+    cluster
+}
+
+#[test]
+fn an_api_server_that_is_away_or_silent_is_named_and_nothing_is_lost() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    type Event = fn(&mut ApiCluster);
+    let events: [(&str, Event, Event); 3] = [
+        (
+            "stopped",
+            |cluster| cluster.api.stop_api_server(),
+            |cluster| cluster.api.start_api_server(),
+        ),
+        (
+            "silent",
+            |cluster| cluster.api.pause_api_server(),
+            |cluster| cluster.api.continue_api_server(),
+        ),
+        (
+            "without its etcd",
+            |cluster| cluster.api.pause_etcd(),
+            |cluster| cluster.api.continue_etcd(),
+        ),
+    ];
+    let (mut cluster, config) = with_pool();
+    shared(&cluster).add("a", &config).result();
+    for (name, begin, end) in events {
+        println!("{name}");
+        shared(&cluster).add("b", &config).result();
+        let held = cluster.held();
+        begin(&mut cluster);
+        let impatient = shared(&cluster).within("1s", &config);
+        for (command, container, code) in [("ADD", "c", 11), ("DEL", "b", 11), ("STATUS", "", 50)] {
+            let output = shared(&cluster).call(command, container, &impatient).run();
+            output.refused(code, "Kubernetes' API");
+        }
+        end(&mut cluster);
+        // What was sent meanwhile may be executed now.
+        shared(&cluster).del("c", &config).nothing();
+        cluster.api.wait_for("GC to leave what lives", || {
+            let gc = shared(&cluster).gc(&["a", "b"], &config);
+            let now = cluster.held();
+            let is_subset = now.iter().all(|held_now| held.contains(held_now));
+            gc.status.success() && is_subset
+        });
+        shared(&cluster).del("b", &config).nothing();
+        assert_eq!(cluster.reserved("red").len(), 1);
+        shared(&cluster).add("c", &config).result();
+        shared(&cluster).del("c", &config).nothing();
+    }
+}
+
+#[test]
+fn a_token_that_is_renewed_is_used_by_the_next_call() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let (cluster, config) = with_pool();
+    shared(&cluster).add("a", &config).result();
+    let kubeconfig = config["ipam"]["kubernetes"]["kubeconfig"].as_str().unwrap();
+    let renewed = fs::read_to_string(kubeconfig).unwrap();
+    let mut old: Value = serde_json::from_str(&renewed).unwrap();
+    old["users"][0]["user"]["token"] = json!("expired");
+    fs::write(kubeconfig, old.to_string()).unwrap();
+    for (command, container) in [("ADD", "b"), ("DEL", "a")] {
+        let output = shared(&cluster).call(command, container, &config).run();
+        output.refused(113, "have expired");
+    }
+    fs::write(kubeconfig, renewed).unwrap();
+    shared(&cluster).del("a", &config).nothing();
+    shared(&cluster).del("b", &config).nothing();
+    shared(&cluster).add("b", &config).result();
+    assert_eq!(cluster.reserved("red").len(), 1);
+}
+
+#[test]
+fn folders_that_are_missing_torn_or_unusable_lose_no_address() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let (cluster, config) = with_pool();
+    let cache = cluster.sandbox.root().join("n1/cache");
+    let [index, view] = ["held_n1", "view"].map(|folder| cache.join(folder));
+    let remove = |path: &Path| {
+        let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
+    };
+    type Damage<'d> = (&'static str, &'d dyn Fn());
+    let damages: [Damage<'_>; 5] = [
+        ("missing", &|| {
+            remove(&index);
+            remove(&view);
+        }),
+        ("a file instead", &|| {
+            for folder in [&index, &view] {
+                remove(folder);
+                fs::write(folder, "").unwrap();
+            }
+        }),
+        ("missing again", &|| {
+            remove(&index);
+            remove(&view);
+        }),
+        ("of another user", &|| {
+            for folder in [&index, &view] {
+                fs::create_dir_all(folder).unwrap();
+                chown(folder, Some(65534), Some(65534)).unwrap();
+            }
+        }),
+        ("missing at last", &|| {
+            remove(&index);
+            remove(&view);
+        }),
+    ];
+    for (name, damage) in damages {
+        shared(&cluster).add("before", &config).result();
+        damage();
+        let alone = |command: &str, container: &str| {
+            shared(&cluster).alone("ipam-da-kubernetes", command, container, &config)
+        };
+        assert_eq!(alone("ADD", "before").code(), 110, "{name}");
+        shared(&cluster).add("after", &config).result();
+        assert_eq!(cluster.reserved("red").len(), 2, "{name}");
+        for container in ["before", "after"] {
+            shared(&cluster).del(container, &config).nothing();
+        }
+        assert!(cluster.held().is_empty(), "{name}: {:?}", cluster.held());
+    }
+    // Cut off, a note names no address; GC asks the API server.
+    shared(&cluster).add("torn", &config).result();
+    for note in fs::read_dir(&index).unwrap() {
+        let note = note.unwrap().path();
+        if !note
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("complete")
+        {
+            fs::write(note, "red.10.1").unwrap();
+        }
+    }
+    shared(&cluster).gc(&[], &config).nothing();
+    let gc = shared(&cluster).alone("ipam-da-kubernetes", "GC", "", &config);
+    gc.nothing();
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}

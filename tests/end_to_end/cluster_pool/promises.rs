@@ -1,0 +1,52 @@
+//! The promises of pools that etcd keeps, kept by the API server.
+
+use harness::{ALL_POINTS, KUBECTL, KUBERNETES_PROGRAMS, needs};
+
+use super::api_cluster::ApiCluster;
+use crate::cluster;
+
+macro_rules! promises_of {
+    ($($subject:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $subject() {
+                needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+                ApiCluster::default().keep(cluster::$subject::PROMISES);
+            }
+        )*
+    };
+}
+
+promises_of! {
+    allocator,
+    blocks,
+    identity,
+    import,
+}
+
+#[test]
+fn killed() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = ApiCluster::default();
+    cluster.are_administrators = true;
+    cluster.keep(cluster::killed::PROMISES);
+}
+
+#[test]
+fn faults() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    if std::env::var_os(ALL_POINTS).is_none() {
+        // It takes minutes, and the plugins' files are those of the plugins for etcd.
+        return;
+    }
+    let mut cluster = ApiCluster::default();
+    cluster.are_administrators = true;
+    cluster.keep(cluster::faults::PROMISES);
+}
+
+#[test]
+fn reconcile() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    // The others need a policy that a started API server enforces only after a while.
+    ApiCluster::default().keep(&cluster::reconcile::PROMISES[..2]);
+}
