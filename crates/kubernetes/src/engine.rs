@@ -227,6 +227,11 @@ impl<'a> Engine<'a> {
                 ..Found::default()
             },
             Read::First(Group::Marks, _) if !self.is_restored()? => Found::default(),
+            // A hint: an attachment whose address was created elsewhere gets no second ADD.
+            Read::First(Group::Held(holding), _) => match self.indexed(holding, &[])? {
+                Some(objects) => found(objects),
+                None => found(self.holding(holding)?),
+            },
             Read::First(group, most) => {
                 let mut found = found(self.group(group, false)?);
                 found.objects.truncate(*most as usize);

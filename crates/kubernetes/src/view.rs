@@ -3,7 +3,8 @@
 //!
 //! A file of `cacheDir` has one bit for each of 65,536 addresses that lie together.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
@@ -21,7 +22,11 @@ const BYTES: usize = 8192;
 const MOST_FILES: usize = 64;
 
 /// The view of all pools.
-pub(crate) struct View(Option<StateFolder>);
+pub(crate) struct View {
+    folder: Option<StateFolder>,
+    /// The files as this call has read them; none for one that is missing.
+    read: RefCell<HashMap<String, Vec<u8>>>,
+}
 
 impl View {
     pub(crate) fn open(cache_dir: &Path) -> Self {
@@ -29,51 +34,70 @@ impl View {
         if let Err(error) = &folder {
             tracing::debug!(%error, "no view of the pools is kept");
         }
-        Self(folder.ok())
+        Self::of(folder.ok())
     }
 
     /// No view.
     pub(crate) fn none() -> Self {
-        Self(None)
+        Self::of(None)
+    }
+
+    fn of(folder: Option<StateFolder>) -> Self {
+        Self {
+            folder,
+            read: RefCell::default(),
+        }
     }
 
     /// True if it was noted that no node has a block of the pool with this spec, which is
     /// named by its UID and its generation.
     pub(crate) fn is_without_blocks(&self, pool: &str, spec: &str) -> bool {
         let read = |folder: &StateFolder| folder.read(&format!("noblock_{pool}"));
-        let noted = self.0.as_ref().map(read);
+        let noted = self.folder.as_ref().map(read);
         matches!(noted, Some(Ok(noted)) if noted == spec.as_bytes())
     }
 
     /// Notes that no node has a block of the pool with this spec.
     pub(crate) fn note_without_blocks(&self, pool: &str, spec: &str) {
-        if let Some(folder) = &self.0
+        if let Some(folder) = &self.folder
             && let Err(error) = folder.replace(&format!("noblock_{pool}"), spec.as_bytes())
         {
             tracing::debug!(%error, pool, "the pool's blocks will be listed again");
         }
     }
 
-    /// True if the address seems to be reserved.
+    /// True if the address seemed to be reserved when this call read its file.
     pub(crate) fn has(&self, pool: &str, ip: IpAddr) -> bool {
+        let (name, bit) = place(pool, ip);
+        let mut read = self.read.borrow_mut();
+        let bits = read.entry(name).or_insert_with_key(|name| {
+            let content = self.folder.as_ref().map(|folder| folder.read(name));
+            content.and_then(Result::ok).unwrap_or_default()
+        });
+        is_set(bits.get(bit / 8), bit)
+    }
+
+    /// True if the address seems to be reserved now.
+    pub(crate) fn has_now(&self, pool: &str, ip: IpAddr) -> bool {
         let (name, bit) = place(pool, ip);
         let read = |folder: &StateFolder| {
             let mut byte = [0];
             let file = folder.open_file(&name, OFlags::RDONLY)?;
             file.read_exact_at(&mut byte, (bit / 8) as u64)?;
-            Ok::<_, io::Error>(byte[0] & (1 << (bit % 8)) != 0)
+            Ok::<_, io::Error>(byte[0])
         };
-        self.0
-            .as_ref()
-            .is_some_and(|folder| read(folder).unwrap_or(false))
+        let byte = self.folder.as_ref().and_then(|folder| read(folder).ok());
+        is_set(byte.as_ref(), bit)
     }
 
     /// Notes that an address is reserved now, or isn't.
     pub(crate) fn note(&self, pool: &str, ip: IpAddr, is_reserved: bool) {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return;
         };
         let (name, bit) = place(pool, ip);
+        // Others may have changed it, too: the next look reads it again.
+        self.read.borrow_mut().remove(&name);
         let write = || {
             let file = match (ip.is_ipv4() && is_reserved, OFlags::RDWR) {
                 (true, access) => folder.create_file(&name, access)?,
@@ -105,9 +129,10 @@ impl View {
         at_most: Duration,
         list: impl FnOnce() -> Result<Vec<IpAddr>, E>,
     ) -> Result<Vec<IpAddr>, E> {
-        let Some(folder) = &self.0 else {
+        let Some(folder) = &self.folder else {
             return list();
         };
+        self.read.borrow_mut().clear();
         let began = now();
         let mut list = Some(list);
         let file = format!("listed_{pool}");
@@ -135,6 +160,10 @@ impl View {
             (Err(_), None) => Ok(Vec::new()),
         }
     }
+}
+
+fn is_set(byte: Option<&u8>, bit: usize) -> bool {
+    byte.is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
 }
 
 /// The addresses of a list that began at this time or later.

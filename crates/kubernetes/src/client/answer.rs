@@ -67,6 +67,8 @@ impl Answer {
             (200..=299, _) => Verdict::Executed,
             (429, _) => Verdict::Later,
             (503, _) if self.retry_after.is_some() => Verdict::Later,
+            // After a start, the API server hasn't read the policies' parameters yet.
+            _ if said.message.contains("failed to configure policy") => Verdict::Later,
             (408 | 500..=599, _) => Verdict::Unknown,
             (409, "AlreadyExists") => Verdict::Exists,
             (409, "Conflict") => Verdict::Changed,

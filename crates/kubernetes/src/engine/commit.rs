@@ -153,9 +153,9 @@ impl Engine<'_> {
         };
         if let Some((pool, ip)) = &address {
             let was_free = self.said_free.remove(&(pool.clone(), *ip));
-            if was_free && self.view.has(pool, *ip) {
+            if was_free && self.view.has_now(pool, *ip) {
                 // Another process of this node has asked for it meanwhile.
-                self.taken = Some(Taken::Asked(key.clone()));
+                self.taken = Some(Taken::asked(key));
                 return Ok(false);
             }
             self.view.note(pool, *ip, true);
@@ -182,14 +182,23 @@ impl Engine<'_> {
             Ok(Created::Exists) => {
                 if address.is_some() {
                     self.misses += 1;
-                    self.taken = Some(Taken::Exists);
+                    let found = self.object(key)?;
+                    // Another call for this attachment may have noted and created it.
+                    if found
+                        .as_ref()
+                        .and_then(|(item, _)| crate::objects::held(item))
+                        .as_ref()
+                        != held
+                    {
+                        self.forget(held);
+                    }
+                    self.taken = Some(Taken::exists(key, found.map(|(_, stored)| stored)));
                 }
                 if let Key::Block(pool, _) = key
                     && let Some(blocks) = self.blocks.get_mut(pool)
                 {
                     blocks.insert(key.clone());
                 }
-                self.forget(held);
                 Ok(false)
             }
             Err(error) => {

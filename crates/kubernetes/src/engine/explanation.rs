@@ -6,11 +6,31 @@ use super::Engine;
 
 /// An address that a change has not created.
 #[derive(Debug)]
-pub(super) enum Taken {
-    /// It exists.
-    Exists,
-    /// Another process of this node creates it just now.
-    Asked(Key),
+pub(super) struct Taken {
+    pub(super) key: Key,
+    /// The address as it is; without a value if another process of this node creates it just now.
+    pub(super) found: Found,
+}
+
+impl Taken {
+    /// An address that exists, or did just now.
+    pub(super) fn exists(key: &Key, stored: Option<Stored>) -> Self {
+        Self {
+            key: key.clone(),
+            found: Found {
+                number: u64::from(stored.is_some()),
+                objects: stored.into_iter().collect(),
+            },
+        }
+    }
+
+    /// An address that another process of this node creates just now.
+    pub(super) fn asked(key: &Key) -> Self {
+        Self {
+            key: key.clone(),
+            found: one(key, &[]),
+        }
+    }
 }
 
 impl Engine<'_> {
@@ -25,7 +45,7 @@ impl Engine<'_> {
         let reads = change.otherwise.iter();
         reads
             .map(|read| match (read, &taken) {
-                (Read::Get(key), Taken::Asked(asked)) if key == asked => Ok(one(key, &[])),
+                (Read::Get(key), taken) if *key == taken.key => Ok(taken.found.clone()),
                 _ => assumed(change, read).map_or_else(|| self.answer(read), Ok),
             })
             .collect()
