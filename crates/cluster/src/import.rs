@@ -10,7 +10,7 @@ use cni::{Error, NetworkName, code};
 use ipam::Disjoint;
 
 use crate::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
-use crate::restore::{is_reconciled, read_marks, refuse_marks};
+use crate::restore::{is_import, is_reconciled, read_marks, refuse_marks};
 use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read};
 use taken_away::{Redefined, taken_away};
 
@@ -53,6 +53,11 @@ pub fn import(
         let look = Look::at(engine)?;
         let (outcomes, redefined) = look.compare(engine, pools, replaces)?;
         if redefined.is_empty() {
+            // An import that was interrupted has written them, and nothing is given.
+            let marks = engine.read(&[read_marks()])?;
+            if let Some(marks) = marks.first().filter(|marks| is_import(marks)) {
+                refuse_marks(engine, Some(marks))?;
+            }
             return Ok(sent.unwrap_or(outcomes));
         }
         refuse_what_is_held(engine, &redefined)?;

@@ -47,10 +47,11 @@ pub fn refuse_marks(engine: &dyn Engine, found: Option<&Found>) -> Result<(), Er
         _ => "?",
     });
     let nodes: Vec<&str> = nodes.collect();
-    if nodes == [IMPORT] {
-        return Err(try_again(
-            "pools are being imported, or an import was interrupted: no address and no block is given before it is finished",
-        ));
+    if is_import(found) {
+        let mark = engine.path(&Key::Mark(IMPORT.to_owned()));
+        return Err(try_again(format!(
+            "pools are being imported, or an import was interrupted: no address and no block is given before it is finished; if none runs any more: kubectl delete {mark}, and run the import again"
+        )));
     }
     let more = match found.number > nodes.len() as u64 {
         true => " and others",
@@ -61,6 +62,12 @@ pub fn refuse_marks(engine: &dyn Engine, found: Option<&Found>) -> Result<(), Er
         engine.name(),
         nodes.join(", ")
     )))
+}
+
+/// True if the answer to [`read_marks`] has the mark of an import alone.
+pub(crate) fn is_import(found: &Found) -> bool {
+    let import = Key::Mark(IMPORT.to_owned());
+    found.objects.len() == 1 && found.objects[0].key == import
 }
 
 /// The latest state of the engine that this node has seen: a file in `stateDir`.

@@ -14,8 +14,11 @@ pub(crate) const ANY_RESTORE: &str = "cluster";
 /// The restore that exists while pools are imported.
 pub(crate) const IMPORT: &str = "import";
 
-/// The key, and the name, of the mark that lasts while the marks of nodes are written.
-const BEGINNING: (&str, &str) = (".begin", "begin");
+/// The restore that exists while those of nodes are written.
+const BEGINNING: &str = "begin";
+
+/// First character of the key of a mark that names no node.
+const OF_NO_NODE: char = '.';
 
 /// First part of the name of a node's restore.
 const OF_NODE: &str = "node.";
@@ -31,8 +34,13 @@ pub(crate) fn object_of(key: &Key) -> Option<(Resource, String)> {
         Key::Held(held) => (Resource::Address, address(held.pool.as_str(), held.ip)),
         Key::Block(pool, cidr) => (Resource::Block, block(pool, *cidr)),
         Key::Node(node) => (Resource::IpamNode, node.clone()),
-        Key::Mark(node) if node == BEGINNING.0 => (Resource::Restore, BEGINNING.1.to_owned()),
-        Key::Mark(node) => (Resource::Restore, format!("{OF_NODE}{node}")),
+        Key::Mark(mark) => (
+            Resource::Restore,
+            match mark.strip_prefix(OF_NO_NODE) {
+                Some(name) => name.to_owned(),
+                None => format!("{OF_NODE}{mark}"),
+            },
+        ),
         Key::StickyKey(pool, key) => (Resource::StickyKey, format!("{pool}.{}", hash(&[key]))),
         Key::StickyAddress(pool, ip) => (Resource::StickyAddress, address(pool, *ip)),
         Key::Foreign(_) => return None,
@@ -59,14 +67,16 @@ pub(crate) fn key_of(kind: Resource, name: &str) -> Option<Key> {
             Key::Block(pool.to_owned(), cidr)
         }
         Resource::IpamNode => Key::Node(name.to_owned()),
-        Resource::Restore if name == BEGINNING.1 => Key::Mark(BEGINNING.0.to_owned()),
-        Resource::Restore if name == IMPORT => Key::Mark(format!(".{IMPORT}")),
-        Resource::Restore => Key::Mark(name.strip_prefix(OF_NODE)?.to_owned()),
+        Resource::Restore => Key::Mark(match name.strip_prefix(OF_NODE) {
+            Some(node) => node.to_owned(),
+            None if [BEGINNING, IMPORT].contains(&name) => format!("{OF_NO_NODE}{name}"),
+            None => return None,
+        }),
         Resource::StickyKey => return None,
     };
     // Another spelling is another object.
     let is_ours = object_of(&key).is_some_and(|(_, ours)| ours == name);
-    (is_ours || name == IMPORT).then_some(key)
+    is_ours.then_some(key)
 }
 
 /// A hash of these texts, for a name or a label.
@@ -144,6 +154,7 @@ mod tests {
             (Key::Node("n1.example".into()), "n1.example"),
             (Key::Mark("n1".into()), "node.n1"),
             (Key::Mark(".begin".into()), "begin"),
+            (Key::Mark(".import".into()), "import"),
         ] {
             let (kind, found) = object_of(&key).unwrap();
             assert_eq!(found, name);

@@ -110,7 +110,7 @@ fn with_umask_0_the_files_are_roots_alone() {
         call.run().result();
     }
     let mut seen = 0;
-    for folder in ["cache", "engine-state", "etcd-state/blocks"] {
+    for folder in ["cache", "engine-state", "engine-state/blocks"] {
         let folder = cluster.sandbox.root().join("n1").join(folder);
         for entry in fs::read_dir(&folder).unwrap() {
             let entry = entry.unwrap();

@@ -94,7 +94,7 @@ fn a_token_that_is_renewed_is_used_by_the_next_call() {
 }
 
 #[test]
-fn folders_that_are_missing_torn_or_unusable_lose_no_address() {
+fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let (cluster, config) = with_pool();
     let cache = cluster.sandbox.root().join("n1/cache");
@@ -143,18 +143,12 @@ fn folders_that_are_missing_torn_or_unusable_lose_no_address() {
         }
         assert!(cluster.held().is_empty(), "{name}: {:?}", cluster.held());
     }
-    // Cut off, a note names no address; GC asks the API server.
-    shared(&cluster).add("torn", &config).result();
-    for note in fs::read_dir(&index).unwrap() {
-        let note = note.unwrap().path();
-        if !note
-            .file_name()
-            .unwrap()
-            .to_str()
-            .unwrap()
-            .starts_with("complete")
-        {
-            fs::write(note, "red.10.1").unwrap();
+    // An address without its note is found by GC, which asks the API server.
+    shared(&cluster).add("noted", &config).result();
+    for entry in fs::read_dir(&index).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
         }
     }
     shared(&cluster).gc(&[], &config).nothing();

@@ -43,7 +43,7 @@ impl Node<'_> {
 }
 
 /// Hands all requests on from now on; returns the number of requests until now.
-fn heal(proxy: &ApiProxy) -> usize {
+pub(super) fn heal(proxy: &ApiProxy) -> usize {
     proxy.decide(|_| Fate::Answered);
     proxy.take_requests().len()
 }
@@ -61,7 +61,10 @@ fn only(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send
 }
 
 /// Gives the request of this number, from 0, this fate, and loses all later ones.
-fn last(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
+pub(super) fn last(
+    number: usize,
+    fate: Fate,
+) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
     let mut seen = 0;
     move |_: &ProxiedRequest| {
         seen += 1;
