@@ -51,5 +51,5 @@ fn faults() {
 #[test]
 fn reconcile() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
-    ApiCluster::default().keep(&cluster::reconcile::PROMISES);
+    ApiCluster::default().keep(cluster::reconcile::PROMISES);
 }
