@@ -6,6 +6,7 @@ mod addresses;
 mod first_installation;
 mod garbage_collection;
 mod life;
+mod one_pool;
 mod pod_cidr;
 mod reservations;
 mod second_interface;

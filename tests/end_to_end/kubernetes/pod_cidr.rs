@@ -18,7 +18,7 @@ fn give_subnet(cluster: &KubernetesCluster, number: usize) {
 }
 
 /// Makes the API server's service address reachable, as kube-proxy does.
-fn reach_the_api_server(cluster: &KubernetesCluster) {
+pub(super) fn reach_the_api_server(cluster: &KubernetesCluster) {
     let server = cluster.sh("kubectl get endpoints kubernetes -o 'jsonpath={.subsets[0].addresses[0].ip}:{.subsets[0].ports[0].port}'");
     for node in cluster.nodes() {
         node.sh(&format!(

@@ -21,7 +21,7 @@ const DEFINITION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "C
             "type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}}}}]}}"#;
 
 /// Puts Multus in front of the cluster's network on every node.
-fn install_multus(cluster: &KubernetesCluster) {
+pub(super) fn install_multus(cluster: &KubernetesCluster) {
     cluster.apply(DEFINITION);
     for node in cluster.nodes() {
         let multus = kubernetes_programs().unwrap().join("multus");
@@ -76,7 +76,7 @@ fn define_the_cluster_pool(cluster: &KubernetesCluster) {
 }
 
 /// Starts a pod with a second interface of this network.
-fn start(cluster: &KubernetesCluster, name: &str, node: &str, network: &str) {
+pub(super) fn start(cluster: &KubernetesCluster, name: &str, node: &str, network: &str) {
     let mut pod = pod("shop", name, Some(node));
     pod["metadata"]["annotations"] = json!({"k8s.v1.cni.cncf.io/networks": network});
     cluster.apply(&pod.to_string());
@@ -84,7 +84,7 @@ fn start(cluster: &KubernetesCluster, name: &str, node: &str, network: &str) {
 
 /// The address of a pod's second interface, as Multus has reported it.
 #[track_caller]
-fn second_address(cluster: &KubernetesCluster, name: &str) -> String {
+pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String {
     let pod = cluster.sh(&format!("kubectl -n shop get pod {name} -o json"));
     let pod: Value = serde_json::from_str(&pod).unwrap();
     let status = pod["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"].as_str();
