@@ -14,7 +14,7 @@ use cluster::{
     Change, EngineError, Found, Group, Key, Kind as Failure, Moment, Outcome, Read, Stored,
     TimeLimit,
 };
-use cni::{Call, Cancellation, Environment};
+use cni::{Args, Call, Cancellation, Environment};
 use state_files::boot_id;
 
 use crate::held_index::HeldIndex;
@@ -53,11 +53,11 @@ impl<'a> Engine<'a> {
     /// The engine of a plugin's call.
     pub fn new(cluster: &'a Cluster, call: &Call<'a>) -> Self {
         let mut engine = Self::of(cluster, call.environment, call.cancellation);
-        let arguments = call.environment.text("CNI_ARGS");
+        // They are for people: what can't be read names no pod.
+        let arguments = Args::parse(&call.environment.text("CNI_ARGS")).unwrap_or_default();
         let value = |key: &str| {
-            let pairs = arguments.split(';').filter_map(|pair| pair.split_once('='));
-            let mut found = pairs.filter(|(name, value)| *name == key && !value.is_empty());
-            found.next().map(|(_, value)| value.to_owned())
+            let found = arguments.get(key).filter(|value| !value.is_empty());
+            found.map(str::to_owned)
         };
         engine.set_pod(value("K8S_POD_NAMESPACE"), value("K8S_POD_NAME"));
         engine
@@ -81,7 +81,7 @@ impl<'a> Engine<'a> {
             "" => (None, View::none()),
             name => (
                 HeldIndex::open(&node.cache_dir, name, boot_id(environment)),
-                View::open(&node.cache_dir),
+                View::open(&node.cache_dir, &cluster.settings.kubeconfig),
             ),
         };
         Self {
@@ -160,7 +160,7 @@ impl<'a> Engine<'a> {
         Ok(all)
     }
 
-    /// The names of a pool's addresses.
+    /// The names of a pool's addresses, for a search: the list may be another process's.
     fn addresses(&mut self, pool: &str) -> Result<Vec<Stored>, EngineError> {
         let time = self.client.time.remaining();
         let view = std::mem::replace(&mut self.view, View::none());
@@ -256,7 +256,6 @@ impl<'a> Engine<'a> {
     fn group(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
         match group {
             Group::Pools => self.of_pool(Resource::Pool, None, true),
-            Group::Addresses(Some(pool)) if !with_values => self.addresses(pool),
             Group::Addresses(pool) => self.of_pool(Resource::Address, pool.as_deref(), with_values),
             Group::Held(holding) => self.holding(holding),
             Group::Blocks(pool) => self.of_pool(Resource::Block, pool.as_deref(), with_values),
@@ -301,7 +300,11 @@ impl cluster::Engine for Engine<'_> {
     }
 
     fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
-        let all = self.group(group, with_values)?;
+        let all = match group {
+            // To look for a free one: of many callers who find a pool full, one asks.
+            Group::Addresses(Some(pool)) if !with_values => self.addresses(pool)?,
+            _ => self.group(group, with_values)?,
+        };
         for stored in &all {
             if let Key::Foreign(key) = &stored.key {
                 tracing::warn!(key, "this object isn't ours; it is left alone");

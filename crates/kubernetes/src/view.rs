@@ -15,6 +15,8 @@ use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 use state_files::StateFolder;
 
+use crate::names::hash;
+
 /// Bytes of a file: one bit for each of 65,536 addresses.
 const BYTES: usize = 8192;
 
@@ -29,8 +31,11 @@ pub(crate) struct View {
 }
 
 impl View {
-    pub(crate) fn open(cache_dir: &Path) -> Self {
-        let folder = StateFolder::create(&cache_dir.join("view"));
+    /// The view of the cluster that this kubeconfig leads to: clusters may share a folder, and
+    /// have pools of one name.
+    pub(crate) fn open(cache_dir: &Path, kubeconfig: &Path) -> Self {
+        let cluster = hash(&[&kubeconfig.to_string_lossy()]);
+        let folder = StateFolder::create(&cache_dir.join(format!("view_{cluster}")));
         if let Err(error) = &folder {
             tracing::debug!(%error, "no view of the pools is kept");
         }
@@ -127,23 +132,22 @@ impl View {
         &self,
         pool: &str,
         at_most: Duration,
-        list: impl FnOnce() -> Result<Vec<IpAddr>, E>,
+        mut list: impl FnMut() -> Result<Vec<IpAddr>, E>,
     ) -> Result<Vec<IpAddr>, E> {
         let Some(folder) = &self.folder else {
             return list();
         };
         self.read.borrow_mut().clear();
         let began = now();
-        let mut list = Some(list);
         let file = format!("listed_{pool}");
         let listed = folder.with_lock(at_most, || {
             if let Some(all) = folder.read(&file).ok().and_then(|list| read(&list, began)) {
                 return Ok(Ok(all));
             }
             let at = now();
-            let all = match list.take().map(|list| list()) {
-                Some(Ok(all)) => all,
-                other => return Ok(other.unwrap_or_else(|| Ok(Vec::new()))),
+            let all = match list() {
+                Ok(all) => all,
+                error => return Ok(error),
             };
             let lines: String = all.iter().map(|ip| format!("\n{ip}")).collect();
             let kept = replace(folder, pool, &all)
@@ -153,12 +157,8 @@ impl View {
             }
             Ok(Ok(all))
         });
-        match (listed, list) {
-            (Ok(listed), _) => listed,
-            // Without the lock, this process asks, too.
-            (Err(_), Some(list)) => list(),
-            (Err(_), None) => Ok(Vec::new()),
-        }
+        // Without the lock, this process asks, too.
+        listed.unwrap_or_else(|_| list())
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn an_address_is_seen_as_it_was_noted_last() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path());
+        let view = View::open(folder.path(), Path::new("/kubeconfig"));
         let [a, b] = [ip("10.0.0.5"), ip("10.0.255.255")];
         assert!(!view.has("blue", a));
         view.note("blue", a, true);
@@ -238,9 +238,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_of_the_same_name_in_another_cluster_is_another_pool() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] =
+            ["/one", "/other"].map(|cluster| View::open(folder.path(), Path::new(cluster)));
+        one.note("blue", ip("10.0.0.5"), true);
+        assert!(one.has("blue", ip("10.0.0.5")) && !other.has("blue", ip("10.0.0.5")));
+    }
+
+    #[test]
+    fn a_list_that_fails_is_no_empty_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let failed = view.list("blue", Duration::from_secs(1), || Err("away"));
+        assert_eq!(failed, Err("away"));
+    }
+
+    #[test]
     fn a_list_replaces_the_view_of_addresses_that_others_reserved_or_released() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path());
+        let view = View::open(folder.path(), Path::new("/kubeconfig"));
         view.note("blue", ip("10.0.0.5"), true);
         let listed = view.list("blue", Duration::from_secs(1), || {
             Ok::<_, io::Error>(vec![ip("10.0.0.6"), ip("fd00::7")])

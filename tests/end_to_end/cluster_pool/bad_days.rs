@@ -98,7 +98,16 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let (cluster, config) = with_pool();
     let cache = cluster.sandbox.root().join("n1/cache");
-    let [index, view] = ["held_n1", "view"].map(|folder| cache.join(folder));
+    shared(&cluster).add("first", &config).result();
+    shared(&cluster).del("first", &config).nothing();
+    // Behind these words stands a hash of the kubeconfig's path.
+    let folder = |start: &str| {
+        let entries = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap());
+        let mut named =
+            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
+        named.next().unwrap().path()
+    };
+    let [index, view] = ["held_n1", "view_"].map(folder);
     let remove = |path: &Path| {
         let _ = fs::remove_dir_all(path).or_else(|_| fs::remove_file(path));
     };

@@ -108,9 +108,8 @@ impl Engine<'_> {
             Some(item) if item.spec["block"].is_null() => {
                 format!("{}/{}", item.uid, item.generation)
             }
-            Some(_) => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
-            // Its addresses are of ranges in the configuration; nobody can claim a block of it.
-            None => "none".to_owned(),
+            // With `block`, or without an object, whose blocks may have outlived it.
+            _ => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
         };
         if self.view.is_without_blocks(pool, &spec) {
             return Ok(true);
