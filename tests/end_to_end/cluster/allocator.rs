@@ -73,6 +73,17 @@ fn nodes_share_a_pool_and_no_address_is_given_twice(cluster: &mut dyn PoolCluste
     );
 }
 
+fn status_tells_a_pool_that_other_nodes_have_filled(cluster: &mut dyn PoolCluster) {
+    let [filling, asking] =
+        ["n1", "n2"].map(|node| cluster.config(node, &cluster.addresses(), &small()));
+    for container in ["c1", "c2", "c3", "c4", "c5"] {
+        cluster.call("STATUS", "", &asking).run().nothing();
+        cluster.add(container, &filling).result();
+    }
+    let full = cluster.call("STATUS", "", &asking).run();
+    full.refused(50, "has no address left: all 5 are reserved");
+}
+
 fn a_second_add_is_refused_and_keeps_the_first_ones_address(cluster: &mut dyn PoolCluster) {
     let config = cluster.config("n1", &cluster.addresses(), &small());
     let ip = cluster.add("c1", &config).ips();
@@ -230,6 +241,7 @@ fn a_second_add_that_cannot_ask_the_engine_leaves_the_running_containers_address
 promises! {
     a_container_gets_an_address_and_del_releases_it,
     nodes_share_a_pool_and_no_address_is_given_twice,
+    status_tells_a_pool_that_other_nodes_have_filled,
     a_second_add_is_refused_and_keeps_the_first_ones_address,
     a_requested_address_is_given_or_refused_with_its_holder,
     several_pools_give_an_address_each_or_none,

@@ -3,7 +3,8 @@
 use cni::{Attachment, Call, Error, code};
 use ipam::Completion;
 
-use super::add::{Addition, Known};
+use super::add::{Addition, Known, Seen};
+use super::choice::Choice;
 use crate::pool::asked::AskedPools;
 use crate::pool::has_selector;
 use crate::restore::{is_reconciled, read_marks, refuse_marks};
@@ -68,8 +69,26 @@ fn as_an_add(
                 continue;
             }
         };
+        if could_reserve(engine, &mut addition, &mut choices, &seen)? {
+            return Ok(());
+        }
+    }
+    Err(Error::new(
+        code::UNAVAILABLE,
+        "the definitions of the pools change all the time",
+    ))
+}
+
+/// Tries the reservation of an ADD; false if this node's registration is another one by now.
+fn could_reserve(
+    engine: &mut dyn Engine,
+    addition: &mut Addition<'_>,
+    choices: &mut [Choice<'_>],
+    seen: &Seen,
+) -> Result<bool, Error> {
+    loop {
         let mut full = Vec::new();
-        for choice in &mut choices {
+        for choice in &mut *choices {
             match choice.ask(engine) {
                 Err(error) if error.code == code::TRY_AGAIN_LATER => full.push(error.msg),
                 other => other?,
@@ -80,23 +99,23 @@ fn as_an_add(
         }
         let outcome = engine.commit(&Change {
             dry_run: true,
-            ..addition.reservation(&choices, &seen)
+            ..addition.reservation(choices, seen)
         })?;
         let mut found = outcome.found.iter();
         if !addition.is_registered(engine, found.next())? {
-            continue;
+            return Ok(false);
         }
         found.next();
         refuse_marks(engine, found.next())?;
-        for choice in &mut choices {
-            choice.note(engine, &mut found, pools.len())?;
+        let pools = choices.len();
+        for choice in &mut *choices {
+            choice.note(engine, &mut found, pools)?;
         }
-        return Ok(());
+        // An address that seemed free may be another container's.
+        if choices.iter().all(|choice| choice.asked.is_some()) {
+            return Ok(true);
+        }
     }
-    Err(Error::new(
-        code::UNAVAILABLE,
-        "the definitions of the pools change all the time",
-    ))
 }
 
 /// Verifies that the engine lets this node read definitions, and write addresses.

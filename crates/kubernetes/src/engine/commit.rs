@@ -103,7 +103,11 @@ impl Engine<'_> {
         for (key, value) in &change.write {
             if let (Some((kind, _)), Key::Address(..) | Key::Block(..)) = (object_of(key), key) {
                 let object = self.new_object(key, value)?;
-                self.client.create(kind, &object, true)?;
+                let tried = self.client.create(kind, &object, true)?;
+                if let (Created::Exists, Key::Address(pool, _)) = (tried, key) {
+                    // The view is behind, and tells which others seem free.
+                    self.addresses(pool)?;
+                }
             }
         }
         Ok(())
