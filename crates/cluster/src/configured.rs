@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use cni::Cancellation;
+use cni::{Call, Cancellation};
 
 use crate::{Engine, Node};
 
@@ -15,6 +15,11 @@ pub trait ConfiguredCluster: fmt::Debug {
 
     /// The engine for the requests of one call. It connects with the first request.
     fn engine<'a>(&'a self, cancellation: Option<&'a dyn Cancellation>) -> Box<dyn Engine + 'a>;
+
+    /// The engine of a plugin's call.
+    fn engine_of<'a>(&'a self, call: &'a Call<'_>) -> Box<dyn Engine + 'a> {
+        self.engine(call.cancellation)
+    }
 
     /// Name of the cluster in messages, such as `etcd:/ipam`.
     fn path(&self) -> String;

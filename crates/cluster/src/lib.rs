@@ -11,6 +11,7 @@ pub mod forget;
 pub mod import;
 mod key;
 mod node;
+pub mod plugin;
 mod pool;
 pub mod restore;
 mod take_over;

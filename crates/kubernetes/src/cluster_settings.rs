@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use cluster::{ConfiguredCluster, Key, Node};
-use cni::{Cancellation, Environment, Error, Object};
+use cni::{Call, Cancellation, Environment, Error, Object};
 
 use crate::names::object_of;
 use crate::objects::path;
@@ -71,9 +71,12 @@ impl Cluster {
         }
     }
 
-    /// The engine of a tool, as [`ConfiguredCluster::engine`] makes it.
+    /// The engine of a tool, each of whose requests may take `timeout`: pools of a cluster are
+    /// large.
     pub fn kubernetes_engine(&self) -> Engine<'_> {
-        Engine::of(self, &NO_VARIABLES, None)
+        let mut engine = Engine::of(self, &NO_VARIABLES, None);
+        engine.client.time.bound_each_request();
+        engine
     }
 }
 
@@ -90,6 +93,11 @@ impl ConfiguredCluster for Cluster {
         cancellation: Option<&'a dyn Cancellation>,
     ) -> Box<dyn cluster::Engine + 'a> {
         Box::new(Engine::of(self, &NO_VARIABLES, cancellation))
+    }
+
+    /// The engine also notes the pod that the call names.
+    fn engine_of<'a>(&'a self, call: &'a Call<'_>) -> Box<dyn cluster::Engine + 'a> {
+        Box::new(Engine::new(self, call))
     }
 
     fn path(&self) -> String {

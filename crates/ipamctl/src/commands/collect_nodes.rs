@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use cluster::Engine as _;
 use cluster::contents::{claimed_blocks, definitions};
 use cluster::forget::NodeHoldings;
 use cluster::restore::marked;
@@ -46,7 +45,6 @@ pub(crate) fn run(
 ) -> Result<ExitCode> {
     let cluster = kubernetes_cluster(&arguments.cluster, node)?;
     let mut engine = cluster.kubernetes_engine();
-    engine.time().bound_each_request();
     let marked = marked(&mut engine)?;
     ensure!(
         marked.is_empty(),

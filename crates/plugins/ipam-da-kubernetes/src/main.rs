@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    plugin::main(&ipam_da_kubernetes::IpamDaKubernetes)
+    plugin::main(&ipam_da_kubernetes::PLUGIN)
 }

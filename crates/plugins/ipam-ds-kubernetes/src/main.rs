@@ -1,5 +1,5 @@
 //! The executable.
 
 fn main() -> std::process::ExitCode {
-    plugin::main(&ipam_ds_kubernetes::IpamDsKubernetes)
+    plugin::main(&ipam_ds_kubernetes::PLUGIN)
 }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, anyhow, ensure};
 use cni::{Object, Plugin};
 use etcd::{Client, Settings};
 use harness::{ETCD, ETCDCTL, MEMBERS, Namespace, missing};
-use ipam_da_etcd::IpamDaEtcd;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -126,7 +125,7 @@ impl Target for Etcd {
     }
 
     fn allocator(&self) -> &dyn Plugin {
-        &IpamDaEtcd
+        &ipam_da_etcd::PLUGIN
     }
 
     fn nodes(&self) -> usize {

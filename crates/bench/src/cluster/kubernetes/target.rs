@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Result, anyhow, ensure};
 use cni::{Object, Plugin};
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, Namespace, missing};
-use ipam_da_kubernetes::IpamDaKubernetes;
 use kubernetes::{Client, Created, Resource, Settings};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -125,7 +124,7 @@ impl Target for Kubernetes {
     }
 
     fn allocator(&self) -> &dyn Plugin {
-        &IpamDaKubernetes
+        &ipam_da_kubernetes::PLUGIN
     }
 
     fn nodes(&self) -> usize {

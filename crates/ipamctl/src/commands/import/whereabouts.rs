@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail, ensure};
-use cluster::Engine as _;
 use cluster::contents::{DefinedPool, definitions, held_addresses};
 use kubernetes::Engine;
 use kubernetes::whereabouts::Snapshot;
@@ -26,7 +25,6 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let cluster = kubernetes_cluster(&arguments.cluster, node)?;
     let mut engine = cluster.kubernetes_engine();
-    engine.time().bound_each_request();
     let before = Snapshot::read(&mut engine.client)?;
     let given = before.given(&mut engine.client)?;
     let pools = pools(&mut engine)?;

@@ -1,0 +1,172 @@
+//! The two plugins of an engine: the allocator of addresses, and the selector of a node's blocks.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cni::{About, Attachment, Call, Command, Error, Object, Plugin, Reply};
+
+use crate::{ConfiguredCluster, Engine, address, block};
+
+/// Where a plugin's call leads to.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// Reads the cluster from the `ipam` section.
+    pub cluster: fn(&Object) -> Result<Box<dyn ConfiguredCluster>, Error>,
+    /// Reads `ipam.dataDir`: the folder of the reservations of `ipam-da-host-local`.
+    pub data_dir: fn(&Object) -> Result<PathBuf, Error>,
+}
+
+/// The allocator: it reserves addresses one by one.
+pub struct Allocator {
+    /// The plugin's name, version and purpose.
+    pub about: About,
+    /// Where its calls lead to.
+    pub place: Place,
+}
+
+/// The selector: it puts this node's blocks in the place of each pool.
+pub struct BlockSelector {
+    /// The plugin's name, version and purpose.
+    pub about: About,
+    /// Where its calls lead to.
+    pub place: Place,
+}
+
+impl Place {
+    /// Runs `f` with the engine and the cluster of a call.
+    fn with<T>(
+        &self,
+        call: &Call<'_>,
+        f: impl FnOnce(&mut dyn Engine, &dyn ConfiguredCluster) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let cluster = (self.cluster)(&call.config.ipam()?)?;
+        let mut engine = cluster.engine_of(call);
+        f(&mut *engine, &*cluster)
+    }
+
+    /// Runs `f` with the folder of the reservations, too.
+    fn with_folder<T>(
+        &self,
+        call: &Call<'_>,
+        f: impl FnOnce(&mut dyn Engine, &dyn ConfiguredCluster, &Path) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let data_dir = (self.data_dir)(&call.config.ipam()?);
+        self.with(call, |engine, cluster| f(engine, cluster, &data_dir?))
+    }
+
+    /// Gives back this node's empty blocks.
+    fn give_back(
+        &self,
+        engine: &mut dyn Engine,
+        cluster: &dyn ConfiguredCluster,
+        call: &Call<'_>,
+    ) -> Result<(), Error> {
+        let data_dir = (self.data_dir)(&call.config.ipam()?)?;
+        block::give_back(engine, cluster.node(), &data_dir, call)
+    }
+}
+
+/// Blocks that are not given back now will be by a later GC.
+fn warn(given_back: Result<(), Error>) {
+    if let Err(error) = given_back {
+        tracing::warn!(%error, "no block is given back");
+    }
+}
+
+impl Plugin for Allocator {
+    fn about(&self) -> About {
+        self.about
+    }
+
+    fn add(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with(call, |engine, cluster| {
+            address::add(engine, cluster.node(), attachment, call).map(Reply::Result)
+        })
+    }
+
+    fn del(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with(call, |engine, cluster| {
+            address::del(engine, cluster.node(), attachment, call).map(|()| Reply::Nothing)
+        })
+    }
+
+    fn check(&self, attachment: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with(call, |engine, cluster| {
+            address::check(engine, cluster.node(), attachment, call).map(|()| Reply::Nothing)
+        })
+    }
+
+    /// Gives back empty blocks, too, of a pool that was given in blocks before: no address is
+    /// given by itself until the last one is given back, and a selector of blocks may not be in the
+    /// chain any more.
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with(call, |engine, cluster| {
+            address::gc(engine, cluster.node(), call)?;
+            let blocks = std::fs::metadata(cluster.node().state_dir.join("blocks"));
+            if !matches!(blocks, Err(error) if error.kind() == io::ErrorKind::NotFound) {
+                warn(self.place.give_back(engine, cluster, call));
+            }
+            Ok(Reply::Nothing)
+        })
+    }
+
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with(call, |engine, cluster| {
+            address::status(engine, cluster.node(), self.about.name, call).map(|()| Reply::Nothing)
+        })
+    }
+
+    /// ADD ends its wait for the engine, and undoes what it may have reserved.
+    fn handles_signals(&self, command: Command) -> bool {
+        command == Command::Add
+    }
+}
+
+impl BlockSelector {
+    /// `prevResult` with the blocks of the node's files; nothing if there are none.
+    fn known(&self, call: &Call<'_>) -> Reply {
+        let known = self.place.with_folder(call, |engine, cluster, data_dir| {
+            Ok(block::known_pools(engine, cluster.node(), data_dir, call))
+        });
+        known.unwrap_or_else(|error| {
+            tracing::debug!(%error, "no pools are printed");
+            Reply::Nothing
+        })
+    }
+}
+
+impl Plugin for BlockSelector {
+    fn about(&self) -> About {
+        self.about
+    }
+
+    fn add(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with_folder(call, |engine, cluster, data_dir| {
+            block::add(engine, cluster.node(), data_dir, call).map(Reply::Result)
+        })
+    }
+
+    fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Ok(self.known(call))
+    }
+
+    fn check(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
+        Ok(self.known(call))
+    }
+
+    /// The allocator behind needs the pools, whether a block is given back or not.
+    fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let place = &self.place;
+        warn(place.with(call, |engine, cluster| {
+            place.give_back(engine, cluster, call)
+        }));
+        Ok(self.known(call))
+    }
+
+    fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        self.place.with_folder(call, |engine, cluster, data_dir| {
+            block::status(engine, cluster.node(), data_dir, self.about.name, call)
+        })?;
+        block::without_pools(call).map(Reply::Result)
+    }
+}
