@@ -5,6 +5,8 @@
 //! one transaction. An engine without transactions creates the objects one by one, verifies the
 //! other conditions before and after, and deletes what it has created if one doesn't hold.
 
+use std::net::IpAddr;
+
 use crate::{EngineError, Group, Key, TimeLimit};
 
 /// Keeps pools, addresses, blocks and nodes.
@@ -27,6 +29,23 @@ pub trait Engine {
     ///
     /// See [`crate::Kind`].
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
+
+    /// True if several reads are one request.
+    fn reads_at_once(&self) -> bool {
+        true
+    }
+
+    /// Notes that this call asks for an address of a pool; false if another call of this node
+    /// does, or if the address seems to be reserved. An engine without a memory says true.
+    fn asks_for(&mut self, _pool: &str, _ip: IpAddr) -> bool {
+        true
+    }
+
+    /// The addresses of a pool that seem to be reserved, as this node has seen them; `None`
+    /// without a memory, or if it was wrong too often.
+    fn seen_reserved(&mut self, _pool: &str) -> Option<Vec<IpAddr>> {
+        None
+    }
 
     /// Reads one object.
     ///

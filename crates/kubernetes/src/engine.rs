@@ -39,8 +39,8 @@ pub struct Engine<'a> {
     pod: Pod,
     index: Option<HeldIndex>,
     view: View,
-    /// Addresses that were said to be free, by pool.
-    said_free: HashSet<(String, IpAddr)>,
+    /// Addresses that this call asks for and has not tried to create, by pool.
+    asked_for: HashSet<(String, IpAddr)>,
     /// The blocks of a pool, listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
     misses: u32,
@@ -90,7 +90,7 @@ impl<'a> Engine<'a> {
             client,
             node: &node.name,
             pod: Pod::default(),
-            said_free: HashSet::new(),
+            asked_for: HashSet::new(),
             blocks: HashMap::new(),
             misses: 0,
             taken: None,
@@ -174,7 +174,6 @@ impl<'a> Engine<'a> {
         });
         self.view = view;
         self.misses = 0;
-        self.said_free.clear();
         let stored = |ip| Stored {
             key: Key::Address(pool.to_owned(), ip),
             value: Vec::new(),
@@ -188,11 +187,7 @@ impl<'a> Engine<'a> {
         if self.misses >= MOST_MISSES {
             self.addresses(pool)?;
         }
-        let is_free = !self.view.has(pool, ip);
-        if is_free {
-            self.said_free.insert((pool.to_owned(), ip));
-        }
-        Ok(is_free)
+        Ok(!self.view.has(pool, ip))
     }
 
     fn answer(&mut self, read: &Read) -> Result<Found, EngineError> {
@@ -274,6 +269,15 @@ impl<'a> Engine<'a> {
     }
 }
 
+impl Drop for Engine<'_> {
+    /// Addresses that were not asked for after all are free in the view again.
+    fn drop(&mut self) {
+        for (pool, ip) in &self.asked_for {
+            self.view.note(pool, *ip, false);
+        }
+    }
+}
+
 impl cluster::Engine for Engine<'_> {
     fn name(&self) -> &'static str {
         "kubernetes"
@@ -293,6 +297,22 @@ impl cluster::Engine for Engine<'_> {
 
     fn moment(&self) -> Option<Moment> {
         self.moment
+    }
+
+    fn reads_at_once(&self) -> bool {
+        false
+    }
+
+    fn asks_for(&mut self, pool: &str, ip: IpAddr) -> bool {
+        let is_ours = self.view.claim(pool, ip);
+        if is_ours {
+            self.asked_for.insert((pool.to_owned(), ip));
+        }
+        is_ours
+    }
+
+    fn seen_reserved(&mut self, pool: &str) -> Option<Vec<IpAddr>> {
+        (self.misses < MOST_MISSES).then(|| self.view.reserved(pool))?
     }
 
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {

@@ -112,9 +112,7 @@ impl HeldIndex {
             let folder = StateFolder::create(&path);
             let made = folder.and_then(|folder| folder.create_file(&name(held), OFlags::RDWR));
             match made {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && tried < MOST_TRIES => {
-                    tried += 1;
-                }
+                Err(error) if was_removed(&error) && tried < MOST_TRIES => tried += 1,
                 other => return other.map(|_| ()),
             }
         }
@@ -145,6 +143,15 @@ impl HeldIndex {
 fn name(held: &HeldKey) -> String {
     let object = object_of(&Key::Held(held.clone()));
     object.map(|(_, name)| name).unwrap_or_default()
+}
+
+/// True if a folder was removed meanwhile: before it was opened, or before `mkdir` looked at what
+/// exists.
+fn was_removed(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists
+    )
 }
 
 #[cfg(test)]

@@ -6,19 +6,23 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
-use state_files::StateFolder;
+use state_files::{StateFolder, lock_file};
 
 use crate::names::hash;
 
 /// Bytes of a file: one bit for each of 65,536 addresses.
 const BYTES: usize = 8192;
+
+/// The longest wait for another process that changes a file. Without the lock, only a creation
+/// decides.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Most files of a pool that a list writes: of a larger pool, nearly all addresses are free.
 const MOST_FILES: usize = 64;
@@ -82,47 +86,62 @@ impl View {
         is_set(bits.get(bit / 8), bit)
     }
 
-    /// True if the address seems to be reserved now.
-    pub(crate) fn has_now(&self, pool: &str, ip: IpAddr) -> bool {
-        let (name, bit) = place(pool, ip);
-        let read = |folder: &StateFolder| {
-            let mut byte = [0];
-            let file = folder.open_file(&name, OFlags::RDONLY)?;
-            file.read_exact_at(&mut byte, (bit / 8) as u64)?;
-            Ok::<_, io::Error>(byte[0])
-        };
-        let byte = self.folder.as_ref().and_then(|folder| read(folder).ok());
-        is_set(byte.as_ref(), bit)
+    /// The addresses of a pool that seem to be reserved; `None` without a view.
+    pub(crate) fn reserved(&self, pool: &str) -> Option<Vec<IpAddr>> {
+        let folder = self.folder.as_ref()?;
+        let mut all = Vec::new();
+        for (name, start) in files_of(folder, pool).ok()? {
+            let bits = folder.read(&name).ok()?;
+            let reserved = (0..bits.len() * 8).filter(|bit| is_set(bits.get(bit / 8), *bit));
+            all.extend(reserved.map(|bit| address(start, bit)));
+        }
+        Some(all)
+    }
+
+    /// Notes that a call asks for an address; false if the address seems to be reserved, or if
+    /// another call asks for it.
+    pub(crate) fn claim(&self, pool: &str, ip: IpAddr) -> bool {
+        !self.change(pool, ip, true)
     }
 
     /// Notes that an address is reserved now, or isn't.
     pub(crate) fn note(&self, pool: &str, ip: IpAddr, is_reserved: bool) {
+        self.change(pool, ip, is_reserved);
+    }
+
+    /// Notes this of an address; true if it seemed to be reserved before.
+    fn change(&self, pool: &str, ip: IpAddr, is_reserved: bool) -> bool {
         let Some(folder) = &self.folder else {
-            return;
+            return false;
         };
         let (name, bit) = place(pool, ip);
         // Others may have changed it, too: the next look reads it again.
         self.read.borrow_mut().remove(&name);
-        let write = || {
+        let change = || {
             let file = match (ip.is_ipv4() && is_reserved, OFlags::RDWR) {
                 (true, access) => folder.create_file(&name, access)?,
                 (false, access) => folder.open_file(&name, access)?,
             };
+            if !lock_file(&file, Some(LONGEST_WAIT), None)? {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
             let mut byte = [0];
             // A new file is empty.
             let _ = file.read_at(&mut byte, (bit / 8) as u64)?;
+            let was_reserved = is_set(byte.first(), bit);
             match is_reserved {
                 true => byte[0] |= 1 << (bit % 8),
                 false => byte[0] &= !(1 << (bit % 8)),
             }
-            file.write_all_at(&byte, (bit / 8) as u64)
+            file.write_all_at(&byte, (bit / 8) as u64)?;
+            Ok(was_reserved)
         };
-        match write() {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+        change().unwrap_or_else(|error: io::Error| {
+            if error.kind() != io::ErrorKind::NotFound {
                 tracing::debug!(%error, name, "not noted");
             }
-            _ => {}
-        }
+            false
+        })
     }
 
     /// Lists a pool's addresses by `list`, or takes the list of another process that began later
@@ -176,17 +195,9 @@ fn read(list: &[u8], began: u128) -> Option<Vec<IpAddr>> {
 
 /// Replaces the view of a pool.
 fn replace(folder: &StateFolder, pool: &str, all: &[IpAddr]) -> io::Result<()> {
-    let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-    let prefix = format!("{pool}_");
-    for entry in std::fs::read_dir(folder.path_of(""))? {
-        if let Ok(name) = entry?.file_name().into_string()
-            && name
-                .strip_prefix(&prefix)
-                .is_some_and(|start| !start.contains('_'))
-        {
-            files.insert(name, vec![0; BYTES]);
-        }
-    }
+    let known = files_of(folder, pool)?.into_iter();
+    let mut files: BTreeMap<String, Vec<u8>> =
+        known.map(|(name, _)| (name, vec![0; BYTES])).collect();
     for ip in all {
         let (name, bit) = place(pool, *ip);
         if files.len() < MOST_FILES || files.contains_key(&name) {
@@ -201,6 +212,21 @@ fn replace(folder: &StateFolder, pool: &str, all: &[IpAddr]) -> io::Result<()> {
     Ok(())
 }
 
+/// The files of a pool, each with the start of its addresses: see [`place`].
+fn files_of(folder: &StateFolder, pool: &str) -> io::Result<Vec<(String, u128)>> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder.path_of(""))? {
+        if let Ok(name) = entry?.file_name().into_string()
+            && let Some((of, start)) = name.rsplit_once('_')
+            && of == pool
+            && let Ok(start) = u128::from_str_radix(start, 16)
+        {
+            files.push((name, start));
+        }
+    }
+    Ok(files)
+}
+
 /// The file of an address, and its bit there.
 fn place(pool: &str, ip: IpAddr) -> (String, usize) {
     let (start, low) = match ip {
@@ -208,6 +234,15 @@ fn place(pool: &str, ip: IpAddr) -> (String, usize) {
         IpAddr::V6(ip) => (ip.to_bits() >> 16, (ip.to_bits() & 0xffff) as u32),
     };
     (format!("{pool}_{start:x}"), low as usize)
+}
+
+/// The address of a bit. An IPv6 address of the first 2^32 is taken for an IPv4 address.
+fn address(start: u128, bit: usize) -> IpAddr {
+    let bits = start << 16 | bit as u128;
+    match u32::try_from(bits) {
+        Ok(bits) => Ipv4Addr::from(bits).into(),
+        Err(_) => Ipv6Addr::from(bits).into(),
+    }
 }
 
 /// The time since the boot, in nanoseconds: the same in all processes.
@@ -235,6 +270,38 @@ mod tests {
         assert!(view.has("blue", a) && view.has("blue", b) && !view.has("red", a));
         view.note("blue", a, false);
         assert!(!view.has("blue", a) && view.has("blue", b));
+    }
+
+    #[test]
+    fn one_call_asks_for_an_address_and_the_pool_is_searched_for_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let [a, b] = [ip("10.0.0.5"), ip("10.1.255.255")];
+        assert!(view.claim("blue", a) && !view.claim("blue", a) && view.claim("blue", b));
+        view.note("blue_2", ip("10.0.0.6"), true);
+        let mut reserved = view.reserved("blue").unwrap();
+        reserved.sort_unstable();
+        assert_eq!(reserved, [a, b]);
+        view.note("blue", a, false);
+        assert_eq!(view.reserved("blue").unwrap(), [b]);
+        assert!(view.claim("blue", a));
+        assert_eq!(View::none().reserved("blue"), None);
+    }
+
+    #[test]
+    fn many_calls_at_once_ask_for_different_addresses() {
+        let folder = tempfile::tempdir().unwrap();
+        let claims = |_| {
+            let view = View::open(folder.path(), Path::new("/kubeconfig"));
+            (0..64)
+                .filter(|n| view.claim("blue", ip(&format!("10.0.0.{n}"))))
+                .count()
+        };
+        let all: usize = std::thread::scope(|scope| {
+            let calls: Vec<_> = (0..8).map(|n| scope.spawn(move || claims(n))).collect();
+            calls.into_iter().map(|call| call.join().unwrap()).sum()
+        });
+        assert_eq!(all, 64);
     }
 
     #[test]

@@ -84,6 +84,24 @@ fn status_tells_a_pool_that_other_nodes_have_filled(cluster: &mut dyn PoolCluste
     full.refused(50, "has no address left: all 5 are reserved");
 }
 
+fn an_add_follows_a_definition_that_was_changed_since_the_last_one(cluster: &mut dyn PoolCluster) {
+    let config = cluster.config("n1", &cluster.addresses(), &json!([{"name": "blue"}]));
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/30"}));
+    assert_eq!(cluster.add("c1", &config).ips(), ["10.0.0.2"]);
+    assert_eq!(cluster.add("c2", &config).code(), 11);
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/29"}));
+    let second = cluster.add("c2", &config).ips();
+    cluster.define("blue", &json!({"subnet": "10.1.0.0/30"}));
+    assert_eq!(cluster.add("c3", &config).ips(), ["10.1.0.2"]);
+    assert_eq!(
+        cluster.reserved("blue"),
+        ["10.0.0.2", &second[0], "10.1.0.2"]
+    );
+    cluster.undefine("blue");
+    cluster.add("c4", &config).refused(7, "no pool \"blue\"");
+    assert_eq!(cluster.reserved("blue").len(), 3);
+}
+
 fn a_second_add_is_refused_and_keeps_the_first_ones_address(cluster: &mut dyn PoolCluster) {
     let config = cluster.config("n1", &cluster.addresses(), &small());
     let ip = cluster.add("c1", &config).ips();
@@ -242,6 +260,7 @@ promises! {
     a_container_gets_an_address_and_del_releases_it,
     nodes_share_a_pool_and_no_address_is_given_twice,
     status_tells_a_pool_that_other_nodes_have_filled,
+    an_add_follows_a_definition_that_was_changed_since_the_last_one,
     a_second_add_is_refused_and_keeps_the_first_ones_address,
     a_requested_address_is_given_or_refused_with_its_holder,
     several_pools_give_an_address_each_or_none,

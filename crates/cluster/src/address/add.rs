@@ -79,6 +79,16 @@ pub(super) enum Known<T> {
     Changed(Values),
 }
 
+/// What became of a reservation.
+enum Reserved {
+    /// An address of each pool is reserved.
+    All,
+    /// Nothing is: a definition was changed meanwhile.
+    Changed,
+    /// Nothing is: no free address of a pool was found, for this reason.
+    Exhausted(Error),
+}
+
 impl<'a> Addition<'a> {
     /// An ADD of this call, which hasn't begun. The node is registered if it isn't yet.
     pub(super) fn new(
@@ -111,7 +121,9 @@ impl<'a> Addition<'a> {
         let remembered = KnownDefinitions::open(self.node);
         let known = remembered.read(asked);
         // Invalid ones may have been corrected.
-        let mut values = match known.filter(|known| asked.pools(engine, known).is_ok()) {
+        let known = known.filter(|known| asked.pools(engine, known).is_ok());
+        let mut may_be_old = known.is_some() && !engine.reads_at_once();
+        let mut values = match known {
             Some(values) => values,
             None => asked.fetch(engine)?,
         };
@@ -120,14 +132,23 @@ impl<'a> Addition<'a> {
             let mut choices = self.choices(&pools)?;
             values = match self.look(engine, &mut choices, asked, &values)? {
                 Known::Changed(now) => now,
-                Known::Current(seen) => {
-                    if self.reserve(engine, &mut choices, &seen)? {
+                Known::Current(seen) => match self.reserve(engine, &mut choices, &seen)? {
+                    Reserved::All => {
                         remembered.write(asked, &values);
                         return Ok(self.finish(engine, &choices));
                     }
-                    asked.fetch(engine)?
-                }
+                    Reserved::Changed => asked.fetch(engine)?,
+                    Reserved::Exhausted(error) if may_be_old => {
+                        let now = asked.fetch(engine)?;
+                        if now == values {
+                            return Err(error);
+                        }
+                        now
+                    }
+                    Reserved::Exhausted(error) => return Err(error),
+                },
             };
+            may_be_old = false;
         }
         Err(try_again(format!(
             "the definitions of the pools of {} change all the time",
@@ -135,17 +156,19 @@ impl<'a> Addition<'a> {
         )))
     }
 
-    /// Reserves an address for each choice; false if a definition was changed meanwhile.
+    /// Reserves an address for each choice.
     fn reserve(
         &mut self,
         engine: &mut dyn Engine,
         choices: &mut [Choice<'_>],
         seen: &Seen,
-    ) -> Result<bool, Error> {
+    ) -> Result<Reserved, Error> {
         let value = self.holder.to_value();
         for tried in 1..=MOST_TRIES {
             for choice in &mut *choices {
-                choice.ask(engine)?;
+                if let Err(error) = choice.claim(engine) {
+                    return Ok(Reserved::Exhausted(error));
+                }
             }
             let outcome = match engine.commit(&self.reservation(choices, seen)) {
                 Ok(outcome) => outcome,
@@ -160,7 +183,7 @@ impl<'a> Addition<'a> {
                     return Err(self.take_back(engine, error, &value));
                 }
                 self.latest_state.remember(engine);
-                return Ok(true);
+                return Ok(Reserved::All);
             }
             let mut found = outcome.found.iter();
             let mut is_explained = !self.is_registered(engine, found.next())?;
@@ -176,7 +199,7 @@ impl<'a> Addition<'a> {
             }
             if !is_explained {
                 // What is left is a definition that was changed meanwhile.
-                return Ok(false);
+                return Ok(Reserved::Changed);
             }
         }
         Err(try_again(format!(
@@ -230,17 +253,23 @@ impl<'a> Addition<'a> {
         known: &Values,
     ) -> Result<Known<Seen>, Error> {
         let mut reads = vec![self.held_read()];
-        reads.extend(asked.reads());
+        // Else the change verifies them, and no request more is made.
+        let verified = if engine.reads_at_once() {
+            known.as_slice()
+        } else {
+            &[]
+        };
+        reads.extend(asked.reads().take(verified.len()));
         reads.extend(choices.iter().flat_map(Choice::first_reads));
         let found = engine.read(&reads)?;
         self.latest_state.refuse_older(self.node, engine)?;
         let held = self.held_in(found.first(), choices);
-        let (definitions, states) = found[1..].split_at(known.len());
+        let (definitions, states) = found[1..].split_at(verified.len());
         let values = definitions
             .iter()
             .map(|found| Some(found.first()?.value.clone()));
         let values: Values = values.collect();
-        if values != *known {
+        if values != verified {
             return Ok(Known::Changed(values));
         }
         let in_ranges = |(ip, choice): (&Option<IpAddr>, &Choice<'_>)| {
@@ -253,13 +282,9 @@ impl<'a> Addition<'a> {
         for choice in choices {
             choice.note_first(&mut states);
         }
-        let current = definitions.iter().filter_map(Found::first);
-        let are_unchanged = current
-            .map(|stored| Condition::Revision(stored.key.clone(), stored.revision))
-            .collect();
         Ok(Known::Current(Seen {
             held,
-            are_unchanged,
+            are_unchanged: asked.are_unchanged(known),
         }))
     }
 

@@ -55,6 +55,10 @@ impl Candidates {
         self.next.iter().chain(&self.random).copied()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next.is_empty() && self.random.is_empty()
+    }
+
     /// Removes those that aren't free.
     pub(crate) fn retain(&mut self, is_free: impl Fn(IpAddr) -> bool) {
         self.next.retain(|ip| is_free(*ip));

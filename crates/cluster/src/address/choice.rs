@@ -93,23 +93,40 @@ impl<'p> Choice<'p> {
 
     /// Chooses the address to ask for; looks further if none is known to be free.
     pub(super) fn ask(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
+        self.choose(engine, |_, _, _| true)
+    }
+
+    /// [`Self::ask`], and notes the address, so that no other call of this node asks for it.
+    pub(super) fn claim(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
+        self.choose(engine, |engine, pool, ip| engine.asks_for(pool, ip))
+    }
+
+    fn choose(
+        &mut self,
+        engine: &mut dyn Engine,
+        is_ours: impl Fn(&mut dyn Engine, &str, IpAddr) -> bool,
+    ) -> Result<(), Error> {
         if self.asked.is_some() {
             return Ok(());
         }
         self.asked = self.pool.requested.or(self.remembered);
-        if self.asked.is_none() {
-            self.asked = self.candidates.take(self.in_rotation);
+        while self.asked.is_none() {
+            if self.candidates.is_empty() {
+                self.candidates = free::search(engine, self.name, self.pool)?;
+                self.in_rotation = false;
+            }
+            let Some(ip) = self.candidates.take(self.in_rotation) else {
+                return Err(self
+                    .pool
+                    .exhausted(self.network, self.index, code::TRY_AGAIN_LATER));
+            };
+            if is_ours(engine, self.name, ip) {
+                self.asked = Some(ip);
+            } else {
+                self.in_rotation = false;
+            }
         }
-        if self.asked.is_none() {
-            self.candidates = free::search(engine, self.name, self.pool)?;
-            self.asked = self.candidates.take(false);
-        }
-        match self.asked {
-            Some(_) => Ok(()),
-            None => Err(self
-                .pool
-                .exhausted(self.network, self.index, code::TRY_AGAIN_LATER)),
-        }
+        Ok(())
     }
 
     /// The candidates whose state is read if the change isn't made: as many as fit for one of

@@ -29,8 +29,8 @@ pub(super) fn free<'f>(
         .collect()
 }
 
-/// Free addresses of a pool of which the first look has found none: among others at random,
-/// and then among all. Empty if there is none.
+/// Free addresses of a pool of which the first look has found none: among others at random, then
+/// among those that this node has not seen reserved, and then among all. Empty if there is none.
 pub(super) fn search(
     engine: &mut dyn Engine,
     name: &str,
@@ -41,6 +41,13 @@ pub(super) fn search(
         let random = Candidates::at_random(ranges, AT_ONCE);
         let reads: Vec<Read> = random.iter().map(|ip| is_reserved(name, *ip)).collect();
         let free = free(random, &engine.read(&reads)?);
+        if !free.is_empty() {
+            return Ok(Candidates::only_random(free));
+        }
+    }
+    if let Some(mut seen) = engine.seen_reserved(name) {
+        seen.sort_unstable();
+        let free = some_free(ranges, &seen, AT_ONCE);
         if !free.is_empty() {
             return Ok(Candidates::only_random(free));
         }

@@ -4,7 +4,7 @@ use cni::{Error, NetworkConfig, Object};
 use ipam::{Pool, PoolName};
 
 use super::definition::Definition;
-use crate::{Engine, Key, Read};
+use crate::{Condition, Engine, Key, Read};
 
 /// Pools that are looked up in one request.
 const AT_ONCE: usize = 100;
@@ -64,6 +64,15 @@ impl AskedPools {
                 .extend(found.map(|found| found.objects.into_iter().next().map(|pool| pool.value)));
         }
         Ok(values)
+    }
+
+    /// The conditions that the engine has these definitions.
+    pub(crate) fn are_unchanged(&self, values: &Values) -> Vec<Condition> {
+        let both = self.names().zip(values);
+        let is = |(name, value): (&str, &Option<Vec<u8>>)| {
+            Some(Condition::Value(Key::Pool(name.to_owned()), value.clone()?))
+        };
+        both.filter_map(is).collect()
     }
 
     /// The pools, with the ranges of these definitions.

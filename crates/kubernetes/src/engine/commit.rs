@@ -156,12 +156,7 @@ impl Engine<'_> {
             _ => None,
         };
         if let Some((pool, ip)) = &address {
-            let was_free = self.said_free.remove(&(pool.clone(), *ip));
-            if was_free && self.view.has_now(pool, *ip) {
-                // Another process of this node has asked for it meanwhile.
-                self.taken = Some(Taken::asked(key));
-                return Ok(false);
-            }
+            self.asked_for.remove(&(pool.clone(), *ip));
             self.view.note(pool, *ip, true);
         }
         if let Some(held) = held {

@@ -8,7 +8,6 @@ use super::Engine;
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) key: Key,
-    /// The address as it is; without a value if another process of this node creates it just now.
     pub(super) found: Found,
 }
 
@@ -21,14 +20,6 @@ impl Taken {
                 number: u64::from(stored.is_some()),
                 objects: stored.into_iter().collect(),
             },
-        }
-    }
-
-    /// An address that another process of this node creates just now.
-    pub(super) fn asked(key: &Key) -> Self {
-        Self {
-            key: key.clone(),
-            found: one(key, &[]),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use cluster::{Condition, EngineError, Group, Holding, Key, Stored};
 
 use super::Engine;
+use crate::objects::stored;
 use crate::{Item, Resource};
 
 /// Pools that were read for the conditions of a change, by name.
@@ -51,11 +52,12 @@ impl Engine<'_> {
         own: &Own<'_>,
         pools: &mut Pools,
     ) -> Result<bool, EngineError> {
-        if let Condition::Revision(Key::Pool(pool), revision) = condition {
-            let item = self.pool(pool, pools)?;
-            return Ok(item.is_some_and(|item| item.revision == *revision));
-        }
-        let mut found = |key: &Key| Ok(self.object(key)?.map(|(_, stored)| stored));
+        let mut found = |key: &Key| match key {
+            Key::Pool(pool) => Ok(self
+                .pool(pool, pools)?
+                .map(|item| stored(Resource::Pool, item))),
+            _ => Ok(self.object(key)?.map(|(_, stored)| stored)),
+        };
         Ok(match condition {
             Condition::Missing(key) => found(key)?.is_none(),
             Condition::Value(key, value) => {
