@@ -16,6 +16,13 @@ impl Samples {
         self.0.len()
     }
 
+    /// The first time, in milliseconds; not a number if nothing was measured.
+    pub(crate) fn first(&self) -> f64 {
+        self.0
+            .first()
+            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+    }
+
     /// The median, in milliseconds; not a number if nothing was measured.
     pub(crate) fn median(&self) -> f64 {
         self.percentile(50)

@@ -30,19 +30,20 @@ pub trait Engine {
     /// See [`crate::Kind`].
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
 
-    /// True if several reads are one request.
-    fn reads_at_once(&self) -> bool {
-        true
+    /// True if each read is a request of its own. Such an engine remembers what this node has
+    /// seen of a pool, and answers hints from that.
+    fn remembers(&self) -> bool {
+        false
     }
 
     /// Notes that this call asks for an address of a pool; false if another call of this node
-    /// does, or if the address seems to be reserved. An engine without a memory says true.
+    /// does, or if the address seems to be reserved. An engine that doesn't remember says true.
     fn asks_for(&mut self, _pool: &str, _ip: IpAddr) -> bool {
         true
     }
 
-    /// The addresses of a pool that seem to be reserved, as this node has seen them; `None`
-    /// without a memory, or if it was wrong too often.
+    /// The addresses of a pool that seem to be reserved; `None` if the engine doesn't remember
+    /// any, or was wrong too often.
     fn seen_reserved(&mut self, _pool: &str) -> Option<Vec<IpAddr>> {
         None
     }

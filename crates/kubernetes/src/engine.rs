@@ -299,8 +299,8 @@ impl cluster::Engine for Engine<'_> {
         self.moment
     }
 
-    fn reads_at_once(&self) -> bool {
-        false
+    fn remembers(&self) -> bool {
+        true
     }
 
     fn asks_for(&mut self, pool: &str, ip: IpAddr) -> bool {

@@ -56,6 +56,16 @@ fn a_node_changes_its_own_objects_and_nothing_else() {
         kubeconfig: api.kubeconfig_of_node("worker-1"),
     };
     what_plugins_need_is_allowed(&node);
+    let metrics = api.kubectl(&["get", "--raw", "/metrics"]);
+    let is_queued = |line: &str| {
+        line.starts_with("apiserver_flowcontrol_dispatched_requests_total")
+            && line.contains("flow_schema=\"ipam-delegated\"")
+            && line.contains("priority_level=\"ipam-delegated\"")
+    };
+    assert!(
+        metrics.lines().any(is_queued),
+        "the node's requests have no queue of their own"
+    );
     objects_of_other_nodes_are_refused(&node);
     what_is_an_administrators_is_refused(&node);
     rbac_grants_nothing_else(&node);

@@ -40,6 +40,7 @@ impl Figures {
             "ADDs".to_owned(),
             format!("× {write}s"),
             "asked".to_owned(),
+            "× in the first round".to_owned(),
             format!("a {write}: median"),
             "p99".to_owned(),
             "an ADD: median".to_owned(),
@@ -56,6 +57,7 @@ impl Figures {
                 figure(adds, 0),
                 figure(adds / writes, 2),
                 format!("≤ {}", measured.crowd.bound),
+                figure(measured.adds.first() / measured.writes.first(), 2),
                 figure(measured.each_write.median(), 0),
                 figure(measured.each_write.percentile(99), 0),
                 figure(measured.each_add.median(), 0),
@@ -188,6 +190,7 @@ impl Figures {
                 "callers": measured.crowd.callers, "calls": measured.crowd.calls,
                 "writes": measured.writes.median(), "adds": measured.adds.median(),
                 "ratio": measured.adds.median() / measured.writes.median(), "bound": measured.crowd.bound,
+                "first_ratio": measured.adds.first() / measured.writes.first(),
                 "per_write": cost(&measured.per_write), "per_add": cost(&measured.per_add),
             })
         });
@@ -233,7 +236,8 @@ The cluster: {whose}. Written by `cargo xtask bench {command} --out docs`. {more
   TLS, and use the node's token; so both have the same number of connections.
 - **All at once**: the callers are threads of one process that call the plugin as a library, since a thousand processes would
   measure the start of processes. All are ready before the first one starts; the time is that of the last one's end. The pool has
-  exactly as many addresses as there are calls, so the last callers look for the last addresses.
+  exactly as many addresses as there are calls, so the last callers look for the last addresses. In the first
+  of three rounds, no node has seen yet which addresses others have.
 - **Executables**: what the processes add. VERSION starts as many processes and opens no connection.
 - **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while
   {stopped} is stopped with SIGSTOP.

@@ -122,14 +122,14 @@ impl<'a> Addition<'a> {
         let known = remembered.read(asked);
         // Invalid ones may have been corrected.
         let known = known.filter(|known| asked.pools(engine, known).is_ok());
-        let mut may_be_old = known.is_some() && !engine.reads_at_once();
+        let mut may_be_old = known.is_some() && engine.remembers();
         let mut values = match known {
             Some(values) => values,
             None => asked.fetch(engine)?,
         };
         for _ in 0..MOST_TRIES {
             let pools = asked.pools(engine, &values)?;
-            let mut choices = self.choices(&pools)?;
+            let mut choices = self.choices(&pools, engine.remembers())?;
             values = match self.look(engine, &mut choices, asked, &values)? {
                 Known::Changed(now) => now,
                 Known::Current(seen) => match self.reserve(engine, &mut choices, &seen)? {
@@ -209,7 +209,11 @@ impl<'a> Addition<'a> {
     }
 
     /// The pools of an ADD, each with the addresses to look at.
-    pub(super) fn choices<'p>(&self, pools: &'p [Pool]) -> Result<Vec<Choice<'p>>, Error>
+    pub(super) fn choices<'p>(
+        &self,
+        pools: &'p [Pool],
+        engine_remembers: bool,
+    ) -> Result<Vec<Choice<'p>>, Error>
     where
         'a: 'p,
     {
@@ -224,8 +228,11 @@ impl<'a> Addition<'a> {
                 pools.len()
             )));
         }
-        let choice =
-            |(index, pool)| Choice::new(self.network, index, pool, &self.places, pools.len());
+        let choice = |(index, pool)| {
+            let mut choice = Choice::new(self.network, index, pool);
+            choice.look_from(&self.places, pools.len(), engine_remembers);
+            choice
+        };
         Ok(pools.iter().enumerate().map(choice).collect())
     }
 
@@ -254,10 +261,10 @@ impl<'a> Addition<'a> {
     ) -> Result<Known<Seen>, Error> {
         let mut reads = vec![self.held_read()];
         // Else the change verifies them, and no request more is made.
-        let verified = if engine.reads_at_once() {
-            known.as_slice()
-        } else {
+        let verified = if engine.remembers() {
             &[]
+        } else {
+            known.as_slice()
         };
         reads.extend(asked.reads().take(verified.len()));
         reads.extend(choices.iter().flat_map(Choice::first_reads));

@@ -37,6 +37,14 @@ impl Candidates {
         Self { next, random }
     }
 
+    /// Up to `most` addresses of the pool that follow `last`.
+    pub(crate) fn next(ranges: &RangeSet, last: Option<IpAddr>, most: usize) -> Self {
+        Self {
+            next: next_free(ranges, &[], last, most),
+            random: Vec::new(),
+        }
+    }
+
     /// Up to `most` addresses of the pool, at random, each once.
     pub(crate) fn at_random(ranges: &RangeSet, most: usize) -> Vec<IpAddr> {
         some_of(&ranges.given().collect::<Vec<_>>(), most)
@@ -83,6 +91,19 @@ impl Candidates {
     }
 }
 
+/// Up to `most` free addresses of a pool that follow `last`. `taken` is in ascending order.
+pub(crate) fn next_free(
+    ranges: &RangeSet,
+    taken: &[IpAddr],
+    last: Option<IpAddr>,
+    most: usize,
+) -> Vec<IpAddr> {
+    let rotation = ranges.rotation(last);
+    let all = rotation.iter().flat_map(|range| range.addresses.iter());
+    let free = all.filter(|ip| taken.binary_search(ip).is_err());
+    free.take(most).collect()
+}
+
 /// Up to `most` free addresses of a pool, at random. `taken` is in ascending order.
 pub(crate) fn some_free(ranges: &RangeSet, taken: &[IpAddr], most: usize) -> Vec<IpAddr> {
     let holes: Vec<Interval> = taken
@@ -125,7 +146,11 @@ fn size(intervals: &[Interval]) -> u128 {
 
 /// An address of these intervals, at random; `size` is the number of all.
 pub(crate) fn random_address(intervals: &[Interval], size: u128) -> Option<IpAddr> {
-    let mut at = (size > 0).then(|| fastrand::u128(..size))?;
+    (size > 0).then(|| address_at(intervals, fastrand::u128(..size)))?
+}
+
+/// The address at this place of these intervals.
+pub(crate) fn address_at(intervals: &[Interval], mut at: u128) -> Option<IpAddr> {
     for interval in intervals {
         if let Some(ip) = interval.nth(at) {
             return Some(ip);
@@ -183,6 +208,17 @@ mod tests {
             assert!(found.random.len() > 32);
             assert!(found.all().all(|ip| ranges.gives(ip)));
         }
+    }
+
+    #[test]
+    fn free_addresses_follow_the_last_one() {
+        let ranges = ranges(r#"{"subnet":"10.0.0.0/29","gateway":"10.0.0.1"}"#);
+        let [last, taken] = ["10.0.0.5", "10.0.0.6"].map(|ip| ip.parse().unwrap());
+        let next = next_free(&ranges, &[taken], Some(last), 3);
+        let expected: [IpAddr; 3] =
+            ["10.0.0.2", "10.0.0.3", "10.0.0.4"].map(|ip| ip.parse().unwrap());
+        assert_eq!(next, expected);
+        assert_eq!(next_free(&ranges, &[taken], Some(last), 9)[3], last);
     }
 
     #[test]

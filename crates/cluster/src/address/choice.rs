@@ -23,42 +23,58 @@ pub(super) struct Choice<'p> {
     /// The address of its sticky key, until that is found reserved.
     pub(super) remembered: Option<IpAddr>,
     candidates: Candidates,
-    /// True while nobody else seems to ask for addresses.
+    /// The address after which the rotation goes on.
+    last: Option<IpAddr>,
+    /// True while nobody else seems to ask for the addresses that come next.
     in_rotation: bool,
+    /// True if the engine remembers what this node has seen.
+    engine_remembers: bool,
     /// The address that is asked for.
     pub(super) asked: Option<IpAddr>,
 }
 
 impl<'p> Choice<'p> {
-    /// The pool at this place of `pools` pools, with the addresses of it to look at.
-    pub(super) fn new(
-        network: &'p NetworkName,
-        index: usize,
-        pool: &'p Pool,
-        places: &RotationPlaces,
-        pools: usize,
-    ) -> Self {
-        let name = pool.directory(network).as_str();
-        let rotation = pool.rotation_index(network, index);
-        let mut choice = Self {
+    /// The pool at this place of the ADD's pools.
+    pub(super) fn new(network: &'p NetworkName, index: usize, pool: &'p Pool) -> Self {
+        Self {
             pool,
-            name,
+            name: pool.directory(network).as_str(),
             network,
             index,
-            rotation,
+            rotation: pool.rotation_index(network, index),
             remembered: None,
             candidates: Candidates::default(),
+            last: None,
             in_rotation: true,
+            engine_remembers: false,
             asked: None,
-        };
-        if pool.requested.is_none() {
-            let place = places.read(name, rotation);
-            choice.in_rotation = !place.is_busy;
-            // One request reads them, and a definition and a sticky key of each pool.
-            let most = free::AT_ONCE.saturating_sub(pools) / pools;
-            choice.candidates = Candidates::of(&pool.ranges, place.last, most);
         }
-        choice
+    }
+
+    /// Chooses the addresses to look at, of `pools` pools of the ADD.
+    pub(super) fn look_from(
+        &mut self,
+        places: &RotationPlaces,
+        pools: usize,
+        engine_remembers: bool,
+    ) {
+        if self.pool.requested.is_some() {
+            return;
+        }
+        let place = places.read(self.name, self.rotation);
+        self.last = place.last;
+        self.engine_remembers = engine_remembers;
+        if engine_remembers {
+            // Of one node, no two calls ask for the same address; nodes begin at different ones.
+            let ranges = &self.pool.ranges;
+            self.last = place.last.or_else(|| places.first(self.name, ranges));
+            self.candidates = Candidates::next(ranges, self.last, free::AT_ONCE);
+            return;
+        }
+        self.in_rotation = !place.is_busy;
+        // One request reads them, and a definition and a sticky key of each pool.
+        let most = free::AT_ONCE.saturating_sub(pools) / pools;
+        self.candidates = Candidates::of(&self.pool.ranges, place.last, most);
     }
 
     /// The reads of the sticky key and of the candidates' state.
@@ -112,19 +128,15 @@ impl<'p> Choice<'p> {
         self.asked = self.pool.requested.or(self.remembered);
         while self.asked.is_none() {
             if self.candidates.is_empty() {
-                self.candidates = free::search(engine, self.name, self.pool)?;
-                self.in_rotation = false;
+                let from = self.last.filter(|_| self.in_rotation);
+                self.candidates = free::search(engine, self.name, self.pool, from)?;
             }
             let Some(ip) = self.candidates.take(self.in_rotation) else {
                 return Err(self
                     .pool
                     .exhausted(self.network, self.index, code::TRY_AGAIN_LATER));
             };
-            if is_ours(engine, self.name, ip) {
-                self.asked = Some(ip);
-            } else {
-                self.in_rotation = false;
-            }
+            self.asked = is_ours(engine, self.name, ip).then_some(ip);
         }
         Ok(())
     }
@@ -175,8 +187,11 @@ impl<'p> Choice<'p> {
         if self.remembered == Some(asked) {
             self.remembered = None;
         } else {
-            // Another caller was faster.
+            // Another caller was faster. Of what this node has not seen, the next ones are its, too.
             self.in_rotation = false;
+            if self.engine_remembers {
+                self.candidates = Candidates::default();
+            }
         }
         Ok(())
     }

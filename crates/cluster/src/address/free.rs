@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use cni::Error;
 use ipam::Pool;
 
-use super::candidates::{Candidates, some_free};
+use super::candidates::{Candidates, next_free, some_free};
 use crate::{Engine, Found, Group, Key, Read};
 
 /// Addresses that one request looks at: etcd accepts 128 operations, and some are needed for
@@ -29,15 +29,17 @@ pub(super) fn free<'f>(
         .collect()
 }
 
-/// Free addresses of a pool of which the first look has found none: among others at random, then
-/// among those that this node has not seen reserved, and then among all. Empty if there is none.
+/// Free addresses of a pool of which the first look has found none: among others at random, or
+/// among those that this node has not seen reserved, first those that follow `from`; and then
+/// among all. Empty if there is none.
 pub(super) fn search(
     engine: &mut dyn Engine,
     name: &str,
     pool: &Pool,
+    from: Option<IpAddr>,
 ) -> Result<Candidates, Error> {
     let ranges = &pool.ranges;
-    if ranges.capacity() > AT_ONCE as u128 {
+    if !engine.remembers() && ranges.capacity() > AT_ONCE as u128 {
         let random = Candidates::at_random(ranges, AT_ONCE);
         let reads: Vec<Read> = random.iter().map(|ip| is_reserved(name, *ip)).collect();
         let free = free(random, &engine.read(&reads)?);
@@ -47,9 +49,15 @@ pub(super) fn search(
     }
     if let Some(mut seen) = engine.seen_reserved(name) {
         seen.sort_unstable();
-        let free = some_free(ranges, &seen, AT_ONCE);
-        if !free.is_empty() {
-            return Ok(Candidates::only_random(free));
+        let candidates = match from {
+            Some(_) => Candidates {
+                next: next_free(ranges, &seen, from, AT_ONCE),
+                random: Vec::new(),
+            },
+            None => Candidates::only_random(some_free(ranges, &seen, AT_ONCE)),
+        };
+        if !candidates.is_empty() {
+            return Ok(candidates);
         }
     }
     let addresses = engine.list(&Group::Addresses(Some(name.to_owned())), false)?;

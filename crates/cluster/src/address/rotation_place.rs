@@ -1,9 +1,14 @@
 //! The node's place in a pool's rotation: the address that it gave last, in a file of
-//! `cacheDir`. It may be missing: then the rotation starts anywhere.
+//! `cacheDir`. It may be missing: then the rotation starts anywhere, or, if the engine remembers
+//! what this node has seen, at a place of this node.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
+use ipam::{Interval, RangeSet};
+
+use super::candidates::address_at;
 use crate::Node;
 use crate::node::cache_files::CacheFiles;
 
@@ -11,7 +16,10 @@ use crate::node::cache_files::CacheFiles;
 const JUST_NOW: Duration = Duration::from_millis(200);
 
 /// The node's places in its rotations.
-pub(super) struct RotationPlaces(CacheFiles);
+pub(super) struct RotationPlaces {
+    files: CacheFiles,
+    node: String,
+}
 
 /// A place in a rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +33,25 @@ pub(super) struct Place {
 impl RotationPlaces {
     pub(super) fn open(node: &Node) -> Self {
         let prefix = format!("last{}_{}_", node.prefix_in_names(), node.name);
-        Self(CacheFiles::open(node, prefix))
+        Self {
+            files: CacheFiles::open(node, prefix),
+            node: node.name.clone(),
+        }
+    }
+
+    /// The address of a pool at which this node begins: another one on each node.
+    pub(super) fn first(&self, pool: &str, ranges: &RangeSet) -> Option<IpAddr> {
+        let mut hasher = DefaultHasher::new();
+        (&self.node, pool).hash(&mut hasher);
+        let given: Vec<Interval> = ranges.given().collect();
+        address_at(
+            &given,
+            u128::from(hasher.finish()) % ranges.capacity().max(1),
+        )
     }
 
     pub(super) fn read(&self, pool: &str, rotation: usize) -> Place {
-        let Some((content, time)) = self.0.read(&format!("{pool}.{rotation}")) else {
+        let Some((content, time)) = self.files.read(&format!("{pool}.{rotation}")) else {
             return Place::default();
         };
         let age = time.map(|time| SystemTime::now().duration_since(time));
@@ -42,6 +64,7 @@ impl RotationPlaces {
 
     pub(super) fn write(&self, pool: &str, rotation: usize, ip: IpAddr) {
         let text = ip.to_string();
-        self.0.write(&format!("{pool}.{rotation}"), text.as_bytes());
+        self.files
+            .write(&format!("{pool}.{rotation}"), text.as_bytes());
     }
 }

@@ -61,7 +61,7 @@ fn as_an_add(
         for pool in &mut pools {
             (pool.requested, pool.sticky) = (None, None);
         }
-        let mut choices = addition.choices(&pools)?;
+        let mut choices = addition.choices(&pools, engine.remembers())?;
         let seen = match addition.look(engine, &mut choices, &asked, &values)? {
             Known::Current(seen) => seen,
             Known::Changed(now) => {
