@@ -13,6 +13,7 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::batch::v1::CronJob;
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::flowcontrol::v1::{FlowSchema, PriorityLevelConfiguration};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde::Deserialize;
@@ -149,6 +150,10 @@ fn kinds(made: &[Value]) -> BTreeMap<String, usize> {
                 drop(serde_json::from_value::<CustomResourceDefinition>(object.clone()).unwrap());
             }
             "DaemonSet" => drop(strictly::<DaemonSet>(kind, object)),
+            "FlowSchema" => drop(strictly::<FlowSchema>(kind, object)),
+            "PriorityLevelConfiguration" => {
+                drop(strictly::<PriorityLevelConfiguration>(kind, object));
+            }
             "ServiceAccount" => drop(strictly::<ServiceAccount>(kind, object)),
             "ValidatingAdmissionPolicy" => {
                 drop(strictly::<ValidatingAdmissionPolicy>(kind, object));
@@ -171,6 +176,8 @@ fn the_kustomization_for_a_clusters_pools_is_valid_and_asks_for_a_kubeconfig() {
         ("ClusterRoleBinding", 1),
         ("CustomResourceDefinition", 7),
         ("DaemonSet", 1),
+        ("FlowSchema", 1),
+        ("PriorityLevelConfiguration", 1),
         ("ServiceAccount", 1),
         ("ValidatingAdmissionPolicy", 4),
         ("ValidatingAdmissionPolicyBinding", 4),
