@@ -66,6 +66,13 @@ fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Me
         per_write: None,
         per_add: None,
     };
+    for node in 0..target.nodes() {
+        // A node registers with its first call after a boot.
+        target.inside(|| {
+            allocator.add(&pool, node, "first")?;
+            allocator.del(&pool, node, "first")
+        })?;
+    }
     for round in 0..ROUNDS {
         let container = |i: usize| format!("{pool}-{round}-{i}");
         let writes = |measured: &mut Measured| -> Result<()> {

@@ -234,10 +234,10 @@ const EXPLANATION: &str = "\
 The cluster: {whose}. Written by `cargo xtask bench {command} --out docs`. {more}
 - **A bare {write}** is the peer: one object as large as an address. A {write} and an ADD each open a connection of their own, with
   TLS, and use the node's token; so both have the same number of connections.
-- **All at once**: the callers are threads of one process that call the plugin as a library, since a thousand processes would
-  measure the start of processes. All are ready before the first one starts; the time is that of the last one's end. The pool has
-  exactly as many addresses as there are calls, so the last callers look for the last addresses. In the first
-  of three rounds, no node has seen yet which addresses others have.
+- **All at once**: each node has made one call before. The callers are threads of one process that call the plugin as a library,
+  since a thousand processes would measure the start of processes. All are ready before the first one starts; the time is that of
+  the last one's end. The pool has exactly as many addresses as there are calls, so the last callers look for the last addresses.
+  In the first of three rounds, no node has seen yet which addresses others have.
 - **Executables**: what the processes add. VERSION starts as many processes and opens no connection.
 - **Blocks**: ADD of the whole chain, as executables, beside the same chain with a local pool, in turn; then both once more while
   {stopped} is stopped with SIGSTOP.

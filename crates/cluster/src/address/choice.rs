@@ -136,7 +136,12 @@ impl<'p> Choice<'p> {
                     .pool
                     .exhausted(self.network, self.index, code::TRY_AGAIN_LATER));
             };
-            self.asked = is_ours(engine, self.name, ip).then_some(ip);
+            if is_ours(engine, self.name, ip) {
+                self.asked = Some(ip);
+            } else {
+                // Others of this node ask for the next ones, too.
+                self.candidates = Candidates::default();
+            }
         }
         Ok(())
     }
