@@ -11,6 +11,7 @@ mod lost_answers;
 mod objects;
 mod policy;
 mod promises;
+mod restored_meanwhile;
 mod rights;
 mod schemas;
 mod whereabouts;

@@ -81,6 +81,9 @@ pub fn reconcile_address(
         if let Some(now) = now {
             let is_ours = Holder::parse(&now.value)
                 .is_some_and(|holder| holder.node == held.node && holder.is(attachment, network));
+            if !is_ours && !lives() {
+                return Ok(None);
+            }
             if !is_ours {
                 return Ok(Some(Reconciled::Conflict(Holder::describe(&now.value))));
             }

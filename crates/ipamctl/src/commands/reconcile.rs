@@ -4,6 +4,8 @@ mod living;
 mod same_cluster;
 
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use cluster::restore::{
@@ -20,6 +22,12 @@ use crate::output::{Output, warn};
 use crate::shared_pools::{SharedCluster, failed};
 use living::{Living, LivingAddresses};
 use same_cluster::SameCluster;
+
+/// Longest time in which calls that run are waited for, on this node and on others.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Pause after which a conflict is looked at again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// An address or a block that lives on this node. The keys are documented, and don't change
 /// their meaning.
@@ -64,21 +72,11 @@ pub(crate) fn run(
         own_mark = mark(engine, name)?;
     }
     let moment = engine.moment().context("no cluster ID is answered")?;
-    let living = LivingAddresses::read(node, &mut SameCluster::new(&cluster, moment.cluster));
+    let until = Instant::now() + PATIENCE;
+    let mut same_cluster = SameCluster::new(&cluster, moment.cluster);
+    let living = LivingAddresses::read(node, &mut same_cluster, until);
     let identity = &mut Identity::of(this_node, &node.environment, engine).map_err(failed)?;
-    let mut rows = Vec::new();
-    for (pool, cidr, state) in reconcile_blocks(engine, identity, this_node).map_err(failed)? {
-        rows.push(Row::new(format!("block {cidr}"), &pool, None, state));
-    }
-    for Living { held, record } in &living.addresses {
-        let lives = || record.try_exists().unwrap_or(true);
-        let state = reconcile_address(engine, identity, held, lives).map_err(failed)?;
-        if let Some(state) = state {
-            let holder = format!("{} of network {}", held.attachment, held.network);
-            let (what, pool) = (held.ip.to_string(), held.pool.as_str());
-            rows.push(Row::new(what, pool, Some(holder), state));
-        }
-    }
+    let rows = claim(engine, identity, this_node, &living.addresses, until)?;
     output.print(&rows, || lines(&rows, engine.name()))?;
     living.problems.iter().for_each(warn);
     // A conflist that can't be read may name a folder of further records.
@@ -87,7 +85,7 @@ pub(crate) fn run(
         problems == 0,
         "it isn't known what all attachments hold: {problems} records, folders or conflists can't be used now; node {name} has not said everything"
     );
-    let conflicts = rows.iter().filter(|row| row.other.is_some()).count();
+    let conflicts = rows.iter().filter(|row| row.is_conflict()).count();
     if conflicts > 0 {
         warn(format!(
             "{conflicts} conflicts: end one of the two containers of each (here: ipamctl release; there: the same, or ipamctl node-forget for a node that is gone), then run this again"
@@ -109,6 +107,54 @@ pub(crate) fn run(
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Claims all that lives on the node again. Until then, conflicts are looked at again: another
+/// node's ADD may have created what it takes back when it finds the marks.
+fn claim(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    node: &cluster::Node,
+    living: &[Living],
+    until: Instant,
+) -> Result<Vec<Row>> {
+    let mut rows = claim_once(engine, identity, node, living)?;
+    while rows.iter().any(Row::is_conflict) && Instant::now() < until {
+        sleep(PAUSE);
+        let mut again = claim_once(engine, identity, node, living)?;
+        let looked_at = rows.into_iter().filter_map(|row| match row.is_conflict() {
+            true => {
+                let index = again.iter().position(|now| now.is_same(&row))?;
+                Some(again.swap_remove(index))
+            }
+            false => Some(row),
+        });
+        rows = looked_at.collect();
+    }
+    Ok(rows)
+}
+
+fn claim_once(
+    engine: &mut dyn Engine,
+    identity: &mut Identity<'_>,
+    node: &cluster::Node,
+    living: &[Living],
+) -> Result<Vec<Row>> {
+    let blocks = reconcile_blocks(engine, identity, node).map_err(failed)?;
+    let blocks = blocks.into_iter();
+    let mut rows: Vec<Row> = blocks
+        .map(|(pool, cidr, state)| Row::new(format!("block {cidr}"), &pool, None, state))
+        .collect();
+    for Living { held, record } in living {
+        let lives = || record.try_exists().unwrap_or(true);
+        let state = reconcile_address(engine, identity, held, lives).map_err(failed)?;
+        if let Some(state) = state {
+            let holder = format!("{} of network {}", held.attachment, held.network);
+            let (what, pool) = (held.ip.to_string(), held.pool.as_str());
+            rows.push(Row::new(what, pool, Some(holder), state));
+        }
+    }
+    Ok(rows)
 }
 
 /// `--begin`: marks all nodes, so that nothing new is given before each has said what lives
@@ -162,6 +208,15 @@ impl Row {
             outcome,
             other,
         }
+    }
+
+    fn is_conflict(&self) -> bool {
+        self.other.is_some()
+    }
+
+    /// True if both are of the same address, or of the same block.
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.what, &self.pool, &self.holder) == (&other.what, &other.pool, &other.holder)
     }
 
     fn text(&self) -> String {

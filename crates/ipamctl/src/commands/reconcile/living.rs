@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use chain::record::{AttachmentRecord, ListedRecord, RecordState, is_locked, networks, records};
 use cluster::HeldKey;
@@ -12,6 +14,9 @@ use cni::{IpamResult, NetworkName, Object};
 
 use super::same_cluster::SameCluster;
 use crate::node::Node;
+
+/// Pause after which a record is looked at again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// An address that an attachment of this node has, and the record that says so.
 #[derive(Clone, Debug)]
@@ -29,12 +34,13 @@ pub(super) struct LivingAddresses {
 }
 
 impl LivingAddresses {
-    pub(super) fn read(node: &Node, cluster: &mut SameCluster<'_>) -> Self {
+    /// Reads the records. Calls that work on them are waited for, until then.
+    pub(super) fn read(node: &Node, cluster: &mut SameCluster<'_>, until: Instant) -> Self {
         let mut found = Self::default();
         for state_dir in node.state_dirs() {
             let networks = networks(&state_dir);
             for network in found.known_or_empty(&state_dir, networks) {
-                let records = with_locks(&state_dir, &network);
+                let records = with_locks(&state_dir, &network, until);
                 let path = state_dir.join(network.as_str());
                 for (record, is_running) in found.known_or_empty(&path, records) {
                     match addresses(cluster, &record, is_running) {
@@ -59,12 +65,22 @@ impl LivingAddresses {
     }
 }
 
-/// The records of a network, and whether a call works on each.
-fn with_locks(state_dir: &Path, network: &NetworkName) -> io::Result<Vec<(ListedRecord, bool)>> {
+/// The records of a network, and whether the call that works on each has not ended until then.
+///
+/// Calls that begin meanwhile are not waited for: they find this node's mark.
+fn with_locks(
+    state_dir: &Path,
+    network: &NetworkName,
+    until: Instant,
+) -> io::Result<Vec<(ListedRecord, bool)>> {
     let mut running = BTreeSet::new();
     for record in records(state_dir, network)? {
-        if is_locked(&record.file)? {
-            running.insert(record.attachment);
+        while is_locked(&record.file)? {
+            if Instant::now() >= until {
+                running.insert(record.attachment);
+                break;
+            }
+            sleep(PAUSE);
         }
     }
     // The locks first: what a call that ends meanwhile has written is read after.
