@@ -48,16 +48,14 @@ impl Snapshot {
         })
     }
 
-    /// The objects that differ from those of an earlier snapshot, by namespace and name.
+    /// The objects that differ from those of an earlier snapshot, by kind, namespace and name.
     pub fn changed_since(&self, earlier: &Self) -> Vec<String> {
-        let differing = |now: &BTreeMap<String, Value>, then: &BTreeMap<String, Value>| {
-            let names: BTreeSet<&String> = now.keys().chain(then.keys()).collect();
-            let differs = |name: &&&String| now.get(**name) != then.get(**name);
-            let names = names.iter().filter(differs).map(|name| (*name).clone());
-            names.collect::<Vec<String>>()
-        };
-        let mut changed = differing(&self.pools, &earlier.pools);
-        changed.extend(differing(&self.reservations, &earlier.reservations));
+        let mut changed = differing("IPPool", &self.pools, &earlier.pools);
+        changed.extend(differing(
+            "OverlappingRangeIPReservation",
+            &self.reservations,
+            &earlier.reservations,
+        ));
         changed
     }
 
@@ -89,6 +87,19 @@ impl Snapshot {
         given.unread.extend(unmatched);
         Ok(given)
     }
+}
+
+/// The objects of a kind that differ, by kind, namespace and name.
+fn differing(
+    kind: &str,
+    now: &BTreeMap<String, Value>,
+    then: &BTreeMap<String, Value>,
+) -> Vec<String> {
+    let names: BTreeSet<&String> = now.keys().chain(then.keys()).collect();
+    let changed = names
+        .into_iter()
+        .filter(|name| now.get(*name) != then.get(*name));
+    changed.map(|name| format!("{kind} {name}")).collect()
 }
 
 /// The specs of objects, by namespace and name.

@@ -1,88 +1,18 @@
 //! `ipamctl import --from-whereabouts`: addresses of whereabouts are claimed for the containers
 //! that have them, while their pods run.
 
+mod executable;
+mod executable_meanwhile;
+mod objects;
+
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
 use super::administered::{Administered, ip_of, json_of};
+use objects::{network, pod, prepare};
 
+/// Delegates after the selector.
 const DELEGATES: [&str; 1] = ["ipam-da-kubernetes"];
-
-/// A definition of a namespaced kind, with the schema of its specs.
-fn definition(group: &str, version: &str, kind: &str, plural: &str, spec: &Value) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "listKind": format!("{kind}List"), "plural": plural, "singular": kind.to_lowercase()},
-            "scope": "Namespaced",
-            "versions": [{
-                "name": version, "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
-            }],
-        },
-    })
-}
-
-/// The kinds of whereabouts and Multus, as their releases define them.
-fn definitions() -> Value {
-    let text = json!({"type": "string"});
-    let allocation = json!({
-        "type": "object",
-        "required": ["id", "podref"],
-        "properties": {"id": text, "podref": text, "ifname": text},
-    });
-    let ip_pool = json!({
-        "type": "object",
-        "required": ["allocations", "range"],
-        "properties": {"range": text, "allocations": {"type": "object", "additionalProperties": allocation}},
-    });
-    let reservation = json!({
-        "type": "object",
-        "required": ["podref"],
-        "properties": {"podref": text, "ifname": text, "containerid": text},
-    });
-    let network = json!({"type": "object", "properties": {"config": text}});
-    let group = "whereabouts.cni.cncf.io";
-    let reservations = "overlappingrangeipreservations";
-    json!([
-        definition(group, "v1alpha1", "IPPool", "ippools", &ip_pool),
-        definition(
-            group,
-            "v1alpha1",
-            "OverlappingRangeIPReservation",
-            reservations,
-            &reservation
-        ),
-        definition(
-            "k8s.cni.cncf.io",
-            "v1",
-            "NetworkAttachmentDefinition",
-            "network-attachment-definitions",
-            &network
-        ),
-    ])
-}
-
-/// A pod on a node, to which Multus has attached an interface with these addresses.
-fn pod(name: &str, node: &str, ips: &[&str]) -> Value {
-    let status = json!([
-        {"name": "tenants", "interface": "eth0", "ips": ["10.1.0.9"], "default": true},
-        {"name": "shop/lan", "interface": "net1", "ips": ips},
-    ]);
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "shop",
-            "annotations": {"k8s.v1.cni.cncf.io/network-status": status.to_string()},
-        },
-        "spec": {"nodeName": node, "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "none"}]},
-    })
-}
 
 fn ip_pool(name: &str, range: &str, allocations: &Value) -> Value {
     json!({
@@ -101,19 +31,9 @@ fn cluster() -> Administered {
         "lan6": {"subnet": "fd00:40::/64"},
     }));
     let api = &cluster.api;
-    api.apply(&definitions());
-    api.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    api.kubectl(&["create", "namespace", "shop"]);
-    api.kubectl(&["-n", "shop", "create", "serviceaccount", "default"]);
-    let config = json!({"cniVersion": "1.0.0", "name": "testnet", "type": "macvlan", "ipam": {"type": "whereabouts"}});
-    let lan = json!({
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": "lan", "namespace": "shop"},
-        "spec": {"config": config.to_string()},
-    });
+    prepare(api);
     api.apply(&json!([
-        lan,
+        network("lan", "testnet"),
         pod("web", "n1", &["10.40.0.7", "fd00:40::a"]),
         pod("db", "n2", &["10.40.1.1"]),
         pod("moved", "n2", &["10.40.0.99"]),

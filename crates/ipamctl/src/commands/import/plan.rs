@@ -143,7 +143,10 @@ fn conflict(
     }
     let ranges = pool.definition.pool.ranges.ranges();
     if ranges.iter().any(|range| range.gateway() == ip) {
-        return Some(format!("it is a gateway of pool {}", pool.name));
+        return Some(format!(
+            "it is a gateway of pool {}: define the pool with another gateway",
+            pool.name
+        ));
     }
     if let Some(other) = other {
         let (container, ip_pool) = (&other.container_id, &other.ip_pool);
@@ -293,7 +296,11 @@ mod tests {
                 "it is reserved to c-other net1 of network net on node n1, in pool lan",
             ),
             (blocks, vec![], "pool lan is given in blocks"),
-            (gateway, vec![], "it is a gateway of pool lan"),
+            (
+                gateway,
+                vec![],
+                "it is a gateway of pool lan: define the pool with another gateway",
+            ),
         ] {
             assert_eq!(outcomes(&web, pool, &held), [("conflict", why.to_owned())]);
         }
