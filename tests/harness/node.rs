@@ -121,6 +121,14 @@ impl Node {
         words
     }
 
+    /// The command line that runs its arguments with the node's mounts, in the caller's network.
+    pub fn entrance_of_mounts(&self) -> Vec<String> {
+        let target = format!("--target={}", self.holder.id());
+        ["nsenter", &target, "--mount", "--"]
+            .map(str::to_owned)
+            .into()
+    }
+
     /// A command that will run on the node.
     pub fn command(&self, program: &str) -> Command {
         let entrance = self.entrance();

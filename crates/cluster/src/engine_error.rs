@@ -21,6 +21,8 @@ pub enum Kind {
     /// The engine refuses this client, or the client refuses the engine's certificate: nothing
     /// was changed.
     Refused,
+    /// A file of this node can't be read or written: nothing was changed.
+    Io,
     /// The engine has not answered in time. A change was not sent.
     Unreachable,
     /// No answer to a change has come in time: it may have been made, or may be made later.
@@ -58,6 +60,7 @@ impl From<EngineError> for cni::Error {
     fn from(error: EngineError) -> Self {
         let code = match error.kind {
             Kind::Settings => code::INVALID_CONFIG,
+            Kind::Io => code::IO,
             Kind::Refused => code::ENGINE_REFUSED,
             Kind::Unreachable | Kind::Lost | Kind::Unable => code::TRY_AGAIN_LATER,
             Kind::Cancelled => code::INTERRUPTED,

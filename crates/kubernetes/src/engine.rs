@@ -80,7 +80,7 @@ impl<'a> Engine<'a> {
         let (index, view) = match node.name.as_str() {
             "" => (None, View::none()),
             name => (
-                HeldIndex::open(&node.cache_dir, name, boot_id(environment)),
+                Some(HeldIndex::open(&node.cache_dir, name, boot_id(environment))),
                 View::open(&node.cache_dir, &cluster.settings.kubeconfig),
             ),
         };

@@ -4,8 +4,8 @@
 //! The folder of an attachment has an empty file for each address. It is made before the address is
 //! created, and removed after it is deleted. So an attachment without a folder has no address, if
 //! the index is complete: once in each boot, one list of the node's addresses completes it. To make
-//! and remove these files, no call waits for another one. Without a usable folder there is no
-//! index.
+//! and remove these files, no call waits for another one. If the folder can't be used, nothing is
+//! created: another call, which can use it, would miss the address.
 //!
 //! `ipamctl` may create addresses of the node elsewhere, and changes the node's registration after
 //! that. So an attachment that isn't noted has no address only if the registration is still the
@@ -31,36 +31,44 @@ const MOST_TRIES: u32 = 100;
 
 /// The folders.
 pub(crate) struct HeldIndex {
-    folder: StateFolder,
+    /// The folder, or why it can't be used.
+    folder: Result<StateFolder, String>,
     path: PathBuf,
-    /// This boot.
-    boot: String,
+    /// This boot; if it isn't known, the index isn't complete.
+    boot: Option<String>,
 }
 
 impl HeldIndex {
-    /// The index of this node in this boot; `None` if the folder can't be used, or the boot isn't
-    /// known.
-    pub(crate) fn open(cache_dir: &Path, node: &str, boot: Option<String>) -> Option<Self> {
-        let (path, boot) = (cache_dir.join(format!("held_{node}")), boot?);
-        match StateFolder::create(&path) {
-            Ok(folder) => Some(Self { folder, path, boot }),
-            Err(error) => {
-                tracing::warn!(%error, folder = %path.display(), "each call lists all addresses, since this folder can't be used");
-                None
-            }
+    /// The index of this node in this boot.
+    pub(crate) fn open(cache_dir: &Path, node: &str, boot: Option<String>) -> Self {
+        let path = cache_dir.join(format!("held_{node}"));
+        let folder = StateFolder::create(&path).inspect_err(|error| {
+            tracing::warn!(%error, folder = %path.display(), "each DEL lists addresses, and no ADD succeeds, since this folder can't be used");
+        });
+        Self {
+            folder: folder.map_err(|error| format!("{}: {error}", path.display())),
+            path,
+            boot,
         }
     }
 
     /// True if each address that the node has in this cluster is noted.
     pub(crate) fn is_complete(&self, cluster: u64) -> bool {
-        let stamp = self.stamp(cluster, None);
-        matches!(self.folder.read(COMPLETE), Ok(content) if content.starts_with(stamp.as_bytes()))
+        let completed = self.completed().zip(self.stamp(cluster, None));
+        completed.is_some_and(|(content, stamp)| content.starts_with(stamp.as_bytes()))
     }
 
     /// True if it was completed after this revision of the node's registration was written.
     pub(crate) fn follows(&self, cluster: u64, registration: i64) -> bool {
-        let stamp = self.stamp(cluster, Some(registration));
-        matches!(self.folder.read(COMPLETE), Ok(content) if content == stamp.as_bytes())
+        let completed = self
+            .completed()
+            .zip(self.stamp(cluster, Some(registration)));
+        completed.is_some_and(|(content, stamp)| content == stamp.as_bytes())
+    }
+
+    /// The content of the file [`COMPLETE`].
+    fn completed(&self) -> Option<Vec<u8>> {
+        self.folder.as_ref().ok()?.read(COMPLETE).ok()
     }
 
     /// Notes these addresses, which are all that the node has in this cluster. The list of them
@@ -72,8 +80,15 @@ impl HeldIndex {
         all: &[HeldKey],
     ) -> io::Result<()> {
         all.iter().try_for_each(|held| self.note(held))?;
-        let stamp = self.stamp(cluster, registration);
-        self.folder.replace(COMPLETE, stamp.as_bytes())
+        let boot = io::Error::other("the boot's ID can't be read");
+        let stamp = self.stamp(cluster, registration).ok_or(boot)?;
+        self.usable()?.replace(COMPLETE, stamp.as_bytes())
+    }
+
+    fn usable(&self) -> io::Result<&StateFolder> {
+        self.folder
+            .as_ref()
+            .map_err(|why| io::Error::other(why.as_str()))
     }
 
     /// The folder, opened again: a caller that lists the node's addresses locks it.
@@ -81,11 +96,12 @@ impl HeldIndex {
         StateFolder::open(&self.path)
     }
 
-    /// Content of the file [`COMPLETE`]; its first line without a registration.
-    fn stamp(&self, cluster: u64, registration: Option<i64>) -> String {
+    /// What the file [`COMPLETE`] has in this boot; its first line without a registration.
+    fn stamp(&self, cluster: u64, registration: Option<i64>) -> Option<String> {
         let registration =
             registration.map_or_else(String::new, |revision| format!("{revision}\n"));
-        format!("{cluster:x} {}\n{registration}", self.boot)
+        let boot = self.boot.as_ref()?;
+        Some(format!("{cluster:x} {boot}\n{registration}"))
     }
 
     /// The names of the addresses that an attachment may have.
@@ -105,12 +121,25 @@ impl HeldIndex {
     }
 
     /// Notes an address that will be created.
+    ///
+    /// # Errors
+    ///
+    /// An I/O error that names the folder.
     pub(crate) fn note(&self, held: &HeldKey) -> io::Result<()> {
+        self.usable()?;
         let path = self.folder_of(&held.network, &held.attachment);
+        self.make(&path, &name(held)).map_err(|error| {
+            let msg = format!("{}: {error}", path.display());
+            io::Error::new(error.kind(), msg)
+        })
+    }
+
+    /// Makes an empty file in an attachment's folder.
+    fn make(&self, path: &Path, name: &str) -> io::Result<()> {
         let mut tried = 0;
         loop {
-            let folder = StateFolder::create(&path);
-            let made = folder.and_then(|folder| folder.create_file(&name(held), OFlags::RDWR));
+            let folder = StateFolder::create(path);
+            let made = folder.and_then(|folder| folder.create_file(name, OFlags::RDWR));
             match made {
                 Err(error) if was_removed(&error) && tried < MOST_TRIES => tried += 1,
                 other => return other.map(|_| ()),
@@ -174,7 +203,7 @@ mod tests {
     }
 
     fn open(folder: &Path, boot: &str) -> HeldIndex {
-        HeldIndex::open(folder, "n1", Some(boot.to_owned())).unwrap()
+        HeldIndex::open(folder, "n1", Some(boot.to_owned()))
     }
 
     #[test]
@@ -213,6 +242,28 @@ mod tests {
                 index.forget(&stays).unwrap();
             }
         });
+    }
+
+    #[test]
+    fn without_a_usable_folder_nothing_is_noted_and_the_folder_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("held_n1");
+        std::fs::write(&path, "").unwrap();
+        let index = open(folder.path(), "b1");
+        let error = index.note(&held("c1", "10.0.0.5")).unwrap_err().to_string();
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        assert!(index.complete(1, Some(7), &[]).is_err() && !index.is_complete(1));
+    }
+
+    #[test]
+    fn in_a_boot_that_isnt_known_it_is_not_complete_and_has_what_is_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let index = HeldIndex::open(folder.path(), "n1", None);
+        let held = held("c1", "10.0.0.5");
+        index.note(&held).unwrap();
+        assert!(index.complete(1, Some(7), &[]).is_err() && !index.is_complete(1));
+        let names = index.of(&held.network, &held.attachment);
+        assert_eq!(names.unwrap(), ["blue.10.0.0.5"]);
     }
 
     #[test]

@@ -9,22 +9,28 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 use super::injected::Victim;
+use super::pool_cluster::{PoolCluster, promises};
 use crate::killed::{STRACE, strace_works};
+
+macro_rules! needs_strace {
+    () => {
+        needs!(STRACE);
+        if !strace_works() {
+            harness::skip("cluster::files", "strace may not trace here");
+            return;
+        }
+    };
+}
 
 /// Errors that a system call is made to fail with, in turn.
 const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EINTR", "EACCES"];
 
-#[test]
-fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
-    needs!(ETCD, ETCDCTL, STRACE);
-    if !strace_works() {
-        harness::skip("cluster::files", "strace may not trace here");
-        return;
-    }
-    let cluster = Cluster::default();
+fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del(cluster: &mut dyn PoolCluster) {
+    needs_strace!();
+    let cluster = &*cluster;
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
     // Each node is a new one: its first ADD writes the most.
-    let node = |i: usize| Victim::new(&cluster, "ipam-da-etcd", &format!("n{i}"), &pools);
+    let node = |i: usize| Victim::new(cluster, cluster.allocator(), &format!("n{i}"), &pools);
     let points = node(0).points("ADD", "c");
     node(0).run("DEL", "c").nothing();
     for (i, point) in points.iter().enumerate() {
@@ -56,20 +62,14 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del() {
     assert!(cluster.reserved("red").is_empty());
 }
 
-#[test]
-fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_room() {
-    needs!(ETCD, ETCDCTL, STRACE);
-    if !strace_works() {
-        harness::skip("cluster::files", "strace may not trace here");
-        return;
-    }
-    let cluster = Cluster::default();
-    cluster.etcd.put(
-        "/ipam/v1/pools/blue",
-        r#"{"subnet":"10.0.0.0/24","block":30}"#,
-    );
-    let victim = Victim::new(&cluster, "ipam-ds-etcd", "n1", &json!([{"name": "blue"}]));
-    let blocks = || cluster.etcd.keys("/ipam/v1/blocks/blue/").len();
+fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_room(
+    cluster: &mut dyn PoolCluster,
+) {
+    needs_strace!();
+    cluster.define("blue", &json!({"subnet": "10.0.0.0/24", "block": 30}));
+    let named = json!([{"name": "blue"}]);
+    let victim = Victim::new(cluster, cluster.selector(), "n1", &named);
+    let blocks = || cluster.blocks("blue").len();
     let full = "inject=write:error=ENOSPC:when=1+";
     // Its result can't be written either: what is asked for is that nothing is taken.
     let output = victim.injected("ADD", "c", full);
@@ -81,6 +81,11 @@ fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_roo
     victim.run("ADD", "c").result();
     assert_eq!(blocks(), 1);
     victim.injected("ADD", "c", full).result();
+}
+
+promises! {
+    an_add_of_which_any_system_call_fails_leaves_nothing_after_del,
+    a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_room,
 }
 
 #[test]

@@ -8,7 +8,7 @@ pub(crate) mod blocks;
 mod clock;
 mod etcd_cluster;
 pub(crate) mod faults;
-mod files;
+pub(crate) mod files;
 pub(crate) mod identity;
 pub(crate) mod import;
 mod injected;

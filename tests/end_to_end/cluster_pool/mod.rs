@@ -5,6 +5,7 @@ mod api_cluster;
 mod bad_days;
 mod collect;
 mod faults;
+mod full_disk;
 mod interrupted_import;
 mod ipamctl;
 mod lost_answers;

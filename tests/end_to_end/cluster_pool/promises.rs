@@ -25,6 +25,14 @@ promises_of! {
 }
 
 #[test]
+fn files() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let mut cluster = ApiCluster::default();
+    cluster.are_administrators = true;
+    cluster.keep(cluster::files::PROMISES);
+}
+
+#[test]
 fn killed() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let mut cluster = ApiCluster::default();

@@ -98,9 +98,14 @@ impl Engine<'_> {
         self.delete(change)
     }
 
-    /// Verifies that the API server would create the objects of a change.
+    /// Verifies that the objects of a change could be noted, and that the API server would create
+    /// them.
     pub(super) fn try_out(&mut self, change: &Change) -> Result<(), EngineError> {
         for (key, value) in &change.write {
+            if let Key::Held(held) = key {
+                self.note(held)?;
+                self.forget(Some(held));
+            }
             if let (Some((kind, _)), Key::Address(..) | Key::Block(..)) = (object_of(key), key) {
                 let object = self.new_object(key, value)?;
                 let tried = self.client.create(kind, &object, true)?;
@@ -360,9 +365,8 @@ impl Engine<'_> {
     fn note(&mut self, held: &HeldKey) -> Result<(), EngineError> {
         match &self.index {
             Some(index) if held.node == self.node => index.note(held).map_err(|error| {
-                unable(format!(
-                    "the index of this node's addresses can't be written: {error}"
-                ))
+                let msg = format!("the index of this node's addresses: {error}");
+                EngineError::new(cluster::Kind::Io, msg)
             }),
             _ => Ok(()),
         }
