@@ -176,6 +176,25 @@ fn a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything(
     one.reconciles(cluster);
 }
 
+fn an_attachment_whose_add_and_del_have_failed_does_not_keep_the_mark(
+    cluster: &mut dyn PoolCluster,
+) {
+    cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
+    let one = Node::new(cluster, "n1", &cluster.addresses());
+    cluster.add("a", &one.config).result();
+    cluster.stop();
+    let impatient = cluster.within("1s", &one.config);
+    for command in ["ADD", "DEL"] {
+        let output = cluster.call(command, "b", &impatient).run();
+        assert_eq!(output.code(), 11, "{output:?}");
+    }
+    cluster.start();
+    one.ipamctl(cluster, &["reconcile", "--begin"]);
+    one.reconciles(cluster);
+    assert_eq!(cluster.reserved("lan").len(), 1);
+    assert_eq!(cluster.marks(), Vec::<String>::new());
+}
+
 fn a_definition_is_not_changed_before_it_is_known_what_is_held(cluster: &mut dyn PoolCluster) {
     cluster.define("lan", &json!({"subnet":"10.55.0.0/24"}));
     let one = Node::new(cluster, "n1", &cluster.addresses());
@@ -209,6 +228,7 @@ promises! {
     a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so,
     after_a_restore_a_block_that_lives_is_claimed_again,
     a_record_that_cannot_be_read_keeps_the_node_from_having_said_everything,
+    an_attachment_whose_add_and_del_have_failed_does_not_keep_the_mark,
     a_definition_is_not_changed_before_it_is_known_what_is_held,
     a_mark_of_an_engine_that_knows_no_node_needs_their_names,
 }

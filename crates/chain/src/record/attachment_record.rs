@@ -184,6 +184,12 @@ impl AttachmentRecord {
         self.caller_lines.last().map(|line| &**line)
     }
 
+    /// True if the delegate of this number, from 0, has answered, even if its answer was too large
+    /// to be recorded.
+    pub fn has_answered(&self, number: usize) -> bool {
+        number < self.results
+    }
+
     /// The chain's result, if ADD has got that far.
     pub fn answer(&self) -> Option<&RawValue> {
         self.delegates.last()?.result.as_deref()

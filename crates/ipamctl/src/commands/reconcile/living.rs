@@ -109,7 +109,7 @@ fn addresses(
     }
     let mut living = Vec::new();
     let mut given = None;
-    for delegate in &content.delegates {
+    for (number, delegate) in content.delegates.iter().enumerate() {
         let answered = delegate.result.as_deref();
         if delegate.name.as_str() == allocator {
             match (answered, content.state) {
@@ -133,7 +133,8 @@ fn addresses(
                     return Err("its ADD is running: run this again when it has ended".to_owned());
                 }
                 // The runtime was given no address.
-                (None, RecordState::Adding) => {}
+                (None, RecordState::Adding | RecordState::Deleting)
+                    if !content.has_answered(number) => {}
                 (None, _) => return Err(format!("it has no answer of {}", delegate.name)),
             }
         }
