@@ -9,6 +9,7 @@ mod full_disk;
 mod interrupted_import;
 mod ipamctl;
 mod lost_answers;
+mod meanwhile;
 mod objects;
 mod policy;
 mod promises;

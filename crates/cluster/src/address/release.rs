@@ -7,14 +7,14 @@ use cni::{Attachment, Call, Error, ROLLBACK};
 use crate::try_again;
 use crate::{
     Change, Condition, Engine, EngineError, Found, Group, HeldKey, Holder, Holding, Identity, Key,
-    Node, Read, Stored,
+    Kind, Node, Read, Stored,
 };
 
 /// Entries that one change releases: each takes two conditions.
 const AT_ONCE: usize = 60;
 
 /// Tries after which a release gives up: before each, the node was forgotten and has
-/// registered again.
+/// registered again, or others have changed the address's object.
 const MOST_TRIES: u32 = 5;
 
 /// An address that a node holds, as it was read.
@@ -181,6 +181,31 @@ fn release_one(
     entry: &Entry,
     right: &Condition,
 ) -> Result<Released, EngineError> {
+    let mut entry = entry.clone();
+    for _ in 0..MOST_TRIES {
+        match try_release(engine, &entry, right)? {
+            Tried::Released(released) => return Ok(released),
+            Tried::SameHolder(revision) => entry.revision = revision,
+        }
+    }
+    let path = engine.path(&entry.held.address());
+    let msg = format!("{path} is changed by others all the time, and is not released");
+    Err(EngineError::new(Kind::Unable, msg))
+}
+
+/// Outcome of one try.
+enum Tried {
+    Released(Released),
+    /// The entry has the same value, and this revision: an annotation or a label was changed, say.
+    SameHolder(i64),
+}
+
+fn try_release(
+    engine: &mut dyn Engine,
+    entry: &Entry,
+    right: &Condition,
+) -> Result<Tried, EngineError> {
+    let done = |released| Ok(Tried::Released(released));
     let (key, address) = (Key::Held(entry.held.clone()), entry.held.address());
     let registration = Read::Get(Key::Node(entry.held.node.clone()));
     let mut change = Change {
@@ -195,18 +220,21 @@ fn release_one(
     entry.add_to(&mut change);
     let outcome = engine.commit(&change)?;
     if outcome.done {
-        return Ok(Released::All(1));
+        return done(Released::All(1));
     }
     let found: Vec<Option<&Stored>> = outcome.found.iter().map(Found::first).collect();
     let [registered, held, now] = found[..] else {
-        return Ok(Released::Refused(None));
+        return done(Released::Refused(None));
     };
-    if held.is_none_or(|held| held.revision != entry.revision) {
-        // It is released, or a later ADD's.
-        return Ok(Released::All(0));
+    // Otherwise it is released, or a later ADD's.
+    let Some(held) = held.filter(|held| held.value == entry.value) else {
+        return done(Released::All(0));
+    };
+    if held.revision != entry.revision {
+        return Ok(Tried::SameHolder(held.revision));
     }
     if now.is_some_and(|now| now.value == entry.value) {
-        return Ok(Released::Refused(registered.cloned()));
+        return done(Released::Refused(registered.cloned()));
     }
     if let Some(now) = now {
         let (holder, key) = (Holder::describe(&now.value), engine.path(&address));
@@ -221,7 +249,7 @@ fn release_one(
         otherwise: vec![registration],
         ..Change::default()
     })?;
-    Ok(match outcome.done {
+    done(match outcome.done {
         true => Released::All(0),
         false => Released::Refused(outcome.found.first().and_then(Found::first).cloned()),
     })

@@ -1,0 +1,57 @@
+//! What others do to the objects by hand, while nodes give and release addresses.
+
+use std::process::Command;
+
+use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs};
+use serde_json::json;
+
+use super::api_cluster::ApiCluster;
+use crate::cluster::pool_cluster::PoolCluster;
+
+const ALLOCATOR: &str = "ipam-da-kubernetes";
+
+#[test]
+fn an_address_that_is_annotated_while_it_is_released_is_released() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let proxy = ApiProxy::start(&cluster.api);
+    let mut config = shared.config("n1", &[ALLOCATOR], &json!([{"name": "red"}]));
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
+    config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    for command in ["DEL", "GC"] {
+        for container in ["a", "b"] {
+            let added = shared.alone(ALLOCATOR, "ADD", container, &config);
+            added.result();
+        }
+        let (administrator, namespace) = (cluster.api.kubeconfig(), cluster.api.namespace());
+        let mut deletions = 0;
+        proxy.decide(move |request| {
+            deletions += usize::from(request.method == "DELETE");
+            if request.method == "DELETE" && deletions == 1 {
+                namespace.enter();
+                let words = ["annotate", "addresses.ipam-delegated.io", "--all"];
+                let annotated = Command::new(KUBECTL)
+                    .env("KUBECONFIG", &administrator)
+                    .args(words)
+                    .arg(format!("example.com/by={}", request.path.len()))
+                    .arg("--overwrite")
+                    .output()
+                    .unwrap();
+                assert!(annotated.status.success(), "{annotated:?}");
+            }
+            Fate::Answered
+        });
+        shared.alone(ALLOCATOR, command, "a", &config).nothing();
+        let left = if command == "DEL" { 1 } else { 0 };
+        assert_eq!(
+            cluster.held().len(),
+            left,
+            "{command}: {:?}",
+            cluster.held()
+        );
+        proxy.decide(|_| Fate::Answered);
+        shared.alone(ALLOCATOR, "DEL", "b", &config).nothing();
+    }
+}
