@@ -43,6 +43,8 @@ pub struct Engine<'a> {
     asked_for: HashSet<(String, IpAddr)>,
     /// The blocks of a pool, listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
+    /// Pools, with their specs, that were found to overlap with no other one.
+    apart: HashSet<String>,
     misses: u32,
     /// The address that the last change has not created.
     taken: Option<Taken>,
@@ -92,6 +94,7 @@ impl<'a> Engine<'a> {
             pod: Pod::default(),
             asked_for: HashSet::new(),
             blocks: HashMap::new(),
+            apart: HashSet::new(),
             misses: 0,
             taken: None,
             moment: None,

@@ -34,6 +34,24 @@ pub(crate) struct View {
     read: RefCell<HashMap<String, Vec<u8>>>,
 }
 
+/// What stays true of a pool until its spec changes. See [`crate::Item::spec_id`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verified {
+    /// No node has a block of it.
+    WithoutBlocks,
+    /// It overlaps with no other pool. A later pool that overlaps with it is refused.
+    Apart,
+}
+
+impl Verified {
+    fn file(self, pool: &str) -> String {
+        match self {
+            Self::WithoutBlocks => format!("noblock_{pool}"),
+            Self::Apart => format!("apart_{pool}"),
+        }
+    }
+}
+
 impl View {
     /// The view of the cluster that this kubeconfig leads to: clusters may share a folder, and
     /// have pools of one name.
@@ -58,20 +76,19 @@ impl View {
         }
     }
 
-    /// True if it was noted that no node has a block of the pool with this spec, which is
-    /// named by its UID and its generation.
-    pub(crate) fn is_without_blocks(&self, pool: &str, spec: &str) -> bool {
-        let read = |folder: &StateFolder| folder.read(&format!("noblock_{pool}"));
+    /// True if this was noted of the pool with this spec.
+    pub(crate) fn is_verified(&self, what: Verified, pool: &str, spec: &str) -> bool {
+        let read = |folder: &StateFolder| folder.read(&what.file(pool));
         let noted = self.folder.as_ref().map(read);
         matches!(noted, Some(Ok(noted)) if noted == spec.as_bytes())
     }
 
-    /// Notes that no node has a block of the pool with this spec.
-    pub(crate) fn note_without_blocks(&self, pool: &str, spec: &str) {
+    /// Notes this of the pool with this spec.
+    pub(crate) fn note_verified(&self, what: Verified, pool: &str, spec: &str) {
         if let Some(folder) = &self.folder
-            && let Err(error) = folder.replace(&format!("noblock_{pool}"), spec.as_bytes())
+            && let Err(error) = folder.replace(&what.file(pool), spec.as_bytes())
         {
-            tracing::debug!(%error, pool, "the pool's blocks will be listed again");
+            tracing::debug!(%error, pool, ?what, "this will be verified again");
         }
     }
 

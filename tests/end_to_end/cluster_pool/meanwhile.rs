@@ -55,3 +55,48 @@ fn an_address_that_is_annotated_while_it_is_released_is_released() {
         shared.alone(ALLOCATOR, "DEL", "b", &config).nothing();
     }
 }
+
+#[test]
+fn of_two_pools_that_overlap_only_one_gives_addresses() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    let of = |node: &str, pool: &str, delegates: &[&str]| {
+        shared.config(node, delegates, &json!([{"name": pool}]))
+    };
+    let [addresses, blocks] = [shared.addresses(), shared.in_blocks()];
+    let first = of("n1", "first", &addresses);
+    shared.define(
+        "apart",
+        &json!({"subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.127"}),
+    );
+    shared.define(
+        "first",
+        &json!({"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.128"}),
+    );
+    shared.add("a", &first).result();
+    shared.add("a", &of("n2", "apart", &addresses)).result();
+    // As with kubectl apply, which compares a pool with no other one.
+    shared.define("second", &json!({"subnet": "10.1.0.192/26"}));
+    shared.define("third", &json!({"subnet": "10.1.0.128/25", "block": 28}));
+    for (pool, delegates) in [("second", &addresses), ("third", &blocks)] {
+        for node in ["n1", "n2"] {
+            let config = of(node, pool, delegates);
+            let refused = shared.add("b", &config);
+            refused.refused(7, &format!("pool {pool} (10.1.0."));
+            refused.refused(7, "overlaps with pool ");
+            let status = shared.call("STATUS", "", &config).run();
+            status.refused(50, "overlaps with pool ");
+        }
+    }
+    assert!(cluster.reserved("second").is_empty() && cluster.blocks("third").is_empty());
+    shared.add("b", &first).result();
+    // The other one is gone.
+    shared.undefine("third");
+    for container in ["a", "b"] {
+        shared.del(container, &first).nothing();
+    }
+    shared.undefine("first");
+    shared.add("b", &of("n1", "second", &addresses)).result();
+    shared.add("b", &of("n2", "apart", &addresses)).result();
+}

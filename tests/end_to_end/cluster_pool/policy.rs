@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::objects::{allowed, pool, refused};
 
 /// Of the ranges with an own gateway.
-const TAKES: &str = "only ipamctl kubernetes import takes addresses or the gateway away from ";
+const TAKES: &str = "only ipamctl import takes addresses or the gateway away from ";
 
 /// Replaces the definition of the pool `lan`, as `kubectl edit` does.
 fn edit(api: &KubernetesApi, spec: &Value) -> std::process::Output {

@@ -106,6 +106,13 @@ impl Item {
     }
 }
 
+impl Item {
+    /// Names the object with its present spec: the UID and the generation.
+    pub(crate) fn spec_id(&self) -> String {
+        format!("{}/{}", self.uid, self.generation)
+    }
+}
+
 impl List {
     /// Adds a page.
     pub(super) fn add(&mut self, resource: &Target, page: &mut Value) -> Result<(), EngineError> {

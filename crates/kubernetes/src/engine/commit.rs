@@ -98,9 +98,10 @@ impl Engine<'_> {
         self.delete(change)
     }
 
-    /// Verifies that the objects of a change could be noted, and that the API server would create
-    /// them.
+    /// Verifies that the pools of a change overlap with no others, that its objects could be noted,
+    /// and that the API server would create them.
     pub(super) fn try_out(&mut self, change: &Change) -> Result<(), EngineError> {
+        self.refuse_overlaps(&change.conditions)?;
         for (key, value) in &change.write {
             if let Key::Held(held) = key {
                 self.note(held)?;

@@ -2,10 +2,13 @@
 
 use std::collections::HashMap;
 
-use cluster::{Condition, EngineError, Group, Holding, Key, Stored};
+use cluster::contents::DefinedPool;
+use cluster::import::refuse_overlaps;
+use cluster::{Condition, EngineError, Group, Holding, Key, Kind as Failure, Stored};
 
 use super::Engine;
-use crate::objects::stored;
+use crate::objects::{path, stored};
+use crate::view::Verified;
 use crate::{Item, Resource};
 
 /// Pools that were read for the conditions of a change, by name.
@@ -53,9 +56,13 @@ impl Engine<'_> {
         pools: &mut Pools,
     ) -> Result<bool, EngineError> {
         let mut found = |key: &Key| match key {
-            Key::Pool(pool) => Ok(self
-                .pool(pool, pools)?
-                .map(|item| stored(Resource::Pool, item))),
+            Key::Pool(pool) => {
+                let item = self.pool(pool, pools)?.cloned();
+                if let Some(item) = &item {
+                    self.refuse_overlap(item)?;
+                }
+                Ok(item.map(|item| stored(Resource::Pool, &item)))
+            }
             _ => Ok(self.object(key)?.map(|(_, stored)| stored)),
         };
         Ok(match condition {
@@ -92,6 +99,52 @@ impl Engine<'_> {
         Ok(pools[name].as_ref())
     }
 
+    /// Verifies the conditions on definitions: a change that is only tried out needs no others.
+    pub(super) fn refuse_overlaps(&mut self, conditions: &[Condition]) -> Result<(), EngineError> {
+        for condition in conditions {
+            if let Condition::Value(Key::Pool(pool), _) | Condition::Revision(Key::Pool(pool), _) =
+                condition
+                && let Some(item) = self.client.get(Resource::Pool, pool)?
+            {
+                self.refuse_overlap(&item)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a pool that overlaps with another one: the API server lets anybody who may write
+    /// pools define both. Of two pools, the one that is verified later is compared with the other,
+    /// so one verification of each spec is enough.
+    fn refuse_overlap(&mut self, pool: &Item) -> Result<(), EngineError> {
+        let spec = pool.spec_id();
+        if self.apart.contains(&spec) || self.view.is_verified(Verified::Apart, &pool.name, &spec) {
+            return Ok(());
+        }
+        // A definition that can't be used gives nothing before it is corrected.
+        let read = |item: &Item| {
+            let path = path(Resource::Pool, &item.name);
+            DefinedPool::read(&item.name, &path, item.spec.to_string().into_bytes()).ok()
+        };
+        let Some(own) = read(pool) else {
+            return Ok(());
+        };
+        let own = [own];
+        let all = self.client.list(Resource::Pool, None, false)?.items;
+        for other in all.iter().filter(|other| other.uid != pool.uid) {
+            let overlap = read(other).and_then(|other| refuse_overlaps(&own, &[other]).err());
+            if let Some(error) = overlap {
+                let msg = format!(
+                    "{}: an address would be given twice; nothing is given of {} before one of them is changed or deleted",
+                    error.msg, pool.name
+                );
+                return Err(EngineError::new(Failure::Settings, msg));
+            }
+        }
+        self.view.note_verified(Verified::Apart, &pool.name, &spec);
+        self.apart.insert(spec);
+        Ok(())
+    }
+
     /// True if an attachment holds nothing but what the change has created. Of two changes at once,
     /// the one that created first is the one that holds.
     fn holds_no_other(&mut self, holding: &Holding, own: &Own<'_>) -> Result<bool, EngineError> {
@@ -107,18 +160,17 @@ impl Engine<'_> {
     /// what was true once stays true until the pool's spec changes.
     fn has_no_block(&mut self, pool: &str, pools: &mut Pools) -> Result<bool, EngineError> {
         let spec = match self.pool(pool, pools)? {
-            Some(item) if item.spec["block"].is_null() => {
-                format!("{}/{}", item.uid, item.generation)
-            }
+            Some(item) if item.spec["block"].is_null() => item.spec_id(),
             // With `block`, or without an object, whose blocks may have outlived it.
             _ => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
         };
-        if self.view.is_without_blocks(pool, &spec) {
+        if self.view.is_verified(Verified::WithoutBlocks, pool, &spec) {
             return Ok(true);
         }
         let is_without = self.of_pool(Resource::Block, Some(pool), false)?.is_empty();
         if is_without {
-            self.view.note_without_blocks(pool, &spec);
+            self.view
+                .note_verified(Verified::WithoutBlocks, pool, &spec);
         }
         Ok(is_without)
     }
