@@ -38,6 +38,8 @@ pub struct Engine<'a> {
     node: &'a str,
     pod: Pod,
     index: Option<HeldIndex>,
+    /// The node's registration as it was read just now, for a release that follows.
+    registration: Option<Item>,
     view: View,
     /// Addresses that this call asks for and has not tried to create, by pool.
     asked_for: HashSet<(String, IpAddr)>,
@@ -88,6 +90,7 @@ impl<'a> Engine<'a> {
         };
         Self {
             index,
+            registration: None,
             view,
             client,
             node: &node.name,

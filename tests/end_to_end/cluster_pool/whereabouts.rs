@@ -155,6 +155,34 @@ fn pods_keep_their_addresses_of_whereabouts_and_their_del_releases_them() {
 }
 
 #[test]
+fn addresses_that_are_taken_over_one_pool_after_the_other_are_released_together() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = Administered::with_pools(&json!({"lan": {"subnet": "10.40.0.0/16"}}));
+    prepare(&cluster.api);
+    let of_web =
+        |number: &str| json!({number: {"id": "c-web", "podref": "shop/web", "ifname": "net1"}});
+    cluster.api.apply(&json!([
+        network("lan", "testnet"),
+        pod("web", "n1", &["10.40.0.7", "fd00:40::a"]),
+        ip_pool("10.40.0.0-16", "10.40.0.0/16", &of_web("7")),
+        ip_pool("fd00-40---64", "fd00:40::/64", &of_web("10")),
+    ]));
+    let n1 = cluster.config("n1", &DELEGATES, "lan");
+    ip_of(&cluster.call("ADD", "c-own", &n1));
+    take_over(&cluster, &[]);
+    // Now the node knows what was claimed until now.
+    cluster.call("DEL", "c-own", &n1).nothing();
+    let lan6 = json!({"lan6": {"subnet": "fd00:40::/64"}});
+    assert!(cluster.import(&lan6, &[]).status.success());
+    take_over(&cluster, &[]);
+    assert_eq!(cluster.addresses().len(), 2);
+    let del = cluster.sandbox.call("ipam-delegated", "DEL", &n1);
+    let del = del.container("c-web").env("CNI_IFNAME", "net1");
+    del.run().nothing();
+    assert!(cluster.addresses().is_empty(), "{:?}", cluster.addresses());
+}
+
+#[test]
 fn nothing_is_taken_over_if_one_address_is_somebody_elses() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = cluster();

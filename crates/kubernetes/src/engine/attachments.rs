@@ -42,7 +42,7 @@ impl Engine<'_> {
     /// The addresses that nodes hold.
     pub(super) fn holding(&mut self, holding: &Holding) -> Result<Vec<Stored>, EngineError> {
         if let Some(found) = self.indexed(holding, &[])?
-            && (!found.is_empty() || self.is_index_current()?)
+            && self.is_index_current()?
         {
             return Ok(found);
         }
@@ -143,11 +143,13 @@ impl Engine<'_> {
     fn is_index_current(&mut self) -> Result<bool, EngineError> {
         let cluster = self.client.cluster_id()?;
         let registration = self.client.get(Resource::IpamNode, self.node)?;
-        let is_current = match (&self.index, registration) {
+        let is_current = match (&self.index, &registration) {
             (Some(index), Some(item)) => index.follows(cluster, item.revision),
             _ => false,
         };
-        if !is_current {
+        if is_current {
+            self.registration = registration;
+        } else {
             self.list_index(cluster)?;
         }
         Ok(is_current)

@@ -67,6 +67,10 @@ fn is_own(change: &Change, condition: &Condition) -> bool {
 impl Engine<'_> {
     /// Makes a change; false if one of its conditions doesn't hold.
     pub(super) fn make(&mut self, change: &Change) -> Result<bool, EngineError> {
+        if !change.write.is_empty() {
+            // What is created counts only if the node is registered after that.
+            self.registration = None;
+        }
         let kinds = |kind: fn(&Key) -> bool| change.write.iter().any(|(key, _)| kind(key));
         if kinds(|key| matches!(key, Key::Pool(_))) {
             return self.import(change);

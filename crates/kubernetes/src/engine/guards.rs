@@ -63,6 +63,10 @@ impl Engine<'_> {
                 }
                 Ok(item.map(|item| stored(Resource::Pool, &item)))
             }
+            Key::Node(node) if *node == self.node && self.registration.is_some() => {
+                let item = self.registration.take();
+                Ok(item.map(|item| stored(Resource::IpamNode, &item)))
+            }
             _ => Ok(self.object(key)?.map(|(_, stored)| stored)),
         };
         Ok(match condition {
