@@ -23,6 +23,12 @@ pub trait Engine {
     /// State of the engine in its last answer; `None` before the first one.
     fn moment(&self) -> Option<Moment>;
 
+    /// True if clusters with different IDs in [`Self::moment`] are different ones. Otherwise one
+    /// cluster has several, such as one for each of its URLs.
+    fn has_one_id(&self) -> bool {
+        true
+    }
+
     /// Reads objects, with one answer for each read.
     ///
     /// # Errors

@@ -305,6 +305,11 @@ impl cluster::Engine for Engine<'_> {
         self.moment
     }
 
+    /// The ID is of the URL and the authorities in a kubeconfig.
+    fn has_one_id(&self) -> bool {
+        false
+    }
+
     fn remembers(&self) -> bool {
         true
     }

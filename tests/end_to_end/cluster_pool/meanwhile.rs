@@ -100,3 +100,30 @@ fn of_two_pools_that_overlap_only_one_gives_addresses() {
     shared.add("b", &of("n1", "second", &addresses)).result();
     shared.add("b", &of("n2", "apart", &addresses)).result();
 }
+
+#[test]
+fn after_a_restore_the_addresses_of_all_networks_are_claimed_whatever_url_they_have() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let proxy = ApiProxy::start(&cluster.api);
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let one = shared.config("n1", &[ALLOCATOR], &json!([{"name": "red"}]));
+    let mut other = one.clone();
+    other["name"] = json!("othernet");
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
+    other["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    shared.add("a", &one).result();
+    shared.add("b", &other).result();
+    let held = cluster.held();
+    cluster.delete("addresses", &["--all"]);
+    let sandbox = shared.sandbox();
+    sandbox.write_conflist("20-other.conflist", &other);
+    let administrator = shared.as_administrator(&one);
+    let words = ["reconcile", "--begin", "--network", "testnet"];
+    let begun = shared.ipamctl(&administrator, &words);
+    assert!(begun.status.success(), "{begun:?}");
+    let reconciled = shared.ipamctl(&one, &["reconcile", "--network", "testnet"]);
+    assert!(reconciled.status.success(), "{reconciled:?}");
+    assert_eq!(cluster.held(), held);
+}

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use cluster::{ConfiguredCluster, Group, Read};
+use cluster::{ConfiguredCluster, Engine, Group, Key, Read};
 use cni::{NetworkName, Object};
 
 use crate::shared_pools::SharedCluster;
@@ -67,23 +67,37 @@ impl<'a> SameCluster<'a> {
         if let Some((_, known)) = self.asked.iter().find(|(urls, _)| *urls == recorded_urls) {
             return known.clone();
         }
-        let answer = cluster_id(recorded).map(|id| id == self.id);
+        let answer = self.ask(recorded);
         self.asked.push((recorded_urls, answer.clone()));
         answer
+    }
+
+    /// Asks the cluster at the other endpoints.
+    fn ask(&self, recorded: &dyn ConfiguredCluster) -> Result<bool, String> {
+        let mut engine = recorded.engine(None);
+        let name = engine.name();
+        let failed =
+            |reason: &str| format!("it isn't known whether it is of this {name}: {reason}");
+        let asked = engine.read(&[Read::Count(Group::Pools)]);
+        asked.map_err(|error| failed(&error.msg))?;
+        let moment = engine.moment();
+        let id = moment
+            .ok_or_else(|| failed("no cluster ID is answered"))?
+            .cluster;
+        if id == self.id || engine.has_one_id() {
+            return Ok(id == self.id);
+        }
+        // No two clusters have the same registration of this node: it is random.
+        let node = self.node();
+        let of_node = |engine: &mut dyn Engine| {
+            let found = engine.get(Key::Node(node.to_owned()));
+            let found = found.map_err(|error| failed(&error.msg))?;
+            found.ok_or_else(|| failed(&format!("{node} isn't registered; run this again")))
+        };
+        Ok(of_node(&mut *engine)?.value == of_node(&mut *self.cluster.engine())?.value)
     }
 }
 
 fn urls(node: &cluster::Node) -> BTreeSet<String> {
     node.endpoints.iter().cloned().collect()
-}
-
-/// The ID of the cluster at these endpoints.
-fn cluster_id(cluster: &dyn ConfiguredCluster) -> Result<u64, String> {
-    let mut engine = cluster.engine(None);
-    let name = engine.name();
-    let failed = |reason: &str| format!("it isn't known whether it is of this {name}: {reason}");
-    let asked = engine.read(&[Read::Count(Group::Pools)]);
-    asked.map_err(|error| failed(&error.msg))?;
-    let id = engine.moment().map(|moment| moment.cluster);
-    id.ok_or_else(|| failed("no cluster ID is answered"))
 }
