@@ -11,19 +11,18 @@ use super::guards::Own;
 use super::{Engine, unable};
 use crate::names::{IMPORT, object_of};
 use crate::objects::{object, path, restore};
-use crate::{Created, Item, Replaced};
+use crate::{Created, Deleted, Item, Replaced};
 use crate::{Resource, objects::Pod};
 
 impl Engine<'_> {
     /// Writes pools, if the conditions hold; false if one doesn't.
     pub(super) fn import(&mut self, change: &Change) -> Result<bool, EngineError> {
-        if self
+        let created = self
             .client
-            .create(Resource::Restore, &restore(IMPORT), false)?
-            == Created::Exists
-        {
+            .create(Resource::Restore, &restore(IMPORT), false)?;
+        let Created::Done(mark) = created else {
             return Err(self.refuse_import()?);
-        }
+        };
         let done = self
             .renew_any_restore()
             .and_then(|()| self.import_alone(change));
@@ -31,13 +30,13 @@ impl Engine<'_> {
             // It stays: some of the pools may be written.
             return done;
         }
-        let ended = self.end_import();
+        let ended = self.end_import(&mark);
         match (done, ended) {
             (Ok(_), Err(error)) => {
                 let msg = format!(
-                    "{} stays, and nothing is given: {}; delete it, and run the same import again",
+                    "{}; if {} exists and no other import runs, nothing is given: delete it, and run the same import again",
+                    error.msg,
                     path(Resource::Restore, IMPORT),
-                    error.msg
                 );
                 Err(EngineError::new(Failure::Lost, msg))
             }
@@ -54,17 +53,21 @@ impl Engine<'_> {
         )))
     }
 
-    fn end_import(&mut self) -> Result<(), EngineError> {
+    /// Deletes the mark of this import, and no other one's.
+    fn end_import(&mut self, mark: &Item) -> Result<(), EngineError> {
         let limit = self.client.time;
         self.client.time.finish();
-        let ended = match self.client.get(Resource::Restore, IMPORT) {
-            Ok(Some(item)) => self
-                .client
-                .delete(Resource::Restore, IMPORT, Some(&item.uid), None)
-                .map(|_| ()),
-            other => other.map(|_| ()),
+        let deleted = self
+            .client
+            .delete(Resource::Restore, IMPORT, Some(&mark.uid), None);
+        let ended = match deleted {
+            Ok(Deleted::Done) => self.sweep(),
+            // Addresses may have been given meanwhile.
+            Ok(Deleted::Missing | Deleted::Changed) => Err(unable(
+                "the mark of this import was deleted by others while it ran",
+            )),
+            Err(error) => Err(error),
         };
-        let ended = ended.and_then(|()| self.sweep());
         self.client.time = limit;
         ended
     }
