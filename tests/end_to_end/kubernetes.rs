@@ -3,6 +3,7 @@
 //! A test starts a cluster, and prints each claim before it tries it.
 
 mod addresses;
+mod collector;
 mod first_installation;
 mod garbage_collection;
 mod life;

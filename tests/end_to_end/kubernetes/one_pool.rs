@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use harness::{ContainerRuntime, KubernetesCluster, NODES, claim};
+use harness::{ContainerRuntime, DNSMASQ, KubernetesCluster, NODES, claim, needs};
 use serde_json::Value;
 
 use super::pod_cidr::reach_the_api_server;
 use super::second_interface::{install_multus, second_address, start};
-use super::{cluster, install};
+use super::{cluster, collector, install};
 
 /// The pods of `kubectl get addresses`, each with its address and its node.
-fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
+pub(super) fn held(cluster: &KubernetesCluster) -> BTreeSet<[String; 3]> {
     let list: Value = serde_json::from_str(&cluster.sh("kubectl get addresses -o json")).unwrap();
     let text = |spec: &Value, key: &str| spec[key].as_str().unwrap_or_default().to_owned();
     let of = |item: &Value| ["podName", "ip", "node"].map(|key| text(&item["spec"], key));
@@ -31,6 +31,7 @@ fn agree(cluster: &KubernetesCluster, pods: &[(&str, usize)]) {
 
 #[test]
 fn pods_of_both_nodes_have_addresses_of_one_pool_in_the_api() {
+    needs!(DNSMASQ);
     let Some(mut cluster) = cluster("one pool", ContainerRuntime::Containerd) else {
         return;
     };
@@ -86,6 +87,9 @@ fn pods_of_both_nodes_have_addresses_of_one_pool_in_the_api() {
         held(&cluster).iter().all(|[_, ip, _]| *ip != lost)
     });
 
+    // It is scheduled within a minute.
+    collector::apply(&cluster);
+
     claim("blocks: a node gives addresses of its own");
     start(&cluster, "g", NODES[1], "default/fast");
     cluster.wait_for_pods("shop", 5);
@@ -93,4 +97,8 @@ fn pods_of_both_nodes_have_addresses_of_one_pool_in_the_api() {
     assert_eq!(blocks, NODES[1]);
     cluster.sh("kubectl -n shop delete pods --all");
     assert!(held(&cluster).is_empty(), "{:?}", held(&cluster));
+
+    claim("the collector runs by its schedule, in its pod");
+    collector::has_run(&cluster);
+    collector::forgets_nodes_that_stay_deleted(&mut cluster);
 }

@@ -21,9 +21,11 @@ fn give_subnet(cluster: &KubernetesCluster, number: usize) {
 pub(super) fn reach_the_api_server(cluster: &KubernetesCluster) {
     let server = cluster.sh("kubectl get endpoints kubernetes -o 'jsonpath={.subsets[0].addresses[0].ip}:{.subsets[0].ports[0].port}'");
     for node in cluster.nodes() {
-        node.sh(&format!(
-            "iptables -t nat -A OUTPUT -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination {server}"
-        ));
+        for chain in ["OUTPUT", "PREROUTING"] {
+            node.sh(&format!(
+                "iptables -t nat -A {chain} -d 10.96.0.1 -p tcp --dport 443 -j DNAT --to-destination {server}"
+            ));
+        }
     }
 }
 

@@ -292,13 +292,15 @@ echo $$ > /run/{name}.pid; exec {command_line}"
 
 /// The kubelet's configuration.
 fn kubelet_configuration(runtime: ContainerRuntime) -> String {
-    let socket = runtime.socket();
+    let (socket, dns) = (runtime.socket(), ControlPlane::HOST);
     format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 containerRuntimeEndpoint: unix://{socket}
+clusterDNS: [{dns}]
+clusterDomain: cluster.local
 cgroupDriver: cgroupfs
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
