@@ -97,17 +97,26 @@ impl Error {
         self
     }
 
-    /// Several errors as one: the code of the first, the messages and details of all.
+    /// Several errors as one: the code of the first, each message once, and the details of all.
     ///
     /// # Errors
     ///
     /// That error, if there is one.
     pub fn all_as_one(errors: impl IntoIterator<Item = Self>) -> Result<(), Self> {
-        let all = errors.into_iter().reduce(|mut all, error| {
-            all.msg = format!("{}; {}", all.msg, error.msg);
-            all.with_line(&error.details)
+        let mut msgs: Vec<String> = Vec::new();
+        let all = errors.into_iter().fold(None, |all: Option<Self>, error| {
+            if !msgs.contains(&error.msg) {
+                msgs.push(error.msg.clone());
+            }
+            Some(match all {
+                None => error,
+                Some(all) => all.with_line(&error.details),
+            })
         });
-        all.map_or(Ok(()), Err)
+        all.map_or(Ok(()), |mut all| {
+            all.msg = msgs.join("; ");
+            Err(all)
+        })
     }
 
     /// Code 4. `msg` must name the variable.
@@ -173,6 +182,14 @@ mod tests {
             "{\"cniVersion\":\"1.0.0\",\"code\":7,\
              \"msg\":\"name: \\\"\\\" is no network name\",\"details\":\"a\\nb\"}\n"
         );
+    }
+
+    #[test]
+    fn several_errors_are_one_that_says_each_thing_once() {
+        let errors = ["away", "full", "away"].map(|msg| Error::new(11, msg).with_details(msg));
+        let expected = Error::new(11, "away; full").with_details("away\nfull\naway");
+        assert_eq!(Error::all_as_one(errors), Err(expected));
+        assert_eq!(Error::all_as_one([]), Ok(()));
     }
 
     #[test]
