@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod block;
+pub mod client;
 mod configured;
 pub mod contents;
 mod engine;

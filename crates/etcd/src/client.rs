@@ -6,13 +6,13 @@ use tonic::transport::{Channel, ClientTlsConfig};
 
 use crate::Settings;
 use crate::connection;
-use crate::executor::Executor;
 use crate::messages::{
     DeleteRequest, DeleteResponse, Header, KeyValue, PutRequest, PutResponse, RangeRequest,
     RangeResponse, TxnRequest, TxnResponse,
 };
 use crate::request::{Range, RangeAnswer, Txn, TxnAnswer, after_prefix};
 use crate::session::Session;
+use cluster::client::Executor;
 
 /// A client for one call. All of its requests together take no longer than
 /// `ipam.etcd.timeout`.

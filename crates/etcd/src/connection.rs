@@ -5,6 +5,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
+use cluster::client::{is_distrust, reason};
 use cluster::{EngineError, Kind};
 use cni::Cancellation;
 use http::uri::PathAndQuery;
@@ -219,34 +220,6 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
         }
         code => Attempt::Final(EngineError::new(Kind::Unable, format!("etcd refuses ({code:?}): {said}"))),
     }
-}
-
-/// True for a failure of TLS that time doesn't heal.
-fn is_distrust(reason: &str) -> bool {
-    let said = [
-        "invalid peer certificate",
-        "received fatal alert",
-        "corrupt message",
-    ];
-    said.iter().any(|text| reason.contains(text))
-}
-
-/// The texts of an error and of its sources, outermost first, each once.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !texts.iter().any(|known| known.contains(&text)) {
-            texts.push(text);
-        }
-        next = error.source();
-    }
-    // The first ones only say that there is an error of transport.
-    if texts.len() > 1 {
-        texts.retain(|text| !matches!(text.as_str(), "transport error" | "tcp connect error"));
-    }
-    texts.join(": ")
 }
 
 /// The failure of a call that was cancelled.

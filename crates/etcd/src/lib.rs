@@ -7,7 +7,6 @@ mod codec;
 mod connection;
 mod endpoint;
 mod engine;
-mod executor;
 mod failover;
 mod keys;
 mod messages;

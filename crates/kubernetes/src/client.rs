@@ -3,7 +3,6 @@
 mod answer;
 mod connection;
 mod exchange;
-mod executor;
 mod failures;
 mod item;
 mod patience;
@@ -263,6 +262,10 @@ impl<'a> Client<'a> {
     /// The object in an answer. Without one, nobody knows what has answered.
     fn object(request: &Request, answer: &Answer) -> Result<Value, EngineError> {
         let object = answer.object();
-        object.ok_or_else(|| unreadable(request, &answer.said()))
+        object.ok_or_else(|| {
+            let said = answer.said();
+            let why = format!("{said}; the kubeconfig's server may be no API server");
+            unreadable(request, &why)
+        })
     }
 }

@@ -10,6 +10,7 @@ mod interrupted_import;
 mod ipamctl;
 mod lost_answers;
 mod meanwhile;
+mod messages;
 mod objects;
 mod policy;
 mod promises;

@@ -63,11 +63,14 @@ impl<'a> Claims<'a> {
         let path = self.engine.path(&Key::Pool(pool.to_owned()));
         let definition = self.any_definition(pool)?.ok_or_else(|| {
             let name = self.engine.name();
-            Error::config(format!("{name} has no pool {pool:?}: {path} is missing"))
+            Error::config(format!(
+                "{name} has no pool {pool:?}: {path} is missing; ipamctl import defines pools"
+            ))
         })?;
         if definition.block.is_none() {
             return Err(Error::config(format!(
-                "{path}.block is missing: it must be the length of a block's prefix, such as 26"
+                "{path}.block is missing: ipam-ds-{0} gives blocks, and ipam-da-{0} the addresses of this pool",
+                self.engine.name()
             )));
         }
         Ok(definition)

@@ -87,7 +87,7 @@ impl AskedPools {
             let path = engine.path(&Key::Pool(name.as_str().to_owned()));
             let Some(value) = value else {
                 return Err(Error::config(format!(
-                    "prevResult.pools[{i}].name: {} has no pool {:?}: {path} is missing",
+                    "prevResult.pools[{i}].name: {} has no pool {:?}: {path} is missing; ipamctl import defines pools",
                     engine.name(),
                     name.as_str()
                 )));

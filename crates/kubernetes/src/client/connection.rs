@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cluster::client::{is_distrust, reason};
 use http::header::RETRY_AFTER;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -11,12 +12,12 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::proxy::matcher::Intercept;
 use hyper_util::rt::TokioIo;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
 
 use super::answer::Answer;
+use super::proxy::Proxy;
 use super::tls::Tls;
 
 /// Largest answer. A page of a list stays far below it.
@@ -26,12 +27,15 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// front of it, closes connections that nobody uses; a request that crosses the end would be lost.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
+/// Text of an answer of a proxy other than 200.
+const REFUSED_BY_PROXY: &str = "tunnel error: unsuccessful";
+
 /// How the API server is reached.
 pub(super) struct Route {
     pub(super) server: Uri,
     /// `None` for an `http` URL.
     pub(super) tls: Option<Tls>,
-    pub(super) proxy: Option<Intercept>,
+    pub(super) proxy: Option<Proxy>,
 }
 
 /// A connection.
@@ -62,13 +66,19 @@ impl Connection {
         let server = route.server.clone();
         let connected = match &route.proxy {
             None => tcp.call(server).await.map_err(|error| reason(&error)),
-            Some(proxy) => {
+            Some(Proxy { proxy, named_by }) => {
                 let mut tunnel = Tunnel::new(proxy.uri().clone(), tcp);
                 if let Some(login) = proxy.basic_auth() {
                     tunnel = tunnel.with_auth(login.clone());
                 }
                 let connected = tunnel.call(server).await;
-                connected.map_err(|error| format!("proxy {}: {}", proxy.uri(), reason(&error)))
+                connected.map_err(|error| {
+                    let reason = match reason(&error).as_str() {
+                        REFUSED_BY_PROXY => "it refuses to connect to the API server".to_owned(),
+                        other => other.to_owned(),
+                    };
+                    format!("proxy {} ({named_by}): {reason}", proxy.uri())
+                })
             }
         };
         let tcp = connected.map_err(Failure::NotSent)?;
@@ -140,24 +150,4 @@ where
     // It ends with an error if the connection does, and so does the request.
     tokio::spawn(connection);
     Ok(sender)
-}
-
-/// True for a failure of TLS that time doesn't heal.
-fn is_distrust(reason: &str) -> bool {
-    let said = ["invalid peer certificate", "received fatal alert"];
-    said.iter().any(|text| reason.contains(text))
-}
-
-/// The texts of an error and of its sources, outermost first, each once.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let text = error.to_string();
-        if !texts.iter().any(|known| known.contains(&text)) {
-            texts.push(text);
-        }
-        next = error.source();
-    }
-    texts.join(": ")
 }

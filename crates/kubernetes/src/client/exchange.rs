@@ -12,12 +12,12 @@ use http_body_util::Full;
 
 use super::answer::{Answer, Verdict};
 use super::connection::{Connection, Failure, Route};
-use super::executor::Executor;
 use super::failures::{cancelled, distrusted, lost, unreadable};
 use super::patience::{GivenUp, wait_for};
 use super::request::Request;
 use super::{Client, proxy, tls};
 use crate::kubeconfig::{Kubeconfig, refused};
+use cluster::client::Executor;
 
 /// Wait after a failure; it doubles, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -72,7 +72,7 @@ impl Client<'_> {
             last_reason = match self.attempt(request)? {
                 Attempt::Cancelled => return Err(cancelled()),
                 Attempt::Failure(Failure::Distrusted(reason)) => {
-                    return Err(distrusted(&server, &reason));
+                    return Err(distrusted(self.settings, &server, &reason));
                 }
                 Attempt::Failure(Failure::TooLong) => {
                     return Err(unreadable(request, "it is too long"));

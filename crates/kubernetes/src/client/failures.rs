@@ -4,7 +4,10 @@ use cluster::{EngineError, Kind};
 
 use super::answer::Answer;
 use super::request::Request;
-use crate::Settings;
+use crate::{GROUP, Settings};
+
+/// The user of a request without credentials.
+const ANONYMOUS: &str = "User \"system:anonymous\"";
 
 /// The error for a request that the API server refuses: nothing was changed.
 pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -> EngineError {
@@ -14,7 +17,13 @@ pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -
     let (kind, hint) = match answer.status.as_u16() {
         401 => (
             Kind::Refused,
-            format!("; the credentials in {path} are wrong or have expired"),
+            format!(
+                "; the credentials in {path} are wrong or have expired; on a node, the pod of the DaemonSet ipam-delegated renews them"
+            ),
+        ),
+        403 if said.contains(ANONYMOUS) => (
+            Kind::Refused,
+            format!("; the user in {path} has no tokenFile, token or client-certificate"),
         ),
         // What RBAC says; policies refuse with another message.
         403 if said.contains(&format!("cannot {verb} resource")) => (
@@ -26,10 +35,13 @@ pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -
         403 => (Kind::Refused, String::new()),
         404 => (
             Kind::Unable,
-            format!(
-                "; are the CustomResourceDefinitions of {} applied, docs/kubernetes-cluster-pool/crds?",
-                request.of.group()
-            ),
+            match request.of.group() {
+                GROUP => {
+                    "; if its kinds are missing: kubectl apply -k docs/kubernetes-cluster-pool"
+                        .to_owned()
+                }
+                group => format!("; the API server may lack the kinds of {group}"),
+            },
         ),
         _ => (Kind::Unable, String::new()),
     };
@@ -62,8 +74,18 @@ pub(super) fn lost(request: &Request, reason: &str) -> EngineError {
 }
 
 /// The error for a server that can't be trusted, or doesn't trust: nothing was changed.
-pub(super) fn distrusted(server: &str, reason: &str) -> EngineError {
-    let msg = format!("Kubernetes' API at {server} can't be used: {reason}");
+pub(super) fn distrusted(settings: &Settings, server: &str, reason: &str) -> EngineError {
+    let path = settings.kubeconfig.display();
+    let hint = if reason.contains("UnknownIssuer") {
+        format!("; certificate-authority in {path} hasn't signed the API server's certificate")
+    } else if reason.contains("not valid for name") {
+        format!("; server or tls-server-name in {path} must be a name of the certificate")
+    } else if reason.contains("Certificate") || reason.contains("UnknownCA") {
+        format!("; the API server refuses the client-certificate in {path}")
+    } else {
+        String::new()
+    };
+    let msg = format!("Kubernetes' API at {server} can't be used: {reason}{hint}");
     EngineError::new(Kind::Refused, msg)
 }
 

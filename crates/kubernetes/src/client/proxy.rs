@@ -6,6 +6,13 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
 use crate::kubeconfig::{Kubeconfig, refused};
 
+/// A proxy.
+pub(super) struct Proxy {
+    pub(super) proxy: Intercept,
+    /// The key or the variable that names it.
+    pub(super) named_by: &'static str,
+}
+
 /// The proxy for requests to the kubeconfig's API server; `None` to connect directly.
 ///
 /// As with kubectl, the kubeconfig's `proxy-url` counts before `HTTPS_PROXY` and `HTTP_PROXY`, and
@@ -18,7 +25,7 @@ use crate::kubeconfig::{Kubeconfig, refused};
 pub(super) fn proxy(
     kubeconfig: &Kubeconfig,
     environment: Option<&Environment>,
-) -> Result<Option<Intercept>, EngineError> {
+) -> Result<Option<Proxy>, EngineError> {
     let server = &kubeconfig.server;
     let why = "it must be an http URL such as http://10.0.0.1:3128";
     if let Some(url) = &kubeconfig.proxy {
@@ -27,7 +34,10 @@ pub(super) fn proxy(
             .build()
             .intercept(server);
         return match found.filter(is_http) {
-            Some(proxy) => Ok(Some(proxy)),
+            Some(proxy) => Ok(Some(Proxy {
+                proxy,
+                named_by: "proxy-url of the kubeconfig",
+            })),
             None => Err(refused(&kubeconfig.path, &format_args!("proxy-url: {why}"))),
         };
     }
@@ -53,7 +63,9 @@ pub(super) fn proxy(
         return Err(EngineError::new(Kind::Settings, format!("{name}: {why}")));
     };
     let all = Matcher::builder().all(url).no(value("NO_PROXY"));
-    Ok(all.build().intercept(server).map(|_| proxy))
+    let named_by = name;
+    let is_used = all.build().intercept(server).is_some();
+    Ok(is_used.then_some(Proxy { proxy, named_by }))
 }
 
 fn is_http(proxy: &Intercept) -> bool {

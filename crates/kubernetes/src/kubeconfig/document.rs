@@ -1,5 +1,6 @@
 //! A kubeconfig as it is written: the keys that are honoured, and those that are refused.
 
+use std::io;
 use std::path::Path;
 
 use cluster::EngineError;
@@ -133,7 +134,15 @@ impl User {
 impl Document {
     /// Reads the file.
     pub(super) fn read(path: &Path) -> Result<Self, EngineError> {
-        let content = read_file(path).map_err(|error| refused(path, &error))?;
+        let content = read_file(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => refused(
+                path,
+                &format_args!(
+                    "{error}; on a node, the pod of the DaemonSet ipam-delegated writes it"
+                ),
+            ),
+            _ => refused(path, &error),
+        })?;
         let reader = yaml_serde::Deserializer::from_slice(&content);
         serde_path_to_error::deserialize(reader).map_err(|error| {
             // Without the reason, which may quote a secret.

@@ -55,7 +55,7 @@ fn a_missing_resource_is_no_missing_object() {
     for _ in 0..2 {
         let error = client.get(POOL, "blue").unwrap_err();
         assert_eq!(error.kind, Kind::Unable, "{error}");
-        let hint = "applied, docs/kubernetes-cluster-pool/crds?";
+        let hint = "; if its kinds are missing: kubectl apply -k docs/kubernetes-cluster-pool";
         assert!(error.msg.ends_with(hint), "{error}");
     }
 }
@@ -223,10 +223,13 @@ fn a_refused_connection_leaves_nothing_sent() {
 fn refusals_say_what_to_do() {
     let missing = "User \"n1\" cannot create resource \"pools\"";
     let right = "; the user of PATH needs the right to create pools.ipam-delegated.io, see docs/kubernetes-cluster-pool/rights-of-nodes.yaml";
-    let expired = "; the credentials in PATH are wrong or have expired";
+    let expired = "; the credentials in PATH are wrong or have expired; on a node, the pod of the DaemonSet ipam-delegated renews them";
+    let anonymous = "User \"system:anonymous\" cannot create resource \"pools\"";
+    let nobody = "; the user in PATH has no tokenFile, token or client-certificate";
     for (code, message, kind, hint) in [
         (401, "Unauthorized", Kind::Refused, expired),
         (403, missing, Kind::Refused, right),
+        (403, anonymous, Kind::Refused, nobody),
         (403, "not your node", Kind::Refused, ""),
         (422, "spec.ranges: wrong", Kind::Unable, ""),
     ] {

@@ -1,0 +1,66 @@
+//! What the clients of both engines need.
+
+use std::error::Error;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{EngineError, Kind};
+
+/// Runs a client's requests, each to its end.
+pub struct Executor(Option<Runtime>);
+
+impl Executor {
+    /// # Errors
+    ///
+    /// The machine has no file descriptor left.
+    pub fn new() -> Result<Self, EngineError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let failed =
+            |error| EngineError::new(Kind::Unable, format!("the client can't start: {error}"));
+        Ok(Self(Some(runtime.map_err(failed)?)))
+    }
+
+    /// Waits for the request.
+    pub fn run<T>(&self, request: impl Future<Output = T>) -> T {
+        let runtime = self.0.as_ref().expect("it is there until the drop");
+        runtime.block_on(request)
+    }
+}
+
+impl Drop for Executor {
+    /// Doesn't wait for a thread that looks up a host's name: a name server that is silent
+    /// would hold the call for longer than its timeout.
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// The texts of an error and of its sources, outermost first, each once.
+pub fn reason(error: &(dyn Error + 'static)) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let text = error.to_string();
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+        next = error.source();
+    }
+    // The first ones only say that there is an error of transport.
+    if texts.len() > 1 {
+        texts.retain(|text| !matches!(text.as_str(), "transport error" | "tcp connect error"));
+    }
+    texts.join(": ")
+}
+
+/// True for the reason of a failure of TLS that time doesn't heal.
+pub fn is_distrust(reason: &str) -> bool {
+    let said = [
+        "invalid peer certificate",
+        "received fatal alert",
+        "corrupt message",
+    ];
+    said.iter().any(|text| reason.contains(text))
+}
