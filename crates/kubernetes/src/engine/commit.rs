@@ -13,7 +13,7 @@ use super::{Engine, unable};
 use crate::Item;
 use crate::Resource;
 use crate::names::object_of;
-use crate::objects::object;
+use crate::objects::{object, stored};
 use crate::{Created, Deleted, Replaced};
 
 /// Times that an object is replaced again, because others have changed it meanwhile.
@@ -172,6 +172,7 @@ impl Engine<'_> {
         if let Some(held) = held {
             self.note(held)?;
         }
+        let mut exists = None;
         let outcome = match self.client.create(kind, &object, false) {
             Err(error) if error.kind == cluster::Kind::Lost => {
                 // The answer is lost; the object says whether it was created.
@@ -180,6 +181,14 @@ impl Engine<'_> {
                     _ => Err(error),
                 }
             }
+            Ok(Created::Exists) => match self.client.get(kind, &name)? {
+                // The request was executed before, and sent again: by a load balancer, say.
+                Some(item) if item.spec == object["spec"] => Ok(Created::Done(item)),
+                found => {
+                    exists = found;
+                    Ok(Created::Exists)
+                }
+            },
             other => other,
         };
         match outcome {
@@ -191,17 +200,12 @@ impl Engine<'_> {
             Ok(Created::Exists) => {
                 if address.is_some() {
                     self.misses += 1;
-                    let found = self.object(key)?;
                     // Another call for this attachment may have noted and created it.
-                    if found
-                        .as_ref()
-                        .and_then(|(item, _)| crate::objects::held(item))
-                        .as_ref()
-                        != held
-                    {
+                    if exists.as_ref().and_then(crate::objects::held).as_ref() != held {
                         self.forget(held);
                     }
-                    self.taken = Some(Taken::exists(key, found.map(|(_, stored)| stored)));
+                    let stored = exists.map(|item| stored(kind, &item));
+                    self.taken = Some(Taken::exists(key, stored));
                 }
                 if let Key::Block(pool, _) = key
                     && let Some(blocks) = self.blocks.get_mut(pool)

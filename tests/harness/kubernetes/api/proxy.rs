@@ -46,6 +46,9 @@ pub enum Fate {
     RequestLost,
     /// It is handed on after this time, and answered.
     Late(Duration),
+    /// It is handed on twice, as by a load balancer that lost the first answer. The second answer
+    /// is answered.
+    Repeated,
     /// The connection is closed. [`ApiProxy::deliver`] hands it on.
     HeldBack,
     /// It is not handed on. The answer is that to the last such request that was answered.
@@ -168,6 +171,10 @@ impl Shared {
                 let answer = self.hand_on(&request)?;
                 self.answers.lock().unwrap().insert(kind, answer.clone());
                 answer
+            }
+            Fate::Repeated => {
+                self.hand_on(&request)?;
+                self.hand_on(&request)?
             }
             Fate::Old => {
                 let old = self.answers.lock().unwrap().get(&kind).cloned();
