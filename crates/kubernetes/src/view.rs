@@ -3,7 +3,7 @@
 //!
 //! A file of `cacheDir` has one bit for each of 65,536 addresses that lie together.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,9 +20,9 @@ use crate::names::hash;
 /// Bytes of a file: one bit for each of 65,536 addresses.
 const BYTES: usize = 8192;
 
-/// The longest wait for another process that changes a file. Without the lock, only a creation
-/// decides.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait of a call for other processes that change files: each does so in a moment,
+/// unless it is stopped. Without the lock, only a creation decides.
+const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
 /// Most files of a pool that a list writes: of a larger pool, nearly all addresses are free.
 const MOST_FILES: usize = 64;
@@ -32,6 +32,8 @@ pub(crate) struct View {
     folder: Option<StateFolder>,
     /// The files as this call has read them; none for one that is missing.
     read: RefCell<HashMap<String, Vec<u8>>>,
+    /// The wait for a lock: none after one that was in vain.
+    wait: Cell<Duration>,
 }
 
 /// What stays true of a pool until its spec changes. See [`crate::Item::spec_id`].
@@ -73,6 +75,7 @@ impl View {
         Self {
             folder,
             read: RefCell::default(),
+            wait: Cell::new(LONGEST_WAIT),
         }
     }
 
@@ -139,7 +142,8 @@ impl View {
                 (true, access) => folder.create_file(&name, access)?,
                 (false, access) => folder.open_file(&name, access)?,
             };
-            if !lock_file(&file, Some(LONGEST_WAIT), None)? {
+            if !lock_file(&file, Some(self.wait.get()), None)? {
+                self.wait.set(Duration::ZERO);
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let mut byte = [0];

@@ -1,5 +1,6 @@
 //! What others do to the objects by hand, while nodes give and release addresses.
 
+use std::fs::{self, File};
 use std::process::Command;
 
 use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs};
@@ -163,5 +164,37 @@ fn an_add_whose_requests_are_executed_twice_gets_an_address_of_each_pool_or_none
     let begun = shared.ipamctl(&administrator, &["reconcile", "--begin"]);
     assert!(begun.status.success(), "{begun:?}");
     shared.add("a", &addresses).refused(11, "was restored");
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn locks_of_the_view_that_a_stopped_process_holds_keep_nobody_from_an_address() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    let pools = ["red", "blue"].map(|pool| json!({"name": pool}));
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    shared.define("blue", &json!({"subnet": "10.2.0.0/24"}));
+    let config = shared.config("n1", &shared.addresses(), &json!(pools));
+    shared.add("a", &config).result();
+    let cache = shared.sandbox().root().join("n1/cache");
+    let mut folders = vec![cache];
+    let mut locked = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            let file = File::open(&path).unwrap();
+            file.lock().unwrap();
+            locked.push(file);
+        }
+    }
+    let config = shared.within("3s", &config);
+    shared.add("b", &config).result();
+    for container in ["a", "b"] {
+        shared.del(container, &config).nothing();
+    }
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
 }

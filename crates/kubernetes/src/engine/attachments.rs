@@ -103,9 +103,10 @@ impl Engine<'_> {
             Some(index) if index.is_complete(cluster) => return Ok(true),
             Some(index) => index.lock_of_lists(),
         };
-        let remaining = self.client.time.remaining();
+        // The rest is for the request of a caller that waits in vain.
+        let at_most = self.client.time.remaining() / 2;
         let listed = lock.and_then(|lock| {
-            lock.with_lock(remaining, || {
+            lock.with_lock(at_most, || {
                 let index = self.index.as_ref();
                 Ok(
                     match index.is_some_and(|index| index.is_complete(cluster)) {
