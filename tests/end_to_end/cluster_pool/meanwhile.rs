@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::process::Command;
 
 use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::api_cluster::ApiCluster;
 use crate::cluster::pool_cluster::PoolCluster;
@@ -139,7 +139,7 @@ fn an_add_whose_requests_are_executed_twice_gets_an_address_of_each_pool_or_none
     shared.define("blue", &json!({"subnet": "10.2.0.0/24"}));
     shared.define("green", &json!({"subnet": "10.3.0.0/24", "block": 28}));
     let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
-    let behind_proxy = |delegates: &[&str], pools: &serde_json::Value| {
+    let behind_proxy = |delegates: &[&str], pools: &Value| {
         let mut config = shared.config("n1", delegates, pools);
         config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
         config
@@ -197,4 +197,31 @@ fn locks_of_the_view_that_a_stopped_process_holds_keep_nobody_from_an_address() 
         shared.del(container, &config).nothing();
     }
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn a_mark_whose_writer_was_killed_halfway_holds_on_all_nodes() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let pools = json!([{"name": "red"}]);
+    let [one, other] = ["n1", "n2"].map(|node| shared.config(node, &shared.addresses(), &pools));
+    shared.add("a", &one).result();
+    shared.add("a", &other).result();
+    // The node has seen a later state than the API server has: it marks itself.
+    let seen = shared
+        .sandbox()
+        .root()
+        .join("n1/engine-state/seen_kubernetes_n1.json");
+    let mut moment: Value = serde_json::from_slice(&fs::read(&seen).unwrap()).unwrap();
+    moment["revision"] = json!(i64::MAX);
+    fs::write(&seen, moment.to_string()).unwrap();
+    shared.add("b", &one).refused(11, "was restored");
+    // As if it had been killed after the first of two creations.
+    cluster.delete("restores", &["cluster"]);
+    for config in [&one, &other] {
+        shared.add("b", config).refused(11, "was restored");
+    }
+    assert_eq!(cluster.held().len(), 2);
 }

@@ -47,6 +47,11 @@ impl Engine<'_> {
             if self.client.create(kind, &restore(&name), false)? == Created::Exists
                 && must_be_missing
             {
+                // Whoever has written the mark may have been killed before it wrote that of the
+                // cluster.
+                if !self.is_restored()? {
+                    self.renew_any_restore()?;
+                }
                 return Ok(false);
             }
         }
