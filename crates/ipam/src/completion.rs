@@ -120,6 +120,14 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_may_be_empty() {
+        for gw in ["", "10.0.0.1"] {
+            let ipam = format!(r#"{{"routes":[{{"dst":"0.0.0.0/0","gw":"{gw}"}}]}}"#);
+            assert!(completed(&ipam, "null").unwrap().contains("0.0.0.0/0"));
+        }
+    }
+
+    #[test]
     fn each_refusal_names_the_key_and_the_value() {
         for (ipam, message) in [
             (r#"{"routes":[{}]}"#, "ipam.routes[0].dst is missing"),

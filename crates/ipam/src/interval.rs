@@ -231,6 +231,22 @@ mod tests {
     }
 
     #[test]
+    fn addresses_are_counted_from_the_lowest() {
+        let two = interval(5, 6);
+        let nth = [0, 1, 2, u128::MAX].map(|n| two.nth(n));
+        assert_eq!(nth, [Some(two.first()), Some(two.last()), None, None]);
+    }
+
+    #[test]
+    fn ipv4_comes_first() {
+        let [v4, v6] = ["10.0.0.1", "::1"].map(|ip| {
+            let ip = ip.parse().unwrap();
+            Interval::new(ip, ip).unwrap()
+        });
+        assert_eq!(Interval::merged(vec![v6, v4]), [v4, v6]);
+    }
+
+    #[test]
     fn an_interval_has_one_family_and_a_direction() {
         let (one, two) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert!(Interval::new(two, one).is_none());

@@ -215,6 +215,66 @@ mod tests {
     }
 
     #[test]
+    fn a_named_pool_has_one_rotation_wherever_it_is_in_the_list() {
+        let network = "net".parse().unwrap();
+        for (json, index, text) in [
+            (
+                r#"{"subnet":"10.0.0.0/30"}"#,
+                2,
+                "pool 2 of network net (10.0.0.1-10.0.0.2)",
+            ),
+            (
+                r#"{"subnet":"10.0.0.0/30","name":"blue"}"#,
+                0,
+                "pool blue (10.0.0.1-10.0.0.2)",
+            ),
+        ] {
+            let pool = pool(json).unwrap();
+            assert_eq!(pool.rotation_index(&network, 2), index);
+            assert_eq!(pool.describe(&network, 2), text);
+        }
+    }
+
+    #[test]
+    fn a_sticky_key_has_at_most_1024_bytes() {
+        let sticky = |length: usize| {
+            let key = "k".repeat(length);
+            pool(&format!(r#"{{"subnet":"10.0.0.0/24","sticky":"{key}"}}"#))
+        };
+        assert!(sticky(1024).is_ok());
+        let refused = sticky(1025).unwrap_err();
+        assert!(refused.ends_with("is longer than 1024 bytes"), "{refused}");
+    }
+
+    #[test]
+    fn ranges_are_read_as_they_are_written() {
+        let ranges = |json: &str| {
+            let pool = serde_json::from_str(json).unwrap();
+            let ranges = range_objects("it", &pool).map_err(|error| error.msg);
+            ranges.map(|ranges| serde_json::to_string(&ranges).unwrap())
+        };
+        for (json, expected) in [
+            (
+                r#"{"ranges":[{"subnet":"x"}],"exclude":["y"]}"#,
+                r#"[{"subnet":"x"}]"#,
+            ),
+            (
+                r#"{"name":"n","subnet":"x","gateway":"g","exclude":["y"]}"#,
+                r#"[{"subnet":"x","gateway":"g"}]"#,
+            ),
+            (r#"{"name":"n"}"#, "[]"),
+            (r#"{"name":"n","subnet":null}"#, "[]"),
+        ] {
+            assert_eq!(ranges(json).as_deref(), Ok(expected), "{json}");
+        }
+        assert!(
+            ranges(r#"{"ranges":1}"#)
+                .unwrap_err()
+                .starts_with("it.ranges")
+        );
+    }
+
+    #[test]
     fn an_excluded_address_may_be_requested() {
         let json =
             r#"{"subnet":"10.0.0.0/24","exclude":["10.0.0.5"],"requested-ip":"10.0.0.5/24"}"#;
