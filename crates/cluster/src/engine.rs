@@ -7,6 +7,8 @@
 
 use std::net::IpAddr;
 
+use ipam::Interval;
+
 use crate::{EngineError, Group, Key, TimeLimit};
 
 /// Keeps pools, addresses, blocks and nodes.
@@ -48,9 +50,9 @@ pub trait Engine {
         true
     }
 
-    /// The addresses of a pool that seem to be reserved; `None` if the engine doesn't remember
-    /// any, or was wrong too often.
-    fn seen_reserved(&mut self, _pool: &str) -> Option<Vec<IpAddr>> {
+    /// The addresses of a pool that seem to be reserved, merged; `None` if the engine doesn't
+    /// remember any, or was wrong too often.
+    fn seen_reserved(&mut self, _pool: &str) -> Option<Vec<Interval>> {
         None
     }
 

@@ -15,6 +15,7 @@ use cluster::{
     TimeLimit,
 };
 use cni::{Args, Call, Cancellation, Environment};
+use ipam::Interval;
 use state_files::boot_id;
 
 use crate::held_index::HeldIndex;
@@ -323,7 +324,7 @@ impl cluster::Engine for Engine<'_> {
         is_ours
     }
 
-    fn seen_reserved(&mut self, pool: &str) -> Option<Vec<IpAddr>> {
+    fn seen_reserved(&mut self, pool: &str) -> Option<Vec<Interval>> {
         (self.misses < MOST_MISSES).then(|| self.view.reserved(pool))?
     }
 

@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use ipam::Interval;
 use rustix::fs::OFlags;
 use rustix::time::{ClockId, clock_gettime};
 use state_files::{StateFolder, lock_file};
@@ -106,16 +107,18 @@ impl View {
         is_set(bits.get(bit / 8), bit)
     }
 
-    /// The addresses of a pool that seem to be reserved; `None` without a view.
-    pub(crate) fn reserved(&self, pool: &str) -> Option<Vec<IpAddr>> {
+    /// The addresses of a pool that seem to be reserved, merged; `None` without a view.
+    pub(crate) fn reserved(&self, pool: &str) -> Option<Vec<Interval>> {
         let folder = self.folder.as_ref()?;
         let mut all = Vec::new();
         for (name, start) in files_of(folder, pool).ok()? {
             let bits = folder.read(&name).ok()?;
-            let reserved = (0..bits.len() * 8).filter(|bit| is_set(bits.get(bit / 8), *bit));
-            all.extend(reserved.map(|bit| address(start, bit)));
+            let runs = runs(&bits).into_iter();
+            let interval =
+                |(first, last)| Interval::new(address(start, first), address(start, last));
+            all.extend(runs.filter_map(interval));
         }
-        Some(all)
+        Some(Interval::merged(all))
     }
 
     /// Notes that a call asks for an address; false if the address seems to be reserved, or if
@@ -204,6 +207,18 @@ impl View {
 
 fn is_set(byte: Option<&u8>, bit: usize) -> bool {
     byte.is_some_and(|byte| byte & (1 << (bit % 8)) != 0)
+}
+
+/// The first and the last bit of each run of bits that are set.
+fn runs(bits: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for bit in (0..bits.len() * 8).filter(|bit| is_set(bits.get(bit / 8), *bit)) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == bit => *last = bit,
+            _ => runs.push((bit, bit)),
+        }
+    }
+    runs
 }
 
 /// The addresses of a list that began at this time or later.
@@ -300,11 +315,11 @@ mod tests {
         let [a, b] = [ip("10.0.0.5"), ip("10.1.255.255")];
         assert!(view.claim("blue", a) && !view.claim("blue", a) && view.claim("blue", b));
         view.note("blue_2", ip("10.0.0.6"), true);
-        let mut reserved = view.reserved("blue").unwrap();
-        reserved.sort_unstable();
-        assert_eq!(reserved, [a, b]);
+        let reserved = || view.reserved("blue").unwrap();
+        let one = |ip| Interval::new(ip, ip).unwrap();
+        assert_eq!(reserved(), [one(a), one(b)]);
         view.note("blue", a, false);
-        assert_eq!(view.reserved("blue").unwrap(), [b]);
+        assert_eq!(reserved(), [one(b)]);
         assert!(view.claim("blue", a));
         assert_eq!(View::none().reserved("blue"), None);
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use cni::Error;
-use ipam::Pool;
+use ipam::{Interval, Pool};
 
 use super::candidates::{Candidates, next_free, some_free};
 use crate::{Engine, Found, Group, Key, Read};
@@ -47,8 +47,7 @@ pub(super) fn search(
             return Ok(Candidates::only_random(free));
         }
     }
-    if let Some(mut seen) = engine.seen_reserved(name) {
-        seen.sort_unstable();
+    if let Some(seen) = engine.seen_reserved(name) {
         let candidates = match from {
             Some(_) => Candidates {
                 next: next_free(ranges, &seen, from, AT_ONCE),
@@ -61,18 +60,15 @@ pub(super) fn search(
         }
     }
     let addresses = engine.list(&Group::Addresses(Some(name.to_owned())), false)?;
-    let mut taken: Vec<IpAddr> = addresses
-        .into_iter()
-        .filter_map(|address| match address.key {
-            Key::Address(_, ip) => Some(ip),
-            _ => None,
-        })
-        .collect();
-    taken.sort_unstable();
     tracing::debug!(
         pool = name,
-        reserved = taken.len(),
+        reserved = addresses.len(),
         "looked at all addresses"
     );
+    let taken = addresses.iter().filter_map(|address| match address.key {
+        Key::Address(_, ip) => Interval::new(ip, ip),
+        _ => None,
+    });
+    let taken = Interval::merged(taken.collect());
     Ok(Candidates::only_random(some_free(ranges, &taken, AT_ONCE)))
 }
