@@ -103,6 +103,37 @@ fn of_two_pools_that_overlap_only_one_gives_addresses() {
 }
 
 #[test]
+fn a_pool_gives_nothing_that_is_in_a_block_of_a_pool_that_was_deleted() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("old", &json!({"subnet": "10.1.0.0/24", "block": 28}));
+    let old = shared.config("n1", &shared.in_blocks(), &json!([{"name": "old"}]));
+    shared.add("a", &old).result();
+    let block = cluster.blocks("old").remove(0);
+    shared.undefine("old");
+    for (pool, subnet) in [("new", "10.1.0.0/24"), ("blocks", "10.1.0.0/16")] {
+        let mut definition = json!({"subnet": subnet});
+        let mut delegates = shared.addresses();
+        if pool == "blocks" {
+            definition["block"] = json!(24);
+            delegates = shared.in_blocks();
+        }
+        shared.define(pool, &definition);
+        let config = shared.config("n2", &delegates, &json!([{"name": pool}]));
+        let name = format!("blocks.ipam-delegated.io/old.{}", block.replace('/', "-"));
+        let reason = format!("pool {pool} overlaps with {name}, which a node has");
+        shared.add("b", &config).refused(7, &reason);
+        shared
+            .call("STATUS", "", &config)
+            .run()
+            .refused(50, &reason);
+        shared.undefine(pool);
+    }
+    assert!(cluster.held().is_empty() && cluster.blocks("blocks").is_empty());
+}
+
+#[test]
 fn after_a_restore_the_addresses_of_all_networks_are_claimed_whatever_url_they_have() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = ApiCluster::default();

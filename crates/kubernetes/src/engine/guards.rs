@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use cluster::contents::DefinedPool;
 use cluster::import::refuse_overlaps;
 use cluster::{Condition, EngineError, Group, Holding, Key, Kind as Failure, Stored};
+use ipam::Interval;
 
 use super::Engine;
 use crate::objects::{path, stored};
@@ -116,8 +117,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Refuses a pool that overlaps with another one: the API server lets anybody who may write
-    /// pools define both. Of two pools, the one that is verified later is compared with the other,
+    /// Refuses a pool that overlaps with another one, or with a block of another one: the API server
+    /// lets anybody who may write pools define both. Of two pools, the one that is verified later is compared with the other,
     /// so one verification of each spec is enough.
     fn refuse_overlap(&mut self, pool: &Item) -> Result<(), EngineError> {
         let spec = pool.spec_id();
@@ -140,6 +141,23 @@ impl Engine<'_> {
                 let msg = format!(
                     "{}: an address would be given twice; nothing is given of {} before one of them is changed or deleted",
                     error.msg, pool.name
+                );
+                return Err(EngineError::new(Failure::Settings, msg));
+            }
+        }
+        // A node gives the addresses of its blocks, whatever their pool's definition is by now.
+        let ranges = own[0].definition.pool.ranges.ranges();
+        for block in self.of_pool(Resource::Block, None, false)? {
+            if let Key::Block(of, cidr) = &block.key
+                && *of != pool.name
+                && let interval = Interval::from(*cidr)
+                && ranges.iter().any(|own| own.addresses().overlaps(interval))
+            {
+                let msg = format!(
+                    "pool {} overlaps with {}, which a node has: an address would be given twice; nothing is given of {} before the node has given it back",
+                    pool.name,
+                    cluster::Engine::path(self, &block.key),
+                    pool.name
                 );
                 return Err(EngineError::new(Failure::Settings, msg));
             }
