@@ -179,6 +179,19 @@ mod tests {
     }
 
     #[test]
+    fn pools_without_ranges_are_left_to_other_delegates() {
+        let pools = r#"{"name":"a"},{"name":"b","subnet":"10.0.0.0/24"},{"name":"c","subnet":null,"ranges":null},{"ranges":[{"subnet":"10.1.0.0/24"}]}"#;
+        let config = config(&format!(r#"{{"pools":[{pools}]}}"#));
+        let ranged = ranged_pools(&config).unwrap().into_iter();
+        let ranges: Vec<String> = ranged.map(|pool| pool.ranges.to_string()).collect();
+        assert_eq!(ranges, ["10.0.0.1-10.0.0.254", "10.1.0.1-10.1.0.254"]);
+        let result = append_pools(&config, [Object::new()]).unwrap();
+        let all = pools_of_result(&result).unwrap();
+        assert_eq!(all.len(), 5);
+        assert_eq!(all[0].get("name").unwrap().get(), r#""a""#);
+    }
+
+    #[test]
     fn pools_that_overlap_are_refused_whatever_their_directories() {
         let pools = |list: &str| {
             pools(&config(&format!(r#"{{"pools":[{list}]}}"#)))

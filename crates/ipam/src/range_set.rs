@@ -128,6 +128,21 @@ mod tests {
     use crate::tests::{object, set};
 
     #[test]
+    fn gateways_and_excluded_addresses_are_not_given() {
+        let objects = [object("10.0.0.0/29"), object("10.1.0.0/29")];
+        let excluded = Interval::new("10.0.0.3".parse().unwrap(), "10.0.0.4".parse().unwrap());
+        let set = RangeSet::read("set", &objects, &[excluded.unwrap()]).unwrap();
+        let given = ["10.0.0.2", "10.0.0.5", "10.0.0.6", "10.1.0.2"];
+        let others = ["10.0.0.0", "10.0.0.1", "10.0.0.3", "10.0.0.4", "10.0.0.7"];
+        assert!(given.iter().all(|ip| set.gives(ip.parse().unwrap())));
+        assert!(!others.iter().any(|ip| set.gives(ip.parse().unwrap())));
+        let each: Vec<_> = set.given().flat_map(Interval::iter).collect();
+        assert_eq!(each.len(), 3 + 5);
+        assert!(each.iter().all(|ip| set.gives(*ip)));
+        assert_eq!((set.excluded(), set.capacity()), (2, 8));
+    }
+
+    #[test]
     fn a_set_may_use_one_subnet_in_parts() {
         let ranges =
             set("10.0.0.0/24 10.0.0.10 10.0.0.19, 10.0.0.0/24 10.0.0.20 10.0.0.29").unwrap();

@@ -78,3 +78,43 @@ pub fn unserved(requests: &[Request]) -> Error {
         list.join(", ")
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cni::Environment;
+
+    fn requested(args: &str, config: &str) -> Result<Vec<String>, String> {
+        let json = format!(r#"{{"cniVersion":"1.0.0","name":"net",{config}}}"#);
+        let config = NetworkConfig::parse(json.into_bytes()).unwrap();
+        let environment: Environment = [("CNI_ARGS".into(), args.into())].into_iter().collect();
+        let found = requests(&Call::new(config, &environment)).map_err(|error| error.msg)?;
+        let text = |request: Request| format!("{}: {}", request.source, request.ip);
+        Ok(found.into_iter().map(text).collect())
+    }
+
+    #[test]
+    fn each_place_is_read_and_an_address_counts_once() {
+        let config = r#""args":{"cni":{"ips":["10.0.0.6","10.0.0.5"]}},"runtimeConfig":{"ips":["fd00::5/64"]}"#;
+        assert_eq!(
+            requested("IP=10.0.0.5", config).unwrap(),
+            [
+                "CNI_ARGS: 10.0.0.5",
+                "args.cni.ips[0]: 10.0.0.6",
+                "runtimeConfig.ips[0]: fd00::5"
+            ]
+        );
+        assert!(requested("IP=", r#""ipam":{}"#).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_by_its_place() {
+        let none = r#""args":{"cni":{"ips":["x"]}}"#;
+        let refused = [requested("IP=x", r#""ipam":{}"#), requested("", none)];
+        let expected = [
+            "CNI_ARGS: IP=\"x\" is no IP address",
+            "args.cni.ips[0]: \"x\" is no IP address",
+        ];
+        assert_eq!(refused.map(Result::unwrap_err), expected);
+    }
+}
