@@ -101,12 +101,14 @@ impl LatestState {
     ///
     /// Code 11; those of the engine.
     pub fn refuse_older(&self, node: &Node, engine: &mut dyn Engine) -> Result<(), Error> {
-        let (Some(seen), Some(now)) = (self.moment, engine.moment()) else {
-            return Ok(());
-        };
-        if now.cluster != seen.cluster || now.revision >= seen.revision {
+        if self.older(engine).is_none() {
             return Ok(());
         }
+        // One answer may be old, such as that of a cache.
+        engine.read(&[Read::Count(Group::Pools)])?;
+        let Some((now, seen)) = self.older(engine) else {
+            return Ok(());
+        };
         let mark = Key::Mark(node.name.clone());
         engine.commit(&Change {
             conditions: vec![Condition::Missing(mark.clone())],
@@ -121,6 +123,14 @@ impl LatestState {
         )))
     }
 
+    /// The engine's state and the one that this node has seen, if it is an older one of the same
+    /// cluster.
+    fn older(&self, engine: &dyn Engine) -> Option<(Moment, Moment)> {
+        let (now, seen) = (engine.moment()?, self.moment?);
+        let is_older = now.cluster == seen.cluster && now.revision < seen.revision;
+        is_older.then_some((now, seen))
+    }
+
     /// Remembers the state of the engine's last answer. A failure is logged.
     pub fn remember(&mut self, engine: &dyn Engine) {
         let Some(now) = engine.moment().filter(|now| Some(*now) != self.moment) else {
@@ -130,6 +140,90 @@ impl LatestState {
         match self.file.replace(&json) {
             Ok(()) => self.moment = Some(now),
             Err(error) => tracing::debug!(%error, "the engine's state is not remembered"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Change, EngineError, Outcome, Stored, TimeLimit};
+    use std::time::Duration;
+
+    /// An engine whose answers have these revisions, one after the other.
+    struct Answers {
+        revisions: Vec<i64>,
+        writes: Vec<Key>,
+        time: TimeLimit,
+    }
+
+    impl Engine for Answers {
+        fn name(&self) -> &'static str {
+            "memory"
+        }
+
+        fn path(&self, key: &Key) -> String {
+            format!("{key:?}")
+        }
+
+        fn time(&mut self) -> &mut TimeLimit {
+            &mut self.time
+        }
+
+        fn moment(&self) -> Option<Moment> {
+            let revision = *self.revisions.first()?;
+            Some(Moment {
+                cluster: 1,
+                revision,
+            })
+        }
+
+        fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError> {
+            self.revisions.remove(0);
+            Ok(vec![Found::default(); reads.len()])
+        }
+
+        fn list(&mut self, _: &Group, _: bool) -> Result<Vec<Stored>, EngineError> {
+            Ok(Vec::new())
+        }
+
+        fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError> {
+            let written = change.write.iter().map(|(key, _)| key.clone());
+            self.writes.extend(written);
+            Ok(Outcome::default())
+        }
+    }
+
+    /// The code with which a node that has seen revision 7 refuses these answers, and what it
+    /// writes.
+    fn refusal(revisions: &[i64]) -> (Option<u64>, Vec<Key>) {
+        let folder = tempfile::tempdir().unwrap();
+        let node = Node {
+            name: "n1".to_owned(),
+            state_dir: folder.path().join("state"),
+            cache_dir: folder.path().join("cache"),
+            prefix: String::new(),
+            endpoints: Vec::new(),
+            timeout: Duration::from_secs(1),
+        };
+        let answers = |revisions: &[i64]| Answers {
+            revisions: revisions.to_vec(),
+            writes: Vec::new(),
+            time: TimeLimit::new(node.timeout),
+        };
+        let mut seen = LatestState::open(&node).unwrap();
+        seen.remember(&answers(&[7]));
+        let mut engine = answers(revisions);
+        let refused = seen.refuse_older(&node, &mut engine);
+        (refused.err().map(|error| error.code), engine.writes)
+    }
+
+    #[test]
+    fn an_engine_is_refused_if_it_answers_twice_in_an_older_state() {
+        let mark = Key::Mark("n1".to_owned());
+        assert_eq!(refusal(&[5, 6]), (Some(11), vec![mark]));
+        for answers in [&[5, 7], &[5, 9], &[7, 5], &[8, 5]] {
+            assert_eq!(refusal(answers), (None, vec![]), "{answers:?}");
         }
     }
 }
