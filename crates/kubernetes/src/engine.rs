@@ -336,6 +336,13 @@ impl cluster::Engine for Engine<'_> {
         let all = match group {
             // To look for a free one: of many callers who find a pool full, one asks.
             Group::Addresses(Some(pool)) if !with_values => self.addresses(pool)?,
+            Group::Marks => {
+                let marks = self.marks()?;
+                if marks.is_empty() {
+                    self.sweep_or_leave()?;
+                }
+                marks
+            }
             _ => self.group(group, with_values)?,
         };
         for stored in &all {

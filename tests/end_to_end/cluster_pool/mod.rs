@@ -17,4 +17,5 @@ mod promises;
 mod restored_meanwhile;
 mod rights;
 mod schemas;
+mod unread_policies;
 mod whereabouts;

@@ -300,7 +300,7 @@ impl Engine<'_> {
             }
         }
         if marks {
-            self.sweep()?;
+            self.sweep_or_leave()?;
         }
         Ok(true)
     }

@@ -61,7 +61,7 @@ impl Engine<'_> {
             .client
             .delete(Resource::Restore, IMPORT, Some(&mark.uid), None);
         let ended = match deleted {
-            Ok(Deleted::Done) => self.sweep(),
+            Ok(Deleted::Done) => self.sweep_or_leave(),
             // Addresses may have been given meanwhile.
             Ok(Deleted::Missing | Deleted::Changed) => Err(unable(
                 "the mark of this import was deleted by others while it ran",

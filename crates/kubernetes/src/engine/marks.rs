@@ -109,6 +109,19 @@ impl Engine<'_> {
         Ok(())
     }
 
+    /// As [`Self::sweep`], if the API server does it now: for up to 30 seconds after its start, it
+    /// may not know the policy's parameters (kubernetes/kubernetes#124237). Otherwise the next ADD
+    /// sweeps.
+    pub(super) fn sweep_or_leave(&mut self) -> Result<(), EngineError> {
+        match self.sweep() {
+            Err(error) if error.kind == Failure::Unreachable => {
+                tracing::warn!(%error, "nothing new is given yet");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
     /// True if the key is the mark of an import that goes on, or was interrupted.
     pub(super) fn is_import(key: &Key) -> bool {
         matches!(key, Key::Mark(node) if node == ".import")
