@@ -173,14 +173,16 @@ impl Cluster {
         self.etcdctl_as_nobody(&all)
     }
 
-    /// Runs `etcdctl` as root of the cluster; returns its stdout.
+    /// Runs `etcdctl` as root of the cluster; returns its stdout. A member that has come back may
+    /// take seconds to answer.
     ///
     /// # Panics
     ///
     /// If it fails.
     #[track_caller]
     pub fn etcdctl(&self, words: &[&str]) -> String {
-        stdout_of(words, self.try_etcdctl(words))
+        let patient = ["--dial-timeout=30s", "--command-timeout=30s"];
+        stdout_of(words, self.try_etcdctl(&[&patient[..], words].concat()))
     }
 
     fn etcdctl_as_nobody(&self, words: &[&str]) -> Output {

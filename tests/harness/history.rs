@@ -74,6 +74,8 @@ pub struct Observation {
     pub addresses: Vec<(Address, String)>,
     /// The same as DEL and GC find it: by attachment. `None` where there is no such index.
     pub index: Option<Vec<(Address, String)>>,
+    /// True if no write is sent twice: what was given and then released stays released.
+    pub sent_once: bool,
     /// True after GC with the living attachments as the valid ones, while nobody calls:
     /// nothing else may be there.
     pub collected: bool,
@@ -149,6 +151,7 @@ impl History {
         all.extend(checker::held_twice(&holds));
         for observation in &self.observations {
             all.extend(checker::missing(&holds, observation));
+            all.extend(checker::not_released(&holds, observation));
             all.extend(checker::left_behind(&holds, observation));
             all.extend(checker::index_differs(observation));
         }

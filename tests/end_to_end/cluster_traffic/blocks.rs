@@ -1,24 +1,18 @@
 //! Nodes with blocks go on while no member of etcd is there, and give no address twice.
 
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use harness::{Address, Cluster, ETCD, ETCDCTL, Form, MEMBERS, Observation, PREFIX, needs};
 use serde_json::{Value, json};
 
-use super::callers::{ClusterNode, PATIENCE, Traffic};
+use super::node::{ClusterNode, POOLS};
+use super::traffic::{FAULT, Traffic};
 
 const NODES: usize = 8;
 const CALLERS: usize = 3;
 
-/// The pools, with the length of their blocks' prefixes.
-const POOLS: [(&str, &str, u8); 2] = [
-    ("blue", "10.50.0.0/21", 26),
-    ("green", "fd00:50::/112", 122),
-];
-
-/// The time between two events.
-const MEANWHILE: Duration = Duration::from_secs(3);
+/// The pools' subnets, with the length of their blocks' prefixes.
+const SUBNETS: [(&str, u8); 2] = [("10.50.0.0/21", 26), ("fd00:50::/112", 122)];
 
 #[test]
 fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
@@ -28,51 +22,32 @@ fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
         return;
     }
     let mut cluster = Cluster::start().unwrap();
-    for (pool, subnet, block) in POOLS {
+    for (pool, (subnet, block)) in POOLS.into_iter().zip(SUBNETS) {
         let value = json!({"ranges": [{"subnet": subnet}], "block": block});
         cluster.write_pool(pool, &value);
     }
-    let delegates = &["ipam-ds-static", "ipam-ds-etcd", "ipam-da-host-local"];
-    let nodes = ClusterNode::several(NODES, &cluster, delegates);
-    let traffic = Traffic::default();
-    traffic.run(&cluster.clients(), &nodes, CALLERS, || {
-        // Each node has claimed its blocks.
-        wait_for_adds(&traffic, &nodes, Duration::ZERO);
+    cluster.clients().enter();
+    let delegates = &["ipam-ds-etcd", "ipam-da-host-local"];
+    let nodes = ClusterNode::several(NODES, "etcd", |_| cluster.config(), delegates);
+    let traffic = Traffic::new(nodes, CALLERS);
+    // Each node claims its blocks before anything happens.
+    traffic.run(|| {
         let leader = cluster.leader();
         cluster.kill_member(leader);
-        sleep(MEANWHILE);
+        sleep(FAULT);
         cluster.start_member(leader);
         cluster.wait_until_healthy();
         (0..MEMBERS).for_each(|member| cluster.kill_member(member));
         // ADDs that were under way may have asked before.
-        sleep(MEANWHILE);
-        wait_for_adds(&traffic, &nodes, traffic.clock.elapsed());
+        sleep(FAULT);
+        traffic.wait_for_adds(traffic.clock.elapsed());
         (0..MEMBERS).for_each(|member| cluster.start_member(member));
         cluster.wait_until_healthy();
-        sleep(MEANWHILE);
+        sleep(FAULT);
     });
-    judge(&cluster, &nodes, &traffic);
-}
-
-/// Waits until an ADD has succeeded on each node that was called since then.
-fn wait_for_adds(traffic: &Traffic, nodes: &[ClusterNode], from: Duration) {
-    let started = Instant::now();
-    for node in nodes {
-        while traffic.adds_since(from, &node.name) == 0 {
-            let errors = traffic.last_errors();
-            assert!(started.elapsed() < PATIENCE, "{}: {errors:#?}", node.name);
-            sleep(Duration::from_millis(50));
-        }
-    }
-}
-
-/// Shows by the history, the nodes' files and the blocks that all is well.
-fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
-    let pools = POOLS.map(|(name, ..)| name);
-    let observe = || observe(nodes, traffic.clock);
-    let (_, after) = traffic.judge(cluster, nodes, &pools, CALLERS, observe);
+    let after = traffic.judge(|| observe(&traffic));
     for (address, attachment) in &after.addresses {
-        let owner = owner_of(cluster, address);
+        let owner = owner_of(&cluster, address);
         let is_owner = owner
             .as_ref()
             .is_some_and(|owner| attachment.starts_with(&format!("{owner}/")));
@@ -84,27 +59,27 @@ fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
 }
 
 /// The reservations in the nodes' files.
-fn observe(nodes: &[ClusterNode], clock: Instant) -> Observation {
-    let mut observation = Observation {
-        started: clock.elapsed(),
-        ..Observation::default()
-    };
-    for node in nodes {
-        for (pool, ..) in POOLS {
+fn observe(traffic: &Traffic) -> Observation {
+    let started = traffic.clock.elapsed();
+    let mut addresses = Vec::new();
+    for node in &traffic.nodes {
+        for pool in POOLS {
             for (ip, holder) in node.sandbox.reservations(pool) {
                 let address = Address {
                     pool: pool.to_owned(),
                     ip: ip.parse().unwrap(),
                 };
                 let container = holder.lines().next().unwrap_or_default();
-                observation
-                    .addresses
-                    .push((address, node.attachment(container)));
+                addresses.push((address, node.attachment(container)));
             }
         }
     }
-    observation.ended = clock.elapsed();
-    observation
+    Observation {
+        started,
+        ended: traffic.clock.elapsed(),
+        addresses,
+        ..Observation::default()
+    }
 }
 
 /// The node that owns the block of an address.

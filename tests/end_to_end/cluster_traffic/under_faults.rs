@@ -6,22 +6,17 @@ use std::time::{Duration, Instant};
 use harness::{Cluster, Cut, Disk, ETCD, ETCDCTL, Form, MEMBERS, needs};
 use serde_json::json;
 
-use super::callers::{ClusterNode, PATIENCE, Traffic};
+use super::node::{ClusterNode, POOLS};
+use super::traffic::{FAULT, Fault, PATIENCE, Traffic};
 
 const NODES: usize = 8;
 const CALLERS: usize = 8;
 
-/// The pools: so few addresses that each is soon given again.
-const POOLS: [(&str, &str); 2] = [("blue", "10.50.0.0/24"), ("green", "fd00:50::/120")];
+/// The pools' subnets: so few addresses that each is soon given again.
+const SUBNETS: [&str; 2] = ["10.50.0.0/24", "fd00:50::/120"];
 
-/// The least time that a fault lasts.
-const FAULT: Duration = Duration::from_secs(3);
-
-/// Something that happens to the members. It is there while it calls the function, in which
-/// callers go on, and over when it returns.
-type Fault = fn(&mut Cluster, &dyn Fn());
-
-const FAULTS: [(&str, Fault); 12] = [
+/// A majority of the members is there.
+const FAULTS: [Fault<Cluster>; 12] = [
     ("a follower is killed", |cluster, meanwhile| {
         let follower = follower(cluster);
         killed(cluster, follower, meanwhile);
@@ -132,47 +127,19 @@ fn no_address_is_given_twice_and_none_is_lost_whatever_happens_to_the_members() 
         return;
     }
     let mut cluster = Cluster::start().unwrap();
-    for (pool, subnet) in POOLS {
+    for (pool, subnet) in POOLS.into_iter().zip(SUBNETS) {
         cluster.write_pool(pool, &json!({"ranges": [{"subnet": subnet}]}));
     }
-    let delegates = &["ipam-ds-static", "ipam-da-etcd"];
-    let nodes = ClusterNode::several(NODES, &cluster, delegates);
-    let traffic = Traffic::default();
-    // What the callers use of it stays as it is.
-    traffic.run(&cluster.clients(), &nodes, CALLERS, || {
-        for (name, fault) in FAULTS {
-            let from = traffic.clock.elapsed();
-            // A majority of the members is there, so callers must get on.
-            let meanwhile = || {
-                sleep(FAULT);
-                let started = Instant::now();
-                while traffic.adds_since(from, "") == 0 {
-                    let errors = traffic.last_errors();
-                    assert!(started.elapsed() < PATIENCE, "{name}: no ADD; {errors:#?}");
-                    sleep(FAULT / 10);
-                }
-            };
-            fault(&mut cluster, &meanwhile);
-            let adds = traffic.adds_since(from, "");
-            println!("{from:>8.1?}: {adds:>4} ADDs while {name}");
+    cluster.clients().enter();
+    let nodes = ClusterNode::several(NODES, "etcd", |_| cluster.config(), &["ipam-da-etcd"]);
+    let traffic = Traffic::new(nodes, CALLERS);
+    traffic.run(|| {
+        traffic.meets(&mut cluster, &FAULTS, |cluster| {
             cluster.wait_until_healthy();
-        }
+            cluster.observe(traffic.clock)
+        });
     });
-    judge(&cluster, &nodes, &traffic);
-}
-
-/// Shows by the history and the keys that all is well, and that GC and DEL leave nothing.
-fn judge(cluster: &Cluster, nodes: &[ClusterNode], traffic: &Traffic) {
-    let pools = POOLS.map(|(name, _)| name);
     let observe = || cluster.observe(traffic.clock);
-    let (living, _) = traffic.judge(cluster, nodes, &pools, CALLERS, observe);
-    cluster.inside(|| {
-        for node in nodes {
-            for container in node.containers_of(&living) {
-                node.call("DEL", &container, &pools).run().nothing();
-            }
-        }
-    });
-    let left = cluster.observe(traffic.clock);
-    assert_eq!((left.addresses, left.index), (vec![], Some(vec![])));
+    traffic.judge(observe);
+    traffic.delete_all(observe);
 }

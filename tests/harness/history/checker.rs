@@ -17,6 +17,8 @@ pub enum Violation {
     Missing(Hold, Duration),
     /// A living attachment's address is reserved for another one.
     Foreign(Hold, String, Duration),
+    /// An address is still reserved for an attachment whose DEL has succeeded.
+    NotReleased(Hold, Duration),
     /// After GC, an address is reserved for somebody who has no right to it.
     LeftBehind(Address, String),
     /// An address is reserved, and DEL and GC don't find it: it has leaked.
@@ -32,6 +34,9 @@ impl fmt::Display for Violation {
             Self::AddedTwice(attachment) => write!(f, "two ADDs of {attachment} succeeded"),
             Self::Missing(hold, at) => write!(f, "{hold}; at {at:.3?}, nobody has it"),
             Self::Foreign(hold, holder, at) => write!(f, "{hold}; at {at:.3?}, {holder} has it"),
+            Self::NotReleased(hold, at) => {
+                write!(f, "{hold}; at {at:.3?}, after DEL, it still has it")
+            }
             Self::LeftBehind(address, holder) => {
                 write!(f, "{address} is still reserved for {holder} after GC")
             }
@@ -118,6 +123,30 @@ pub(super) fn missing(holds: &[Hold], observation: &Observation) -> Vec<Violatio
         });
     }
     found
+}
+
+/// Addresses that are reserved for an attachment whose DEL had succeeded before the observation
+/// began, and that had no other ADD before it ended.
+///
+/// An ADD that failed isn't judged: its creation may come after the DEL.
+pub(super) fn not_released(holds: &[Hold], observation: &Observation) -> Vec<Violation> {
+    if !observation.sent_once {
+        return Vec::new();
+    }
+    let there: BTreeSet<(&Address, &str)> = observation
+        .addresses
+        .iter()
+        .map(|(address, holder)| (address, holder.as_str()))
+        .collect();
+    let released = holds.iter().filter(|hold| {
+        let until = hold.possibly_until;
+        until.is_some_and(|until| until < observation.started)
+            && hold.next_add.is_none_or(|again| again > observation.ended)
+    });
+    released
+        .filter(|hold| there.contains(&(&hold.address, hold.attachment.as_str())))
+        .map(|hold| Violation::NotReleased(hold.clone(), observation.started))
+        .collect()
 }
 
 /// After GC, addresses that are reserved for an attachment without a successful ADD for

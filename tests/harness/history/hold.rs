@@ -22,6 +22,8 @@ pub struct Hold {
     pub surely_until: Option<Duration>,
     /// The end of the first DEL that succeeded; `None` if none did.
     pub possibly_until: Option<Duration>,
+    /// The start of the attachment's next ADD; `None` if there was none.
+    pub next_add: Option<Duration>,
 }
 
 impl fmt::Display for Hold {
@@ -47,10 +49,10 @@ pub(super) fn of(calls: &[Operation]) -> Vec<Hold> {
         let Command::Add(Outcome::Succeeded(addresses)) = &call.command else {
             continue;
         };
-        let dels = || {
-            let later = calls[i + 1..].iter();
-            later.filter(|operation| matches!(operation.command, Command::Del(_)))
-        };
+        let later = || calls[i + 1..].iter();
+        let is_del = |operation: &&Operation| matches!(operation.command, Command::Del(_));
+        let dels = || later().filter(is_del);
+        let next_add = later().find(|operation| !is_del(operation));
         let succeeded =
             |operation: &&Operation| operation.command == Command::Del(Outcome::Succeeded(()));
         for address in addresses {
@@ -60,6 +62,7 @@ pub(super) fn of(calls: &[Operation]) -> Vec<Hold> {
                 surely_from: call.ended,
                 surely_until: dels().next().map(|del| del.started),
                 possibly_until: dels().find(succeeded).map(|del| del.ended),
+                next_add: next_add.map(|add| add.started),
             });
         }
     }

@@ -59,6 +59,7 @@ fn observe(store: &Store, traffic: &Traffic<'_>) -> Observation {
         ended: traffic.now(),
         addresses,
         index: Some(index),
+        sent_once: true,
         collected: false,
     }
 }

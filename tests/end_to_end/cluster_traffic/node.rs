@@ -1,0 +1,103 @@
+//! A node of a cluster, whatever engine keeps the pools: a name, and folders of its own.
+
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use harness::{Call, Flavour, Output, Sandbox};
+use serde_json::{Value, json};
+
+/// The network of all nodes.
+pub(crate) const NETWORK: &str = "testnet";
+
+/// The pools of all nodes.
+pub(crate) const POOLS: [&str; 2] = ["blue", "green"];
+
+/// A node. Its chain chooses pools by `ipam-ds-static`.
+pub(crate) struct ClusterNode {
+    pub(crate) name: String,
+    pub(crate) sandbox: Sandbox,
+    /// The keys of `ipam`, besides the delegates and the pools.
+    ipam: Value,
+    delegates: &'static [&'static str],
+    /// Held for reading by each caller.
+    calls: RwLock<()>,
+}
+
+impl ClusterNode {
+    /// So many nodes, with these delegates after `ipam-ds-static`. `object` is the engine's object
+    /// in `ipam` for the node with a name, without folders and bound of time.
+    pub(crate) fn several(
+        count: usize,
+        engine: &str,
+        object: impl Fn(&str) -> Value,
+        delegates: &'static [&'static str],
+    ) -> Vec<Self> {
+        let node = |number| {
+            let name = format!("node-{number}");
+            let mut object = object(&name);
+            // A caller soon tries again; a call must not outlast the fault that it has met.
+            object["timeout"] = json!("2s");
+            let sandbox = Sandbox::default().with_network_plugins(Flavour::Normal);
+            object["cacheDir"] = json!(sandbox.root().join("engine-cache"));
+            object["stateDir"] = json!(sandbox.root().join("engine-state"));
+            Self {
+                ipam: json!({engine: object, "node": name}),
+                name,
+                sandbox,
+                delegates,
+                calls: RwLock::default(),
+            }
+        };
+        (0..count).map(node).collect()
+    }
+
+    /// The configuration for an address of each of these pools.
+    pub(crate) fn config(&self, pools: &[&str]) -> Value {
+        let mut ipam = self.ipam.clone();
+        ipam["pools"] = pools.iter().map(|name| json!({"name": name})).collect();
+        let delegates = [&["ipam-ds-static"], self.delegates].concat();
+        let mut config = self.sandbox.config("1.1.0", &delegates, &ipam);
+        config["name"] = json!(NETWORK);
+        config
+    }
+
+    pub(crate) fn call(&self, command: &str, container: &str, pools: &[&str]) -> Call {
+        let config = self.config(pools);
+        let call = self.sandbox.call("ipam-delegated", command, &config);
+        call.container(container)
+    }
+
+    /// Held by a caller from before its call until its outcome is written down.
+    pub(crate) fn calling(&self) -> RwLockReadGuard<'_, ()> {
+        self.calls.read().unwrap()
+    }
+
+    /// Waits until nobody calls on the node, and lets nobody until this is dropped.
+    pub(crate) fn between_calls(&self) -> RwLockWriteGuard<'_, ()> {
+        self.calls.write().unwrap()
+    }
+
+    /// The attachment's name in the whole cluster.
+    pub(crate) fn attachment(&self, container: &str) -> String {
+        format!("{}/{NETWORK}/{container}:eth0", self.name)
+    }
+
+    /// The containers of this node among these attachments.
+    pub(crate) fn containers_of(&self, attachments: &[String]) -> Vec<String> {
+        let below = format!("{}/{NETWORK}/", self.name);
+        let of_node = attachments
+            .iter()
+            .filter_map(|attachment| attachment.strip_prefix(&below));
+        of_node
+            .map(|container| container.replace(":eth0", ""))
+            .collect()
+    }
+
+    /// GC with these containers as the valid ones.
+    pub(crate) fn collect(&self, valid: &[String]) -> Output {
+        let mut config = self.config(&POOLS);
+        let valid = valid.iter();
+        let valid = valid.map(|container| json!({"containerID": container, "ifname": "eth0"}));
+        config["cni.dev/valid-attachments"] = valid.collect();
+        self.sandbox.call("ipam-delegated", "GC", &config).run()
+    }
+}

@@ -1,0 +1,193 @@
+//! The calls of all callers, while faults happen.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::{self, panicking, sleep};
+use std::time::{Duration, Instant};
+
+use harness::{Command, Observation, Operation, Outcome, Output};
+
+use super::caller::Caller;
+use super::node::ClusterNode;
+
+/// The longest that callers are waited for, on a machine with other work.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The least time that a fault lasts: longer than a call.
+pub(crate) const FAULT: Duration = Duration::from_secs(3);
+
+/// Something that happens to a cluster, with its name. It lasts while it calls the function, in
+/// which callers must get on, and is over when it returns.
+pub(crate) type Fault<C> = (&'static str, fn(&mut C, &dyn Fn()));
+
+/// The calls of all callers.
+pub(crate) struct Traffic {
+    pub(crate) nodes: Vec<ClusterNode>,
+    /// Callers on each node.
+    pub(super) callers: usize,
+    pub(crate) clock: Instant,
+    pub(super) calls: Mutex<Vec<Operation>>,
+    errors: Mutex<Vec<String>>,
+    /// What was observed while they called.
+    pub(super) observations: Mutex<Vec<Observation>>,
+    /// Callers delete nothing that they keep.
+    all_is_kept: AtomicBool,
+    /// The moment at which it is over.
+    over: OnceLock<Instant>,
+    failed: AtomicBool,
+}
+
+/// Ends the traffic when it is dropped, also by a panic: the callers would go on for ever.
+struct AtEnd<'a>(&'a Traffic);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.over.set(Instant::now());
+        self.0.failed.store(panicking(), Ordering::Relaxed);
+    }
+}
+
+impl Traffic {
+    pub(crate) fn new(nodes: Vec<ClusterNode>, callers: usize) -> Self {
+        Self {
+            nodes,
+            callers,
+            clock: Instant::now(),
+            calls: Mutex::default(),
+            errors: Mutex::default(),
+            observations: Mutex::default(),
+            all_is_kept: AtomicBool::new(false),
+            over: OnceLock::new(),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// All callers call while `meanwhile` runs.
+    pub(crate) fn run(&self, meanwhile: impl FnOnce()) {
+        thread::scope(|scope| {
+            let _at_end = AtEnd(self);
+            for node in &self.nodes {
+                for number in 0..self.callers {
+                    scope.spawn(move || Caller::new(self, node, number).call_until_over());
+                }
+            }
+            self.wait_for_adds(Duration::ZERO);
+            meanwhile();
+        });
+    }
+
+    /// Lets these faults happen, one after the other. After each, callers of all nodes must get on.
+    pub(crate) fn meets<C>(
+        &self,
+        cluster: &mut C,
+        faults: &[Fault<C>],
+        observe: impl Fn(&C) -> Observation,
+    ) {
+        for (name, fault) in faults {
+            let from = self.clock.elapsed();
+            fault(cluster, &|| {
+                sleep(FAULT);
+                self.wait_for_add(from, "");
+            });
+            let adds = self.added_since(from).len();
+            println!("{from:>8.1?}: {adds:>4} ADDs while {name}");
+            let healed = self.clock.elapsed();
+            self.observations.lock().unwrap().push(observe(cluster));
+            self.wait_for_adds(healed);
+        }
+    }
+
+    /// GC of a node, as its runtime calls it: the valid attachments are those that live, and nobody
+    /// else calls meanwhile. True if it succeeded.
+    pub(crate) fn collect(&self, node: &ClusterNode) -> bool {
+        let _nobody = node.between_calls();
+        let output = node.collect(&node.containers_of(&self.living()));
+        self.succeeded("GC", &output)
+    }
+
+    /// Waits until an ADD has succeeded on each node that was called since then.
+    pub(crate) fn wait_for_adds(&self, from: Duration) {
+        for node in &self.nodes {
+            self.wait_for_add(from, &node.name);
+        }
+    }
+
+    /// Waits until an ADD has succeeded, on a node whose name starts with this, that was called
+    /// since then.
+    fn wait_for_add(&self, from: Duration, on: &str) {
+        let started = Instant::now();
+        while !self
+            .added_since(from)
+            .iter()
+            .any(|added| added.starts_with(on))
+        {
+            let errors = self.last_errors();
+            assert!(
+                started.elapsed() < PATIENCE,
+                "no ADD since {from:?} {on}: {errors:#?}"
+            );
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The attachments whose ADD was called since then, and has succeeded.
+    pub(crate) fn added_since(&self, from: Duration) -> Vec<String> {
+        let calls = self.calls.lock().unwrap();
+        let added = calls.iter().filter(|call| {
+            matches!(call.command, Command::Add(Outcome::Succeeded(_))) && call.started >= from
+        });
+        added.map(|call| call.attachment.clone()).collect()
+    }
+
+    /// Whether callers keep what they have kept until now, or delete it in time.
+    pub(crate) fn keep_all(&self, all_is_kept: bool) {
+        self.all_is_kept.store(all_is_kept, Ordering::Relaxed);
+    }
+
+    pub(super) fn all_is_kept(&self) -> bool {
+        self.all_is_kept.load(Ordering::Relaxed)
+    }
+
+    /// The moment at which it is over, if it is.
+    pub(super) fn over(&self) -> Option<Instant> {
+        self.over.get().copied()
+    }
+
+    /// True if the test has failed: nobody needs the rest.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Writes down a call that has ended just now.
+    pub(super) fn push(
+        &self,
+        node: &ClusterNode,
+        container: &str,
+        started: Duration,
+        command: Command,
+    ) {
+        let ended = self.clock.elapsed();
+        self.calls.lock().unwrap().push(Operation {
+            attachment: node.attachment(container),
+            started,
+            ended,
+            command,
+        });
+    }
+
+    /// True if a call succeeded; keeps its error otherwise.
+    pub(super) fn succeeded(&self, command: &str, output: &Output) -> bool {
+        let succeeded = output.status.success();
+        if !succeeded {
+            let line = format!("{:.3?} {command}: {}", self.clock.elapsed(), output.error());
+            self.errors.lock().unwrap().push(line);
+        }
+        succeeded
+    }
+
+    /// The last errors that callers were given.
+    pub(crate) fn last_errors(&self) -> Vec<String> {
+        let errors = self.errors.lock().unwrap();
+        errors.iter().rev().take(5).cloned().collect()
+    }
+}
