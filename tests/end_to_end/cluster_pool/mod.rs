@@ -17,5 +17,6 @@ mod promises;
 mod restored_meanwhile;
 mod rights;
 mod schemas;
+mod traffic;
 mod unread_policies;
 mod whereabouts;

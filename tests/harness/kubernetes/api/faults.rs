@@ -38,6 +38,21 @@ impl KubernetesApi {
         self.control_plane.signal(API_SERVER, "CONT");
     }
 
+    /// Kills etcd: the API server runs, and its connections to etcd are closed.
+    pub fn stop_etcd(&mut self) {
+        self.control_plane.kill(ETCD);
+    }
+
+    /// Starts etcd again, with its data, and waits until the API server is ready.
+    ///
+    /// # Panics
+    ///
+    /// If it doesn't become ready.
+    pub fn start_etcd(&mut self) {
+        self.control_plane.start_etcd();
+        self.control_plane.wait_until_ready();
+    }
+
     /// Stops etcd with SIGSTOP: the API server runs, and can't read or write.
     pub fn pause_etcd(&self) {
         self.control_plane.signal(ETCD, "STOP");

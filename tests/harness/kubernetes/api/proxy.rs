@@ -40,6 +40,8 @@ pub enum Fate {
     Answered,
     /// It is handed on. Instead of the answer, the connection is closed.
     AnswerLost,
+    /// It is handed on. The answer has this status instead, and no body.
+    AnswerReplaced(u16),
     /// It is handed on. There is no answer, and the connection stays open.
     AnswerHeld,
     /// It is not handed on, and the connection is closed.
@@ -191,6 +193,10 @@ impl Shared {
             Fate::AnswerLost => {
                 self.hand_on(&request)?;
                 return stream.sock.shutdown(Shutdown::Both);
+            }
+            Fate::AnswerReplaced(status) => {
+                self.hand_on(&request)?;
+                refusal(status, &[], "")
             }
             Fate::AnswerHeld => {
                 self.hand_on(&request)?;
