@@ -1,4 +1,4 @@
-//! A server for the part of the Kubernetes API that a client reads one Node from.
+//! A server for the part of the Kubernetes API that the reader of a Node's `podCIDRs` uses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,14 +12,14 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::Authority;
 
-/// What the server does with a request.
+/// The server's reaction to a request.
 #[derive(Clone, Debug)]
 pub enum ApiAnswer {
     /// Answers with this status and body.
     Says(u16, String),
     /// Reads the request, and doesn't answer.
     Nothing,
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     Closes,
 }
 
@@ -32,7 +32,7 @@ pub struct ApiServer {
 
 struct Shared {
     answer: ApiAnswer,
-    /// The lines of each request's head.
+    /// The header lines of each request.
     requests: Vec<Vec<String>>,
     /// Connections that are never answered.
     held: Vec<Stream>,
@@ -41,8 +41,8 @@ struct Shared {
 type Stream = StreamOwned<ServerConnection, TcpStream>;
 
 impl ApiServer {
-    /// Starts a server whose certificate is signed by an authority of its own. `folder` gets the
-    /// files of a service account, with this token.
+    /// Starts a server with a certificate of its own authority. Writes the files of a service
+    /// account with this token into `folder`.
     pub fn start(folder: &Path, token: &str) -> Self {
         let authority = Authority::new(&folder.join("authority"));
         let files = authority.sign("api-server", &["127.0.0.1"]);
@@ -69,11 +69,11 @@ impl ApiServer {
             held: Vec::new(),
         }));
         let of_thread = Arc::clone(&shared);
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-                // A client that doesn't trust the certificate goes away.
+                // A client that doesn't trust the certificate closes the connection.
                 let _ = serve(StreamOwned::new(connection, stream.unwrap()), &of_thread);
             }
         });
@@ -84,7 +84,7 @@ impl ApiServer {
         }
     }
 
-    /// Answers so from now on.
+    /// Sets the answer to all further requests.
     pub fn answer(&self, answer: ApiAnswer) {
         self.shared.lock().unwrap().answer = answer;
     }
@@ -99,7 +99,7 @@ impl ApiServer {
         self.answer(ApiAnswer::Says(200, node.to_string()));
     }
 
-    /// The lines of each request's head.
+    /// The header lines of each request.
     pub fn requests(&self) -> Vec<Vec<String>> {
         self.shared.lock().unwrap().requests.clone()
     }
@@ -109,7 +109,7 @@ impl ApiServer {
         self.address
     }
 
-    /// The variables that lead a container to it.
+    /// The environment variables that tell a container the server's address.
     pub fn variables(&self) -> [(&'static str, String); 2] {
         [
             ("KUBERNETES_SERVICE_HOST", self.address.ip().to_string()),

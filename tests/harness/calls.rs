@@ -18,8 +18,8 @@ impl Sandbox {
             .env("CNI_ARGS", args)
     }
 
-    /// A configuration for a chain whose selector gives the pool 10.1.0.0/24, with further keys
-    /// of `ipam`. For GC, no attachment is valid.
+    /// A configuration of a chain whose selector gives the pool 10.1.0.0/24. `more` has further
+    /// keys of `ipam`. For GC, no attachment is valid.
     pub fn config_of_one_range(&self, version: &str, delegates: &[&str], more: &Value) -> Value {
         let mut ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
         let keys = ipam.as_object_mut().unwrap();
@@ -29,8 +29,8 @@ impl Sandbox {
         config
     }
 
-    /// A configuration for the allocator without a chain: these pools as a selector prints
-    /// them. For GC, no attachment is valid.
+    /// A configuration of the allocator without a chain: `pools` as a selector prints them. For
+    /// GC, no attachment is valid.
     pub fn allocator_config(&self, pools: &Value) -> Value {
         let mut config = self.config("1.1.0", &[], &json!({}));
         config["prevResult"] = json!({"ips": [], "pools": pools});

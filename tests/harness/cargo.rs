@@ -1,11 +1,11 @@
-//! Calls of cargo by a program that cargo itself has started.
+//! Calls cargo from a program that cargo itself has started.
 
 use std::env;
 use std::process::Command;
 
 use crate::repository;
 
-/// How the names of variables begin by which cargo tells a program about its package.
+/// Prefixes of the variables in which cargo describes a program's package.
 const PACKAGE: [&str; 5] = [
     "CARGO_BIN_",
     "CARGO_CRATE_",
@@ -16,9 +16,8 @@ const PACKAGE: [&str; 5] = [
 
 /// A call of cargo in the repository.
 ///
-/// It hears nothing of the package that calls it: the build script of a dependency, ring, is
-/// run again whenever one of these variables is another one, and all that stands on ring is
-/// then built again.
+/// The variables of the calling package are removed: the build script of `ring` depends on them,
+/// so ring and all crates that depend on it would be built again.
 pub fn cargo() -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -39,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cargo_hears_nothing_of_the_package_that_calls_it() {
-        // cargo runs this test with them.
+    fn variables_of_the_calling_package_are_removed() {
+        // cargo sets these variables for this test.
         assert!(env::var_os("CARGO_PKG_NAME").is_some());
         let command = cargo();
         let removed = |name: &str| {

@@ -1,4 +1,4 @@
-//! Certificates that a test makes: an authority, and what it signs.
+//! Test certificates: an authority, and the certificates that it signs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ pub struct CertificateFiles {
 }
 
 impl Authority {
-    /// Makes an authority; its certificate is `ca.pem` in this folder, which is made.
+    /// Creates an authority and this folder. The authority's certificate is `ca.pem` in the
+    /// folder.
     pub fn new(folder: &Path) -> Self {
         fs::create_dir_all(folder).unwrap();
         let mut params = CertificateParams::default();
@@ -57,7 +58,7 @@ impl Authority {
         params.distinguished_name.push(DnType::CommonName, name);
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(year, 1, 1);
-        // etcd is a client of itself, too.
+        // etcd is also its own client.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,

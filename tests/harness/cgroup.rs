@@ -8,15 +8,14 @@ use std::time::{Duration, Instant};
 /// The folder of all hierarchies.
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 
-/// The longest that the kernel is waited for: the processes of a control group that have
-/// been killed need a moment to leave it.
+/// Longest wait for the processes of a control group to leave it after they were killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The name of a control group, which is removed when this is dropped. Runtimes make it.
+/// The name of a control group. Runtimes create the control group; dropping this value removes it.
 pub struct Cgroup(String);
 
 impl Cgroup {
-    /// The control group of this name, at the top of each hierarchy.
+    /// The control group with this name, at the top of each hierarchy.
     pub fn named(name: &str) -> Self {
         Self(name.to_owned())
     }
@@ -26,7 +25,7 @@ impl Cgroup {
         format!("/{}", self.0)
     }
 
-    /// A script that makes it, and moves the shell into it.
+    /// A script that creates it, and moves the shell into it.
     pub(crate) fn join_script(&self) -> String {
         format!(
             "for top in {HIERARCHIES} {HIERARCHIES}/*; do
@@ -41,7 +40,7 @@ done",
         )
     }
 
-    /// Removes it with all below it, once its processes have left it.
+    /// Removes the control group and its children, once their processes have left.
     pub(crate) fn remove(&self) {
         let started = Instant::now();
         for folder in self.folders() {
@@ -68,7 +67,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Removes a control group with all below it; false if a process is in one of them.
+/// Removes a control group and its children; false if one of them has a process.
 fn remove(folder: &Path) -> bool {
     subfolders(folder).iter().all(|folder| remove(folder)) && fs::remove_dir(folder).is_ok()
 }

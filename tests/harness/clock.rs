@@ -1,5 +1,4 @@
-//! Sets the clock of one process ahead or back, by a library that is loaded before the C
-//! library.
+//! Sets the clock of one process, with a library that is loaded before the C library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +8,7 @@ use crate::{Call, repository};
 /// The C compiler, which every machine that builds the plugins has.
 pub const CC: &str = "/usr/bin/cc";
 
-/// The library. It works in executables that load the C library.
+/// The library. It works in executables that are linked to the C library.
 pub struct WrongClock {
     library: PathBuf,
 }
@@ -31,7 +30,7 @@ impl WrongClock {
         Self { library }
     }
 
-    /// Sets the call's clock ahead by this many seconds, or back.
+    /// Sets the call's clock ahead by this many seconds, or back if the number is negative.
     pub fn set(&self, call: Call, seconds: i64) -> Call {
         call.env("LD_PRELOAD", &self.library)
             .env("CLOCK_OFFSET", seconds.to_string())

@@ -1,8 +1,8 @@
-//! Cluster of three etcd members, each in network, mount and PID namespaces of its own, on
-//! one bridge. Clients speak TLS to them, and need a user and a password.
+//! Cluster of three etcd members on one bridge, each in separate network, mount and PID
+//! namespaces. Clients use TLS, and need a user and a password.
 //!
-//! Everything is in the namespaces and in one temporary folder: it ends with the test, even
-//! if that is killed.
+//! The cluster ends with the test, even if the test is killed: everything is in the namespaces and
+//! in one temporary folder.
 
 mod faults;
 mod keys;
@@ -44,21 +44,21 @@ const USER: &str = "ipam";
 /// The passwords of the user and of root.
 const PASSWORD: &str = "correct horse";
 
-/// The longest that the cluster is waited for.
+/// Longest wait for the cluster.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The cluster. Members are numbered from 0.
 pub struct Cluster {
     /// The members end before their bridge and their folder.
     members: Vec<Member>,
-    /// The node of the clients, with the bridge.
+    /// The namespaces of the clients, with the bridge.
     clients: Node,
     root: TempDir,
 }
 
 impl Cluster {
-    /// Starts a cluster and waits until it serves the user of [`Self::config`]. Its disks are
-    /// as small as etcd bears.
+    /// Starts a cluster and waits until it serves the user of [`Self::config`]. Its disks have the
+    /// smallest size with which etcd works.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Cluster {
     ///
     /// If the cluster doesn't start.
     pub fn start() -> Result<Self, String> {
-        // Two segments of the log, which etcd reserves, take 128 MB.
+        // etcd reserves two segments of its log, which take 128 MB.
         Self::with_disks("256m")
     }
 
@@ -131,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// The certificate of the authority that the members' certificates are from.
+    /// The certificate of the authority that signed the members' certificates.
     fn authority(&self) -> PathBuf {
         self.root().join("ca.pem")
     }
@@ -149,7 +149,7 @@ impl Cluster {
         Namespace::of(&self.clients)
     }
 
-    /// Does something in the clients' network namespace.
+    /// Runs `what` in the clients' network namespace.
     ///
     /// # Panics
     ///
@@ -199,7 +199,7 @@ impl Cluster {
         etcdctl.output().unwrap()
     }
 
-    /// Gives the cluster a root user, and a user with rights only on the prefix.
+    /// Creates a root user, and a user with rights to the prefix only.
     fn authenticate(&self) {
         let mut file = File::options()
             .write(true)
@@ -242,7 +242,7 @@ impl Cluster {
         });
     }
 
-    /// The member that leads, as soon as there is exactly one.
+    /// The leader. Waits until there is exactly one.
     ///
     /// # Panics
     ///
@@ -290,7 +290,8 @@ impl Namespace {
         Self(File::open(namespace).unwrap())
     }
 
-    /// Moves the calling thread to it, with all processes that the thread starts from now on.
+    /// Moves the calling thread into this namespace, with all processes that the thread starts
+    /// later.
     ///
     /// # Panics
     ///

@@ -18,7 +18,7 @@ use crate::{Node, REFERENCE_PLUGINS};
 /// The daemon's executable.
 pub const DOCKER_DAEMON: &str = "docker-ipam-delegated";
 
-/// The longest that a start is waited for.
+/// Longest wait for a start.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Number of the next endpoint.
@@ -50,7 +50,7 @@ impl Sandbox {
         self.root().join("ipam-delegated.sock")
     }
 
-    /// The socket on which the daemon asks Docker.
+    /// The socket of the Docker API that the daemon uses.
     pub fn docker_api(&self) -> PathBuf {
         self.root().join("docker.sock")
     }
@@ -73,8 +73,8 @@ impl Sandbox {
         ]
     }
 
-    /// The daemon's files of one kind, in order: `pools`, `gateways`, `networks`; `addresses`
-    /// are the records of attachments, and the gateways; `endpoints` are records.
+    /// The daemon's files of one kind, sorted. Kinds: `pools`, `gateways`, `networks`; `addresses`
+    /// (records of attachments, and gateways); `endpoints` (records).
     pub fn docker_files(&self, kind: &str) -> Vec<PathBuf> {
         let memory = self.docker_state().join("memory/v2");
         let mut files = match kind {
@@ -103,9 +103,9 @@ impl Sandbox {
     }
 }
 
-/// True if the content of a file of the daemon's says that Docker may have the object, and has
-/// not given it back: a reference to a pool that was answered, a gateway, or the record of an
-/// attachment that was made.
+/// True if a file of the daemon says that Docker may have the object and has not given it back: a
+/// reference to a pool whose request was answered, a gateway, or the record of an attachment after
+/// its ADD.
 pub fn is_answered(content: &str) -> bool {
     let last = content.lines().last().unwrap_or_default();
     last == "\"answered\""
@@ -150,7 +150,7 @@ impl DockerDaemon {
     ///
     /// # Panics
     ///
-    /// If it doesn't.
+    /// If it doesn't answer.
     pub fn start(sandbox: &Sandbox, arguments: &[&str]) -> Self {
         Self::start_by(sandbox, arguments, |program| Command::new(program))
     }
@@ -168,7 +168,7 @@ impl DockerDaemon {
         })
     }
 
-    /// Starts the daemon with further arguments on a node whose processes are not its own.
+    /// Starts the daemon with further arguments in the namespaces of a node.
     ///
     /// # Panics
     ///
@@ -211,30 +211,30 @@ impl DockerDaemon {
         self.process.id()
     }
 
-    /// A call, and its answer.
+    /// Makes a call; returns the answer.
     ///
     /// # Errors
     ///
-    /// The daemon is gone before it has answered.
+    /// The daemon has ended before its answer.
     pub fn try_call(&self, path: &str, body: &str) -> io::Result<DockerAnswer> {
         post(&self.socket, path, body)
     }
 
-    /// A call, and its answer.
+    /// Makes a call; returns the answer.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If there is no answer.
     #[track_caller]
     pub fn call(&self, path: &str, body: &Value) -> DockerAnswer {
         self.try_call(path, &body.to_string()).unwrap()
     }
 
-    /// The body of the answer to a call that succeeds.
+    /// Makes a call that must succeed; returns the body of the answer.
     ///
     /// # Panics
     ///
-    /// If it fails.
+    /// If the call fails.
     #[track_caller]
     pub fn ok(&self, path: &str, body: &Value) -> Value {
         let answer = self.call(path, body);
@@ -243,11 +243,11 @@ impl DockerDaemon {
         answer.body
     }
 
-    /// The message of a call that can't be done.
+    /// Makes a call that must fail; returns the message.
     ///
     /// # Panics
     ///
-    /// If it can.
+    /// If the call succeeds.
     #[track_caller]
     pub fn err(&self, path: &str, body: &Value) -> String {
         let answer = self.call(path, body);
@@ -259,7 +259,7 @@ impl DockerDaemon {
             .to_owned()
     }
 
-    /// Requests a pool of Docker's default space; returns its ID.
+    /// Requests a pool in Docker's default address space; returns its ID.
     #[track_caller]
     pub fn pool(&self, subnet: &str, options: &Value) -> String {
         let body =
@@ -268,7 +268,7 @@ impl DockerDaemon {
         pool["PoolID"].as_str().unwrap().to_owned()
     }
 
-    /// Requests an address for an endpoint, which has a MAC address of its own; returns it
+    /// Requests an address for a new endpoint with its own MAC address; returns the address
     /// without its prefix length.
     #[track_caller]
     pub fn address(&self, pool: &str, requested: &str) -> String {
@@ -294,7 +294,7 @@ impl DockerDaemon {
         self.process.wait().unwrap();
     }
 
-    /// Waits for its end; true if it has succeeded.
+    /// Waits for its end; true if it was successful.
     pub fn wait(mut self) -> bool {
         self.process.wait().unwrap().success()
     }
@@ -320,7 +320,7 @@ pub fn docker_request(path: &str, body: &str) -> String {
 ///
 /// # Errors
 ///
-/// The peer is gone before all of it has come.
+/// The connection was closed before the end of the answer.
 pub fn read_docker_answer(mut stream: &UnixStream) -> io::Result<DockerAnswer> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
 //! A real dockerd with `docker-ipam-delegated`, on a test node.
 //!
-//! All of its files are in a sandbox, or in folders that are private to the node, and all
-//! of its processes end with it.
+//! All of its files are in a sandbox or in private folders of the node, and all of its processes
+//! end with the node.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,14 +19,14 @@ const DOCKER: &str = "/usr/bin/docker";
 /// The plugin's socket, in the folder where dockerd looks for it.
 const SOCKET: &str = "/run/docker/plugins/ipam-delegated.sock";
 
-/// The longest that a start is waited for.
+/// Longest wait for a start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Starts a program whose process ID is written to a file first.
+/// Starts a program, after its process ID was written to a file.
 const WITH_ID: &str = "echo $$ > \"$0\"; exec \"$@\"";
 
-/// dockerd lets the firewall drop what is forwarded. Where the kernel has `br_netfilter`, a new
-/// network namespace shows the firewall also what containers of one bridge send to each other.
+/// dockerd's firewall rules drop forwarded packets. If the kernel has `br_netfilter`, the firewall
+/// of a new network namespace also sees the packets between containers on one bridge.
 const BRIDGES_WITHOUT_FIREWALL: &str = "for i in /proc/sys/net/bridge/bridge-nf-call-ip*tables; do
     if [ -e $i ]; then echo 0 > $i; fi
 done";
@@ -39,22 +39,22 @@ pub struct Dockerd {
     pub sandbox: Sandbox,
     /// Further options of dockerd.
     options: Vec<String>,
-    /// The folder of another dockerd with its runtimes, instead of Debian's.
+    /// The folder of another dockerd and its runtimes, instead of Debian's.
     programs: Option<PathBuf>,
-    /// Ended with the node.
+    /// These processes end with the node.
     started: Vec<Child>,
-    /// Removed after all others.
+    /// Removed after the other fields.
     cgroup: Cgroup,
 }
 
 impl Dockerd {
-    /// Starts both, with these options of dockerd; `None`, with a report, if dockerd can't
-    /// run a container on this machine.
+    /// Starts both, with these options of dockerd. Reports and returns `None` if dockerd can't run
+    /// a container on this machine.
     pub fn start(test: &str, options: &[&str]) -> Option<Self> {
         Self::start_of(test, options, None)
     }
 
-    /// As [`Self::start`], with dockerd, containerd and runc of this folder.
+    /// As [`Self::start`], with dockerd, containerd and runc from this folder.
     pub fn start_of(test: &str, options: &[&str], programs: Option<PathBuf>) -> Option<Self> {
         let node = match Node::with_own_processes() {
             Ok(node) => node,
@@ -152,8 +152,8 @@ impl Dockerd {
             "--pidfile=/run/dockerd-own.pid",
             "--host=unix:///run/docker.sock",
             "--storage-driver=vfs",
-            // As systemd starts it. One that dockerd starts itself can't be started again
-            // here: the first process of the node doesn't collect dead ones.
+            // As systemd starts it. If dockerd started containerd itself, it could not be
+            // restarted here: the node's first process doesn't reap dead processes.
             "--containerd=/run/containerd-own.sock",
         ];
         let mut line: Vec<String> = line.map(str::to_owned).to_vec();
@@ -195,7 +195,7 @@ impl Dockerd {
             .args(["-c", WITH_ID, id_file])
             .args(line)
             .env("HOME", self.sandbox.root())
-            // For a client that is older than dockerd.
+            // For a client with an older API version than dockerd.
             .env("DOCKER_MIN_API_VERSION", "1.24")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -206,7 +206,7 @@ impl Dockerd {
         self.wait(|dockerd| dockerd.node.succeeds(&format!("[ -s {id_file} ]")));
     }
 
-    /// The paths of the calls that dockerd has made, out of the daemon's log.
+    /// The paths of dockerd's calls, from the daemon's log.
     pub fn called(&self) -> BTreeSet<String> {
         let log = fs::read_to_string(self.sandbox.root().join("docker-log")).unwrap();
         let path = |line: &str| {
@@ -233,9 +233,9 @@ impl Dockerd {
         self.node.sh(&script);
     }
 
-    /// Kills everything on the node, and clears what a reboot clears.
+    /// Kills all processes on the node, and removes what a reboot removes.
     pub fn crash(&self) {
-        // The holder of the node is its first process, which can't be killed from within.
+        // The first process of the node can't be killed from inside.
         self.node.succeeds("kill -9 -1");
         self.node.sh(
             "sleep 0.2; for i in $(grep -o ' /run/[^ ]*' /proc/mounts | sort -r); do umount -l $i 2>/dev/null || true; done
@@ -244,11 +244,11 @@ impl Dockerd {
         );
     }
 
-    /// Waits until this is so.
+    /// Waits until `what` is true.
     ///
     /// # Panics
     ///
-    /// If it doesn't come.
+    /// If it stays false.
     #[track_caller]
     pub fn wait(&self, what: impl Fn(&Self) -> bool) {
         let started = Instant::now();
@@ -258,7 +258,7 @@ impl Dockerd {
         }
     }
 
-    /// dockerd's socket, which is outside of the node's private folders.
+    /// dockerd's socket, in a folder that is not private to the node.
     pub fn socket(&self) -> PathBuf {
         self.sandbox.docker_api()
     }
@@ -279,7 +279,7 @@ impl Dockerd {
         self.command(arguments).output().unwrap()
     }
 
-    /// What a command of docker prints, without the last line feed.
+    /// The stdout of a docker command, without the last line feed.
     ///
     /// # Panics
     ///
@@ -299,7 +299,7 @@ impl Dockerd {
             .to_owned()
     }
 
-    /// The message of a command of docker that fails.
+    /// The message of a docker command that fails.
     ///
     /// # Panics
     ///
@@ -318,12 +318,12 @@ impl Dockerd {
         command.args(&line[1..]).args(words).output().unwrap()
     }
 
-    /// Removes dockerd's database of networks, as a lost disk does, while it is killed.
+    /// Removes dockerd's network database while dockerd is killed, like the loss of a disk.
     pub fn lose_networks(&self) {
         self.node.sh("rm -r /var/lib/docker/network");
     }
 
-    /// Starts a container that sleeps, on a network, with further options.
+    /// Starts a container that sleeps, on a network, with these options.
     #[track_caller]
     pub fn run(&self, network: &str, name: &str, options: &[&str]) {
         let head = [
@@ -338,7 +338,7 @@ impl Dockerd {
         self.ok(&[&head, options, &["test", "/bin/sleep", "1000"]].concat());
     }
 
-    /// The IPv4 address of a container on a network, as Docker says it.
+    /// The IPv4 address of a container on a network, as Docker shows it.
     #[track_caller]
     pub fn address(&self, network: &str, name: &str) -> String {
         let format = format!("{{{{(index .NetworkSettings.Networks {network:?}).IPAddress}}}}");
@@ -348,7 +348,7 @@ impl Dockerd {
 
 impl Drop for Dockerd {
     fn drop(&mut self) {
-        // Everything else ends with the node; this ends what would remove itself.
+        // Kills the remaining processes: they could remove their own files.
         let _ = self.node.succeeds("kill -9 -1");
         for process in &mut self.started {
             let _ = process.wait();

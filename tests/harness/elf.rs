@@ -4,7 +4,7 @@
 ///
 /// # Panics
 ///
-/// If `elf` is no ELF file.
+/// If `elf` isn't an ELF file.
 pub fn segment_types(elf: &[u8]) -> Vec<u32> {
     assert!(elf.starts_with(b"\x7fELF"));
     let half = |at: usize| usize::from(u16::from_ne_bytes([elf[at], elf[at + 1]]));

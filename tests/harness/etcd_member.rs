@@ -1,4 +1,4 @@
-//! A cluster of one member of Debian's etcd, on ports of this machine's loopback interface.
+//! An etcd cluster of one member, on ports of the loopback interface.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,10 +16,10 @@ pub const ETCD: &str = "/usr/bin/etcd";
 /// The executable of Debian's `etcd-client`.
 pub const ETCDCTL: &str = "/usr/bin/etcdctl";
 
-/// Longest time in which a member becomes ready.
+/// Longest wait until a member is ready.
 const READY: Duration = Duration::from_secs(20);
 
-/// A running member; it is killed, and its data removed, when this is dropped.
+/// A running member. Dropping it kills the member and removes its data.
 pub struct EtcdMember {
     folder: TempDir,
     process: Option<Child>,
@@ -69,7 +69,7 @@ impl EtcdMember {
         it
     }
 
-    /// Starts it again, with its data, after it has been killed.
+    /// Starts it again with its data after it was killed.
     ///
     /// # Panics
     ///
@@ -90,7 +90,7 @@ impl EtcdMember {
         }
     }
 
-    /// Replaces its data by a snapshot's, and starts it again.
+    /// Replaces its data with a snapshot, and starts it again.
     ///
     /// # Panics
     ///
@@ -142,8 +142,8 @@ impl EtcdMember {
         self.process = Some(etcd.spawn().unwrap());
     }
 
-    /// True if it serves clients, which it does once it has a leader. Its log says so:
-    /// etcdctl would need a certificate and a user.
+    /// True if it serves clients, which requires a leader. Read from its log: etcdctl would need a
+    /// certificate and a user.
     fn is_ready(&self) -> bool {
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         log.contains("serving client traffic")
@@ -154,7 +154,7 @@ impl EtcdMember {
         format!("{}://127.0.0.1:{}", self.scheme, self.ports[0])
     }
 
-    /// A folder that is removed with it.
+    /// A folder that is removed with the member.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -168,7 +168,7 @@ impl EtcdMember {
     ///
     /// # Panics
     ///
-    /// If it has been killed.
+    /// If it was killed.
     pub fn pid(&self) -> u32 {
         self.process.as_ref().expect("etcd is running").id()
     }
@@ -219,8 +219,8 @@ impl EtcdMember {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Makes the user `user`, with its password behind a colon or without one, who may write
-    /// all keys of the project, and enables authentication.
+    /// Creates the user `user` (`name:password`, or `name` without a password) with write access
+    /// to all keys of the project, and enables authentication.
     ///
     /// # Panics
     ///
@@ -250,7 +250,7 @@ impl EtcdMember {
         self.etcdctl().args(arguments).output().unwrap()
     }
 
-    /// The keys that start with this, sorted, without the prefix.
+    /// The keys with this prefix, sorted, without the prefix.
     #[track_caller]
     pub fn keys(&self, prefix: &str) -> Vec<String> {
         let listed = self.ctl(&["get", prefix, "--prefix", "--keys-only"]);
@@ -278,7 +278,7 @@ impl Drop for EtcdMember {
     }
 }
 
-/// A folder for the data: in memory where that is possible, as nothing of it has to last.
+/// A folder for the data, in memory if possible, as none of it must persist.
 fn folder() -> TempDir {
     let mut folder = tempfile::Builder::new();
     folder.prefix("ipam-delegated-etcd-");
@@ -286,8 +286,8 @@ fn folder() -> TempDir {
     in_memory.or_else(|_| folder.tempdir()).unwrap()
 }
 
-/// Two ports that nobody listens on. They aren't of those that the kernel gives to connections:
-/// one of these would take a port before etcd listens, or while it is restarted.
+/// Two free ports outside of the kernel's range for outgoing connections: such a connection could
+/// take a port before etcd listens, or during a restart.
 fn free_ports() -> [u16; 2] {
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let first = loop {

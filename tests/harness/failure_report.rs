@@ -1,17 +1,17 @@
-//! Report of a failed test: the files in its sandbox.
+//! Report of a failed test: lists the files in its sandbox.
 
 use std::fmt::Write;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// The largest number of files that are shown.
+/// Most files that are shown.
 const FILES: usize = 100;
 
-/// The number of bytes that are shown of a file.
+/// Most bytes that are shown of a file.
 const BYTES: u64 = 10_000;
 
-/// The paths of the regular files in a folder, with the first bytes of each text.
+/// The paths of the regular files in a folder, with the start of each text file.
 pub(crate) fn files(folder: &Path) -> String {
     let mut report = format!("files in {}:\n", folder.display());
     let mut count = 0;
@@ -43,7 +43,7 @@ fn add(folder: &Path, report: &mut String, count: &mut usize) {
     }
 }
 
-/// The start of a text; nothing of another file.
+/// The start of a text file; nothing of other files.
 fn start_of(path: &Path) -> String {
     let mut bytes = Vec::new();
     let start = File::open(path).map(|file| file.take(BYTES));

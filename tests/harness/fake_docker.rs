@@ -1,5 +1,4 @@
-//! A server for the part of Docker's API that the daemon uses, with networks that a test
-//! defines.
+//! A server for the part of Docker's API that the daemon uses. The test defines the networks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Sandbox;
 
-/// A Docker that answers until this is dropped.
+/// A fake Docker. Dropping it stops it.
 pub struct FakeDocker {
     socket: PathBuf,
     has_ended: Arc<AtomicBool>,
@@ -22,12 +21,11 @@ pub struct FakeDocker {
 }
 
 impl FakeDocker {
-    /// Starts a Docker whose networks are these, by their IDs: each as `GET /networks/ID`
-    /// says it.
+    /// Starts a server with these networks by ID, each as `GET /networks/ID` returns it.
     ///
     /// # Panics
     ///
-    /// If there is one in the sandbox.
+    /// If the sandbox already has one.
     pub fn start(sandbox: &Sandbox, networks: BTreeMap<String, Value>) -> Self {
         let socket = sandbox.docker_api();
         let listener = UnixListener::bind(&socket).unwrap();
@@ -38,7 +36,7 @@ impl FakeDocker {
                 if is_over.load(Ordering::Relaxed) {
                     return;
                 }
-                // The daemon may have been killed meanwhile.
+                // The daemon may have been killed.
                 let _ = stream.and_then(|stream| answer(&stream, &networks));
             }
         });
@@ -75,7 +73,7 @@ fn answer(mut stream: &UnixStream, networks: &BTreeMap<String, Value>) -> io::Re
             let listed = networks.keys().map(|id| json!({"Id": id}));
             Some(listed.collect())
         }
-        // No container of it runs in a network that it doesn't list.
+        // Docker has no containers in networks that it doesn't list.
         Some("/containers/json") => Some(json!([])),
         Some(path) => {
             let id = path.strip_prefix("/networks/").unwrap_or_default();

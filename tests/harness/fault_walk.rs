@@ -1,8 +1,8 @@
-//! Fault walk: makes each system call of a program fail in turn, by strace.
+//! Fault walk: makes each system call of a program fail in turn, with strace.
 //!
-//! A test records a call of the program once ([`FaultWalk::record`]), and repeats it for each
-//! point ([`FaultWalk::run_at`]) with that one system call failing. Only the first thread of
-//! the program itself is traced: what it executes runs as usual.
+//! A test records one call of the program ([`FaultWalk::record`]), and repeats it for each point
+//! ([`FaultWalk::run_at`]), at which one system call fails. Only the program's first thread is
+//! traced; its child processes run as usual.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,18 +14,18 @@ use crate::{Call, Output};
 /// strace.
 pub const STRACE: &str = "/usr/bin/strace";
 
-/// The errors: a broken disk, no descriptor left, no memory left, no right.
+/// The errors: a broken disk, no free descriptor, no free memory, no permission.
 pub const ERRORS: [&str; 4] = ["EIO", "ENFILE", "ENOMEM", "EACCES"];
 
-/// Set to make each system call fail with each error. Without it, a system call fails with one
-/// of them, another one each time that the program makes it.
+/// If this variable is set, each system call fails with each error. Otherwise each fails with one
+/// error, which changes with each execution of the system call.
 pub const ALL_POINTS: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
 
-/// Longest time of one run, in seconds: a program that tries again for ever is a finding.
+/// Longest time of one run, in seconds. A program that retries endlessly fails the test.
 const LONGEST: &str = "60";
 
-/// System calls that have no error, and those whose error only strace can cause, so that the
-/// C library or Rust's tries again for ever.
+/// System calls without errors, and those whose error only strace can cause: the C library or
+/// Rust's standard library would retry endlessly.
 const NEVER_FAIL: [&str; 8] = [
     "arch_prctl",
     "execve",
@@ -42,9 +42,9 @@ const NEVER_FAIL: [&str; 8] = [
 pub struct FaultPoint {
     /// The system call.
     pub name: String,
-    /// For which time the program makes it, from 1.
+    /// Number of this execution of the system call in the program, from 1.
     pub time: usize,
-    /// The error that it fails with.
+    /// The error with which it fails.
     pub error: &'static str,
 }
 
@@ -62,15 +62,15 @@ pub struct FaultWalk {
 }
 
 impl FaultWalk {
-    /// True if one process may trace another here.
+    /// True if one process may trace another on this machine.
     pub fn is_possible() -> bool {
         let call = Call::new("/bin/true".into());
         let output = call.through(&[STRACE, "-qq", "-o", "/dev/null"]).run();
         output.status.success()
     }
 
-    /// Runs the call and records its system calls, from the first one whose line in the trace
-    /// contains `start`: what the loader does before isn't the program's.
+    /// Runs the call and records its system calls, beginning with the first line of the trace that
+    /// contains `start`. Earlier ones are the loader's.
     ///
     /// # Panics
     ///
@@ -83,7 +83,7 @@ impl FaultWalk {
         (Self::of_trace(trace, start), output)
     }
 
-    /// The system calls in strace's output of one call, from the first one on whose line
+    /// The system calls in strace's output of one call, beginning with the first line that
     /// contains `start`.
     ///
     /// # Panics
@@ -96,7 +96,7 @@ impl FaultWalk {
         Self { points }
     }
 
-    /// Runs the call with this point's failure.
+    /// Runs the call while this point fails.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! History of a cluster's callers: the calls, their answers, and the keys over time.
-//! [`violations`](History::violations) finds what must not have happened.
+//! [`violations`](History::violations) finds violations of the rules.
 //!
-//! Without I/O: a test collects the history, with one clock for all callers.
+//! Pure logic: a test collects the history, with one clock for all callers.
 
 mod checker;
 mod hold;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use checker::Violation;
 pub use hold::Hold;
 
-/// An address of a pool. The same address of another pool is another one.
+/// An address of a pool. Two pools may have the same IP address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// The pool's name.
@@ -34,10 +34,10 @@ impl fmt::Display for Address {
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// It succeeded, with this answer.
+    /// The call succeeded with this answer.
     Succeeded(T),
-    /// An error, or no answer at all. Both leave open what was done: an answer may have been
-    /// lost behind a transaction that was made.
+    /// An error or no answer. It is unknown whether the call was executed: the answer to a
+    /// successful transaction may have been lost.
     Open,
 }
 
@@ -53,26 +53,26 @@ pub enum Command {
 /// A call that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// The attachment, in a text that no other one in the cluster has.
+    /// The attachment, by a text that is unique in the cluster.
     pub attachment: String,
-    /// The moment before the call was made.
+    /// The time before the call.
     pub started: Duration,
-    /// The moment after its answer was there.
+    /// The time after its answer.
     pub ended: Duration,
     /// The command.
     pub command: Command,
 }
 
-/// Keys that were read at some moment between `started` and `ended`.
+/// Keys that were read between `started` and `ended`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observation {
-    /// The moment before they were read.
+    /// The time before they were read.
     pub started: Duration,
-    /// The moment after they were read.
+    /// The time after they were read.
     pub ended: Duration,
     /// Each address that is reserved, with the attachment that holds it.
     pub addresses: Vec<(Address, String)>,
-    /// The same as DEL and GC find it: by attachment. `None` where there is no such index.
+    /// The index by attachment, which DEL and GC use. `None` if there is no such index.
     pub index: Option<Vec<(Address, String)>>,
     /// True if no write is sent twice: what was given and then released stays released.
     pub sent_once: bool,
@@ -94,8 +94,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// It can't be judged: a call ends before it has started, or two calls of one
-    /// attachment overlap.
+    /// The history is invalid: a call ends before its start, or two calls of one attachment
+    /// overlap.
     pub fn new(calls: Vec<Operation>, observations: Vec<Observation>) -> Result<Self, String> {
         let mut history = Self {
             calls: BTreeMap::new(),
@@ -120,7 +120,7 @@ impl History {
         Ok(history)
     }
 
-    /// The number of ADDs that succeeded, and of all.
+    /// The number of successful ADDs, and of all ADDs.
     pub fn adds(&self) -> (usize, usize) {
         let all = self.calls.values().flatten();
         let adds = all.filter_map(|call| match &call.command {
@@ -132,7 +132,7 @@ impl History {
         })
     }
 
-    /// The attachments that live at the end: their ADD succeeded, and no DEL was called.
+    /// The attachments that live at the end: their ADD succeeded, and DEL was not called.
     pub fn living(&self) -> Vec<&str> {
         let holds = self.holds();
         let living = holds.iter().filter(|hold| hold.surely_until.is_none());
@@ -144,7 +144,7 @@ impl History {
         names
     }
 
-    /// Everything that must not have happened. Empty if all is well.
+    /// All violations; empty if there is none.
     pub fn violations(&self) -> Vec<Violation> {
         let holds = self.holds();
         let mut all = checker::added_twice(self.calls.values());

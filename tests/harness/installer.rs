@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::sandbox::{Flavour, Sandbox, assert_built};
 use crate::{Call, INSTALLER, Node, Output, PLUGINS, TOOL};
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The executable of the entry point.
@@ -24,7 +24,7 @@ pub fn installer_executable() -> PathBuf {
     path
 }
 
-/// Content of an executable that says this version, as those of the project do.
+/// Content of an executable that reports this version like the project's executables.
 pub fn plugin_of_version(version: &str) -> String {
     format!(
         "#!/bin/sh\n# executable of ipam-delegated (version {version})\n\
@@ -32,9 +32,9 @@ pub fn plugin_of_version(version: &str) -> String {
     )
 }
 
-/// Entry points, the folders that they install into, and the releases that they install.
+/// Entry points, their target folders, and the releases that they install.
 pub struct Installation {
-    /// The folder of everything.
+    /// The folder that contains the others.
     pub sandbox: Sandbox,
 }
 
@@ -67,7 +67,7 @@ impl Installation {
         let tool = Flavour::Normal.folder().join(TOOL);
         assert_built(&tool);
         let copy = folder.join("sbin").join(TOOL);
-        // A second copy to the link would empty the executable itself.
+        // A second copy would write through the link and empty the executable.
         if !copy.exists() {
             fs::hard_link(&tool, &copy)
                 .or_else(|_| fs::copy(&tool, &copy).map(|_| ()))
@@ -83,7 +83,7 @@ impl Installation {
             .args(words)
     }
 
-    /// The words that lead it to the folders of the node.
+    /// The arguments with the folders of the node.
     fn arguments(&self, release: &Path) -> Vec<String> {
         let word = |name: &str, path: &Path| format!("--{name}={}", path.display());
         vec![
@@ -102,8 +102,8 @@ impl Installation {
         self.call(release, &["--once"]).run()
     }
 
-    /// Starts an entry point that stays, with a separate status file, and waits until it
-    /// has told its state.
+    /// Starts an entry point without `--once`, with a separate status file, and waits until it has
+    /// written its status.
     ///
     /// # Panics
     ///
@@ -112,7 +112,7 @@ impl Installation {
         self.stay_by(Command::new(installer_executable()), release, words)
     }
 
-    /// The same on a test node, where mounts are private.
+    /// As [`Self::stay`], on a test node, where mounts are private.
     ///
     /// # Panics
     ///
@@ -122,7 +122,7 @@ impl Installation {
         self.stay_by(command, release, &[])
     }
 
-    /// The same, by a command that ends in the entry point's executable.
+    /// As [`Self::stay`], with a command whose last word is the entry point's executable.
     ///
     /// # Panics
     ///
@@ -181,7 +181,7 @@ impl Installation {
     }
 }
 
-/// An entry point that stays. It is killed when this is dropped.
+/// An entry point that keeps running. Dropping it kills it.
 pub struct Staying {
     process: Child,
     status: PathBuf,
@@ -194,12 +194,12 @@ impl Staying {
         self.process.id()
     }
 
-    /// What it has said on stderr.
+    /// Its stderr so far.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What a probe says, and whether it is ready.
+    /// A probe's result: whether it is ready, and its message.
     pub fn probe(&self) -> (bool, String) {
         let status = format!("--status-file={}", self.status.display());
         let output = Call::new(installer_executable())
@@ -208,11 +208,11 @@ impl Staying {
         (output.status.success(), output.stdout.trim().to_owned())
     }
 
-    /// Waits until a probe says so.
+    /// Waits until `holds` is true for a probe's result.
     ///
     /// # Panics
     ///
-    /// If it doesn't.
+    /// If it stays false.
     #[track_caller]
     pub fn wait(&self, holds: impl Fn(bool, &str) -> bool) {
         let started = Instant::now();
@@ -226,7 +226,7 @@ impl Staying {
         }
     }
 
-    /// Ends it by SIGTERM; true if it has succeeded.
+    /// Ends it with SIGTERM; true if it exits successfully.
     pub fn terminate(mut self) -> bool {
         let id = self.process.id().to_string();
         Command::new("kill").arg(id).status().unwrap();
@@ -247,7 +247,7 @@ impl Drop for Staying {
     }
 }
 
-/// Writes an executable, which replaces another of this name.
+/// Writes an executable, and replaces an existing one.
 pub fn write_executable(path: &Path, content: &str) {
     let _ = fs::remove_file(path);
     fs::write(path, content).unwrap();

@@ -1,8 +1,8 @@
 //! A Kubernetes cluster: a control plane and two nodes, each in separate namespaces.
 //!
-//! Its processes and mounts are in the namespaces, and end with the test, even if that is killed.
-//! A test starts a cluster and makes its claims one after the other, since a start takes ten to
-//! twenty seconds.
+//! Its processes and mounts are in the namespaces. They end with the test, even if the test is
+//! killed. A test starts one cluster and checks its claims one after the other, since a start
+//! takes ten to twenty seconds.
 
 #[cfg(feature = "tls")]
 mod api;
@@ -34,13 +34,13 @@ pub use pods::{Pod, pod, workload};
 pub use programs::{KUBECTL, KUBERNETES_PROGRAMS, RUNTIMES, kubernetes_programs};
 pub use runtime::ContainerRuntime;
 
-/// The names of the nodes, which are those of the manifests.
+/// The names of the nodes, as the manifests have them.
 pub const NODES: [&str; 2] = ["worker-1", "worker-2"];
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Held by the only cluster of this process: the machine has few processors.
+/// Held by the only running cluster of this process: the machine has few processors.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A running cluster. Its nodes have an empty `/etc/cni/net.d`.
@@ -53,9 +53,9 @@ pub struct KubernetesCluster {
 }
 
 impl KubernetesCluster {
-    /// Starts a control plane and two nodes, and loads these images, besides [`POD_IMAGE`], on
-    /// each node. Returns when the nodes are known to the API server. They aren't ready, for they
-    /// have no network.
+    /// Starts a control plane and two nodes, and loads these images and [`POD_IMAGE`] on each
+    /// node. Returns when the API server has the nodes. They aren't ready, because they have no
+    /// network.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl KubernetesCluster {
         &self.nodes[number]
     }
 
-    /// A node whose daemons are to be started.
+    /// A node, for starting its daemons.
     pub fn node_mut(&mut self, number: usize) -> &mut KubernetesNode {
         &mut self.nodes[number]
     }
@@ -137,38 +137,38 @@ impl KubernetesCluster {
         &self.nodes
     }
 
-    /// Cuts a node's power: its processes, its memory and its namespaces are gone at once.
+    /// Cuts a node's power: its processes, memory and namespaces disappear.
     pub fn cut_power(&mut self, number: usize) {
         self.nodes[number].cut_power(&self.control_plane);
     }
 
-    /// Boots a node whose power was cut, with another boot ID.
+    /// Boots a node after [`Self::cut_power`], with a new boot ID.
     pub fn boot(&mut self, number: usize) {
         self.boot_without_kubelet(number);
         self.nodes[number].start_kubelet();
     }
 
-    /// Boots a node whose power was cut, with its container runtime only.
+    /// As [`Self::boot`], with the container runtime only.
     pub fn boot_without_kubelet(&mut self, number: usize) {
         let node = &mut self.nodes[number];
         node.boot(&self.control_plane).unwrap();
         node.start_runtime();
     }
 
-    /// The endpoint of the cluster's etcd, which asks for no certificate.
+    /// The endpoint of the cluster's etcd, which requires no certificate.
     pub fn etcd(&self) -> String {
         control_plane::ETCD.to_owned()
     }
 
-    /// The administrator's configuration, which all nodes see at its path.
+    /// The administrator's kubeconfig. Its path is the same on all nodes.
     pub fn kubeconfig(&self) -> PathBuf {
         self.control_plane.kubeconfig()
     }
 
-    /// A command in `docs/kubernetes`, as an administrator of the cluster.
+    /// A command that runs in `docs/kubernetes` as an administrator of the cluster.
     pub fn command(&self, script: &str) -> Command {
         let mut command = self.control_plane.node().command("bash");
-        // Another mount namespace has another working directory.
+        // The working directory is lost in another mount namespace.
         let script = format!("cd {}\n{script}", Self::manifests().display());
         command
             .args(["-ec", &script])
@@ -213,7 +213,7 @@ impl KubernetesCluster {
         self.as_documented_with(commands, &[])
     }
 
-    /// Runs commands of `docs/kubernetes.md`, with values in the place of words.
+    /// Runs commands of `docs/kubernetes.md`, after words of them were replaced with values.
     ///
     /// # Panics
     ///
@@ -228,7 +228,7 @@ impl KubernetesCluster {
         self.sh(&values.iter().fold(commands.join("\n"), with_value))
     }
 
-    /// The lines of a command's stdout, which are none if it fails.
+    /// The lines of a command's stdout; empty if it fails.
     pub fn lines(&self, script: &str) -> Vec<String> {
         let output = self.try_sh(script);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -247,7 +247,7 @@ impl KubernetesCluster {
         self.sh(&format!("kubectl apply -f {}", file.display()));
     }
 
-    /// Makes a namespace, and waits until it can have pods.
+    /// Creates a namespace, and waits until pods can be created in it.
     pub fn make_namespace(&self, name: &str) {
         self.sh(&format!("kubectl create namespace {name}"));
         let account = format!("kubectl -n {name} get serviceaccount default");
@@ -268,21 +268,21 @@ impl KubernetesCluster {
         self.wait_for("all nodes are ready", || self.ready_nodes() == NODES);
     }
 
-    /// Waits until this holds; returns the time that it took.
+    /// Waits until `holds` is true; returns the time that it took.
     ///
     /// # Panics
     ///
-    /// If it doesn't for three minutes. The message has the cluster's state.
+    /// If it stays false for three minutes. The message has the cluster's state.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) -> Duration {
         self.wait_for_none(what, || if holds() { Vec::new() } else { vec!["no"] })
     }
 
-    /// Waits until nothing is missing; returns the time that it took.
+    /// Waits until `missing` is empty; returns the time that it took.
     ///
     /// # Panics
     ///
-    /// If something is for three minutes. The message names it, and has the cluster's state.
+    /// If it isn't empty after three minutes. The message has its items and the cluster's state.
     #[track_caller]
     pub fn wait_for_none<T: Debug>(&self, what: &str, missing: impl Fn() -> Vec<T>) -> Duration {
         let started = Instant::now();
@@ -300,7 +300,7 @@ impl KubernetesCluster {
         }
     }
 
-    /// What a person would look at.
+    /// State of the cluster for a failure message.
     fn state(&self) -> String {
         let looks = "kubectl get nodes,pods,daemonsets --all-namespaces -o wide
             kubectl get events --all-namespaces | tail -n 30";
@@ -313,7 +313,7 @@ impl KubernetesCluster {
     }
 }
 
-/// Says which claim of a cluster is tried next.
+/// Prints the next claim that is checked.
 pub fn claim(text: &str) {
     eprintln!("claim: {text}");
 }

@@ -20,7 +20,7 @@ mod fake_docker;
 mod fault_walk;
 mod history;
 mod installer;
-// Without TLS, there is no API server alone, which uses all of it.
+// Without the feature `tls`, there is no API server, and parts of this module are unused.
 #[cfg_attr(not(feature = "tls"), allow(dead_code))]
 mod kubernetes;
 mod node;

@@ -1,23 +1,23 @@
-//! Test node: a network and a mount namespace with private, empty `/run`, `/var/lib`
-//! and `/var/log`, which end with the test.
+//! Test node: a network and a mount namespace with private, empty `/run`, `/var/lib` and
+//! `/var/log`. It ends with the test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::Cgroup;
 
-/// The namespaces, held open by a waiting process.
+/// The namespaces. A waiting process keeps them open.
 pub struct Node {
     holder: Child,
-    /// The namespaces besides those of mounts and of the network: `pid`, `uts`.
+    /// Further namespaces besides mount and network: `pid`, `uts`.
     more: &'static [&'static str],
 }
 
-/// The namespace of processes.
+/// The PID namespace.
 const PID: &str = "pid";
 
-/// Script of the holder: it makes the private folders and waits for the end of stdin,
-/// which comes with the test's end, even if that is killed.
+/// Script of the waiting process: it creates the private folders and waits for the end of stdin,
+/// which comes when the test ends, even if the test is killed.
 const HOLD: &str = "set -e
 mount -t tmpfs none /run
 mount -t tmpfs none /var/lib
@@ -34,7 +34,7 @@ impl Default for Node {
 }
 
 impl Node {
-    /// Makes a node. Only root can.
+    /// Creates a node. Requires root.
     ///
     /// # Panics
     ///
@@ -43,17 +43,17 @@ impl Node {
         Self::try_new().unwrap_or_else(|reason| panic!("{reason}"))
     }
 
-    /// Makes a node. Only root can, and only where namespaces may be made.
+    /// Creates a node. Requires root, and permission to create namespaces.
     ///
     /// # Errors
     ///
-    /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text
-    /// names the tool, or what it said.
+    /// A tool is missing, or the machine doesn't allow namespaces or mounts. The text names the
+    /// tool, or has its message.
     pub fn try_new() -> Result<Self, String> {
         Self::holding(&[], None, HOLD)
     }
 
-    /// Makes a node with a PID namespace of its own, for daemons and containers: all of its
+    /// Creates a node with a separate PID namespace, for daemons and containers: all of its
     /// processes end with it.
     ///
     /// # Errors
@@ -63,8 +63,8 @@ impl Node {
         Self::holding(&["pid"], None, HOLD)
     }
 
-    /// Makes a node with these namespaces as well: `pid`, `uts`, and `cgroup`, whose root is the
-    /// control group. The shell script makes its private folders, prints `ready`, and waits for
+    /// Creates a node with further namespaces: `pid`, `uts`, and `cgroup` with the control group
+    /// as its root. The shell script creates the private folders, prints `ready`, and waits for
     /// the end of stdin.
     pub(crate) fn holding(
         more: &'static [&'static str],
@@ -82,7 +82,7 @@ impl Node {
             unshare.args(["--fork", "--kill-child", "--mount-proc"]);
         }
         let mut holder = unshare
-            // As the first process of a namespace, it is the parent of orphans; bash reaps them.
+            // The first process of a PID namespace becomes the parent of orphans; bash reaps them.
             .args(["bash", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -93,7 +93,7 @@ impl Node {
         let stdout = holder.stdout.take().unwrap();
         BufReader::new(stdout).read_line(&mut line).unwrap();
         if line == "ready\n" {
-            // With a pipe that nobody reads, the holder could block.
+            // An unread pipe could block the process.
             drop(holder.stderr.take());
             return Ok(Self { holder, more });
         }
@@ -102,7 +102,7 @@ impl Node {
         Err(format!("namespaces can't be made: {}", said.trim()))
     }
 
-    /// The process whose namespaces these are.
+    /// The process that holds the namespaces.
     pub(crate) fn holder(&self) -> u32 {
         self.holder.id()
     }
@@ -113,7 +113,7 @@ impl Node {
         let mut words = vec!["nsenter".to_owned(), format!("--target={holder}")];
         words.extend(["--mount", "--net"].map(str::to_owned));
         words.extend(self.more.iter().map(|namespace| match *namespace {
-            // The holder itself is outside of the namespace that it has made.
+            // The process that created the PID namespace is not in it itself.
             PID => format!("--pid=/proc/{holder}/ns/pid_for_children"),
             _ => format!("--{namespace}"),
         }));
@@ -137,7 +137,7 @@ impl Node {
         command
     }
 
-    /// Runs a line of shell on the node; returns its stdout.
+    /// Runs a shell script on the node; returns its stdout.
     ///
     /// # Panics
     ///
@@ -149,7 +149,7 @@ impl Node {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a line of shell on the node; true if it succeeds.
+    /// Runs a shell script on the node; true if it succeeds.
     pub fn succeeds(&self, script: &str) -> bool {
         let output = self.command("sh").args(["-ec", script]).output().unwrap();
         output.status.success()

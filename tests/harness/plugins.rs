@@ -1,5 +1,4 @@
-//! The list of the project's own plugins. Tests, builds, installations and releases all
-//! take it from here.
+//! The list of the project's own plugins, for tests, builds, installations and releases.
 
 /// The plugin that a CNI main plugin calls.
 pub const ORCHESTRATOR: &str = "ipam-delegated";
@@ -17,8 +16,8 @@ pub const PLUGINS: [&str; 6] = [
     "ipam-gc",
 ];
 
-/// The plugins with a network client. Each is a crate of this name, and an executable of its
-/// own: [`MULTI_CALL`] stays free of them.
+/// The plugins with a network client. Each is a crate and a separate executable of this name:
+/// [`MULTI_CALL`] contains no network client.
 pub const NETWORK_PLUGINS: [&str; 4] = [
     "ipam-da-etcd",
     "ipam-ds-etcd",
@@ -26,15 +25,15 @@ pub const NETWORK_PLUGINS: [&str; 4] = [
     "ipam-ds-kubernetes",
 ];
 
-/// The crate, and the executable, that holds all of [`PLUGINS`].
+/// The crate and the executable that contains all of [`PLUGINS`].
 pub const MULTI_CALL: &str = "ipam-plugins";
 
-/// The administrator's command, a crate and an executable of this name. It is no plugin,
-/// and is installed in another folder.
+/// The administrator's command, a crate and an executable of this name. It isn't a plugin, and is
+/// installed in another folder.
 pub const TOOL: &str = "ipamctl";
 
-/// The entry point of the image, a crate and an executable of this name. It is in the image
-/// alone.
+/// The entry point of the image, a crate and an executable of this name. Only the image contains
+/// it.
 pub const INSTALLER: &str = "ipam-installer";
 
 #[cfg(test)]
@@ -54,7 +53,7 @@ mod tests {
             .lines()
             .take_while(|line| !line.starts_with('['))
             .filter_map(|line| line.split(['.', ' ', '=']).next())
-            // A library that isn't a plugin has no executable.
+            // A crate without `main.rs` isn't a plugin.
             .filter(|name| crates.join(name).join("src/main.rs").exists())
             .collect();
         assert_eq!(linked, BTreeSet::from(PLUGINS));

@@ -1,4 +1,4 @@
-//! Root, and programs of Debian's packages, which some tests need.
+//! Requirements of some tests: root, and programs of Debian's packages.
 
 use std::path::{Path, PathBuf};
 

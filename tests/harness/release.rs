@@ -1,4 +1,4 @@
-//! Archives of a release, as `cargo xtask test` makes them.
+//! Archives of a release, which `cargo xtask test` creates.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::{Flavour, PLUGINS};
 
-/// The folder of the archives, if `cargo xtask test` has made them.
+/// The folder of the archives, if `cargo xtask test` has created them.
 pub fn dist() -> Option<PathBuf> {
     std::env::var_os("IPAM_DELEGATED_DIST").map(PathBuf::from)
 }
@@ -22,7 +22,7 @@ pub struct Release {
 pub struct Image {
     /// The archive.
     pub file: PathBuf,
-    /// The name that it has once it is loaded.
+    /// The name of the loaded image.
     pub name: String,
 }
 
@@ -31,7 +31,7 @@ impl Image {
     ///
     /// # Panics
     ///
-    /// If `cargo xtask test` has not made it.
+    /// If `cargo xtask test` has not created it.
     pub fn of(flavour: Flavour) -> Self {
         let archive = Release::of(flavour).archive;
         let name = archive.display().to_string();
@@ -62,7 +62,7 @@ impl Image {
     ///
     /// # Panics
     ///
-    /// If `tar` fails, or the archive is not as `docker save` makes one.
+    /// If `tar` fails, or the archive doesn't have the format of `docker save`.
     pub fn files(&self, folder: &Path) {
         let layout = tempfile::tempdir().unwrap();
         self.extract(layout.path());
@@ -119,7 +119,7 @@ impl Release {
     }
 }
 
-/// The inode of the file that all plugins in a folder are links to.
+/// The inode to which all plugins in a folder are linked.
 ///
 /// # Panics
 ///

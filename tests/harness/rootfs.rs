@@ -1,4 +1,4 @@
-//! Root file system of a test container: a static busybox and nothing else.
+//! Root file system of a test container: only a static busybox.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,20 +10,20 @@ use crate::skip::Reason;
 /// The executable of Debian's `busybox-static`.
 pub const BUSYBOX: &str = "/bin/busybox";
 
-/// The type of the segment that names an executable's dynamic linker.
+/// The type of the segment with an executable's dynamic linker.
 const PT_INTERP: u32 = 3;
 
-/// The commands of the container.
+/// The commands in the container.
 const COMMANDS: [&str; 6] = ["cat", "ip", "ping", "sh", "sleep", "true"];
 
-/// Folders that container runtimes mount on.
+/// Mount points for container runtimes.
 const FOLDERS: [&str; 6] = ["bin", "dev", "etc", "proc", "sys", "tmp"];
 
-/// Makes the root file system in a new folder, from [`BUSYBOX`].
+/// Creates the root file system in a new folder, from [`BUSYBOX`].
 ///
 /// # Errors
 ///
-/// That executable needs a dynamic linker, as the package `busybox` has it.
+/// The executable needs a dynamic linker, like the one in the package `busybox`.
 ///
 /// # Panics
 ///

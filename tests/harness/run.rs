@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Node;
 
-/// Builder of a call. It inherits only `PATH` from the environment of the tests.
+/// Builder of a call. Of the tests' environment, it inherits only `PATH`.
 #[derive(Clone)]
 pub struct Call {
     executable: PathBuf,
@@ -50,7 +50,7 @@ impl Call {
         std::iter::once(self.executable.as_os_str()).chain(arguments)
     }
 
-    /// The same call of another executable.
+    /// The same call with another executable.
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = executable;
@@ -105,7 +105,7 @@ impl Call {
         self
     }
 
-    /// Runs it through another program.
+    /// Runs it as an argument of another program.
     #[must_use]
     pub fn through(mut self, program: &[&str]) -> Self {
         self.through = program.iter().map(|&word| word.to_owned()).collect();
@@ -116,7 +116,7 @@ impl Call {
     pub fn start(self) -> Running {
         let mut child = self.spawn(self.command());
         let mut stdin = child.stdin.take().unwrap();
-        // In a thread, since the executable may print before it has read all of stdin.
+        // In a thread, since the executable may print before it has read the whole stdin.
         std::thread::spawn(move || {
             let _ = stdin.write_all(&self.stdin);
         });
@@ -136,7 +136,7 @@ impl Call {
         command
     }
 
-    /// Starts it, and kills it after this time unless it has ended.
+    /// Starts it, and kills it after this time if it is still running.
     pub fn run_and_kill(self, after: Duration) {
         let mut child = self.spawn(self.command());
         let _ = child.stdin.take().unwrap().write_all(&self.stdin);
@@ -166,7 +166,7 @@ impl Call {
     }
 }
 
-/// A call that has been started.
+/// A running call.
 pub struct Running {
     child: Child,
 }
@@ -250,7 +250,7 @@ impl Output {
     ///
     /// # Panics
     ///
-    /// If not.
+    /// If the call didn't fail so.
     #[track_caller]
     pub fn refused(&self, code: u64, text: &str) {
         let error = self.error();

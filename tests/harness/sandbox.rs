@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::{Call, NETWORK_PLUGINS, PLUGINS, REFERENCE_PLUGINS, TOOL, failure_report, reference};
 
-/// A build of the plugins: what is logged where.
+/// A build of the plugins, with its log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// Warnings and errors to stderr.
@@ -46,8 +46,8 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form that this run tests: [`Self::OneFile`] if `IPAM_DELEGATED_FORM` is
-    /// `one-file`, otherwise [`Self::Separate`].
+    /// The form that this test run uses: [`Self::OneFile`] if `IPAM_DELEGATED_FORM` is `one-file`,
+    /// otherwise [`Self::Separate`].
     pub fn of_this_run() -> Self {
         match std::env::var("IPAM_DELEGATED_FORM").as_deref() {
             Ok("one-file") => Self::OneFile,
@@ -83,13 +83,13 @@ pub fn repository() -> PathBuf {
         .to_owned()
 }
 
-/// Folders that are removed when this is dropped.
+/// The folders of a test. Dropping this value removes them.
 pub struct Sandbox {
     root: TempDir,
 }
 
 impl Drop for Sandbox {
-    /// Shows what is in the sandbox if its test has failed.
+    /// If the test has failed, prints the contents of the sandbox.
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!("{}", failure_report::files(self.root()));
@@ -104,7 +104,7 @@ impl Default for Sandbox {
 }
 
 impl Sandbox {
-    /// A sandbox with our plugins, in the form that the tests are run for.
+    /// A sandbox with our plugins, in the form of this test run.
     ///
     /// # Panics
     ///
@@ -152,7 +152,7 @@ impl Sandbox {
         self
     }
 
-    /// The folder that holds all others.
+    /// The folder that contains all others.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
@@ -199,25 +199,26 @@ impl Sandbox {
         self
     }
 
-    /// Adds a delegate written in shell; the command is in `CNI_COMMAND`, the
-    /// configuration on stdin.
+    /// Adds a delegate written in shell. The command is in `CNI_COMMAND`, and the configuration on
+    /// stdin.
     #[must_use]
     pub fn with_script(self, name: &str, body: &str) -> Self {
         self.write_executable(name, &format!("#!/bin/sh\nset -u\n{body}\n"));
         self
     }
 
-    /// Writes an executable file among the plugins, in place of a link to one of ours.
+    /// Writes an executable file into the plugins' folder. It replaces a link to one of our
+    /// plugins.
     pub fn write_executable(&self, name: &str, content: &str) {
         let path = self.plugins().join(name);
-        // Not through the link.
+        // Removed first, to avoid writing through the link.
         let _ = fs::remove_file(&path);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A configuration for `ipam-delegated` with these delegates, with all folders in
-    /// the sandbox, and with further keys of `ipam`.
+    /// A configuration for `ipam-delegated` with these delegates, with all folders in the sandbox,
+    /// and with further keys of `ipam`.
     pub fn config(&self, version: &str, delegates: &[&str], ipam: &Value) -> Value {
         let mut all = json!({
             "type": "ipam-delegated",
@@ -244,8 +245,8 @@ impl Sandbox {
             .stdin(serde_json::to_vec(config).unwrap())
     }
 
-    /// A call of the reference main plugin that the configuration names, for a container
-    /// with a network namespace of its name.
+    /// A call of the reference main plugin that the configuration names, for a container and the
+    /// network namespace of the same name.
     ///
     /// # Panics
     ///
@@ -283,7 +284,7 @@ impl Sandbox {
         fs::write(self.conf_dir().join(file), content).unwrap();
     }
 
-    /// A call of `ipamctl` with this sandbox's folders and these further words.
+    /// A call of `ipamctl` with this sandbox's folders and these further arguments.
     pub fn ipamctl(&self, words: &[&str]) -> Call {
         let line = self.ipamctl_line();
         Call::new(line[0].clone()).args(&line[1..]).args(words)
@@ -337,8 +338,8 @@ impl Sandbox {
         names
     }
 
-    /// The processes that run with this sandbox's `CNI_PATH` in their environment, as
-    /// `<pid> <command line>`.
+    /// The processes with this sandbox's `CNI_PATH` in their environment, as `<pid> <command
+    /// line>`.
     pub fn processes(&self) -> Vec<String> {
         let mark = format!("CNI_PATH={}", self.plugins().display());
         let entries = fs::read_dir("/proc").unwrap();
@@ -356,8 +357,8 @@ impl Sandbox {
             .collect()
     }
 
-    /// The processes of [`Self::processes`] that are still there after ten seconds: a
-    /// killed process needs a moment to end.
+    /// The processes of [`Self::processes`] that still run after ten seconds: a killed process
+    /// needs a moment to end.
     pub fn processes_that_stay(&self) -> Vec<String> {
         let started = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! Reports tests that are left out: on stderr, and to a file that `cargo xtask test` prints.
+//! Reports skipped tests: on stderr, and to a file that `cargo xtask test` prints.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ pub const LEFT_OUT_FILE: &str = "IPAM_DELEGATED_LEFT_OUT";
 /// The first word of a line about a missing package.
 pub const PACKAGE: &str = "package";
 
-/// The reason why a test is left out.
+/// The reason why a test is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// A package isn't installed. In CI, this is a failure.
@@ -31,18 +31,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Reports that a test is left out because of the machine or its user.
+/// Reports that a test is skipped because of the machine or its user.
 pub fn skip(test: &str, reason: &str) {
     skip_for(test, &Reason::Machine(reason.to_owned()));
 }
 
-/// Reports that a test is left out for this reason.
+/// Reports that a test is skipped for this reason.
 pub fn skip_for(test: &str, reason: &Reason) {
     let file = std::env::var_os(LEFT_OUT_FILE).map(PathBuf::from);
     report_left_out(file.as_deref(), test, reason);
 }
 
-/// Prints that a check is left out, and appends a line about it to the file, if there is one.
+/// Prints that a check is skipped, and appends a line about it to the file, if there is one.
 ///
 /// # Panics
 ///
@@ -58,9 +58,9 @@ pub fn report_left_out(file: Option<&Path>, check: &str, reason: &Reason) {
     }
 }
 
-/// Leaves the test out, with a report, unless the machine has all that is named:
-/// `root`, `dist` for the archives of a release, [`KUBERNETES_PROGRAMS`], a reference plugin,
-/// or the path of a file.
+/// Skips the test with a report, unless the machine has all of these requirements: `root`, `dist`
+/// for the archives of a release, [`KUBERNETES_PROGRAMS`], a reference plugin, or the path of a
+/// file.
 #[macro_export]
 macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
@@ -73,7 +73,7 @@ macro_rules! needs {
     };
 }
 
-/// The reason why something that a test needs isn't there; `None` if it is.
+/// The reason why a requirement is missing; `None` if the machine has it.
 pub fn missing(what: &str) -> Option<Reason> {
     let machine = |text: &str| Reason::Machine(text.to_owned());
     match what {

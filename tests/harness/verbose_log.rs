@@ -11,13 +11,13 @@ impl Sandbox {
         log_files(&self.log_dir(), plugin)
     }
 
-    /// Everything that a plugin has logged; empty without a log.
+    /// The whole log of a plugin; empty if it has none.
     pub fn log(&self, plugin: &str) -> String {
         log(&self.log_dir(), plugin)
     }
 }
 
-/// Everything in a plugin's log files in this folder, the oldest first.
+/// The contents of a plugin's log files in this folder, the oldest first.
 pub fn log(folder: &Path, plugin: &str) -> String {
     let files = log_files(folder, plugin).into_iter();
     files

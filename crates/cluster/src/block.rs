@@ -1,4 +1,4 @@
-//! Blocks of pools that this node has claimed: the calls of a selector, which hands them to
+//! The blocks of pools that this node has claimed: the calls of a selector, which passes them to
 //! `ipam-da-host-local`.
 
 mod add;
@@ -29,12 +29,12 @@ use state_files::boot_id;
 use crate::node::boot_file::BootFile;
 use crate::{Definition, Engine, Key, Node};
 
-/// This node with the files of its blocks.
+/// This node, and the files of its blocks.
 #[derive(Debug)]
 pub(crate) struct BlockNode<'a> {
     pub(crate) node: &'a Node,
     pub(crate) files: BlockFiles,
-    /// The boot; `None` if it isn't known.
+    /// The boot's ID; `None` if it can't be read.
     boot: Option<String>,
     /// The incarnation of the node's registration in this boot; `None` before the first one.
     incarnation: Option<String>,
@@ -62,8 +62,8 @@ impl<'a> BlockNode<'a> {
         Definition::parse(&engine.path(&Key::Pool(file.pool().to_owned())), &json)
     }
 
-    /// True if the blocks were compared with this engine's since the node registered in this
-    /// boot: before that, the disk may be an old one, or a copy.
+    /// True if the blocks were compared with this engine after the node's registration in this
+    /// boot. Without a comparison, the disk may be an old one, or a copy.
     pub(crate) fn is_verified(&self, file: &PoolFile) -> bool {
         self.incarnation.is_some() && file.verified_in == self.incarnation && file.is_of(self.node)
     }

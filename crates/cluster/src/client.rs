@@ -1,4 +1,4 @@
-//! What the clients of both engines need.
+//! Code that the clients of both engines share.
 
 use std::error::Error;
 
@@ -6,13 +6,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{EngineError, Kind};
 
-/// Runs a client's requests, each to its end.
+/// Runs a client's asynchronous requests.
 pub struct Executor(Option<Runtime>);
 
 impl Executor {
     /// # Errors
     ///
-    /// The machine has no file descriptor left.
+    /// The machine has no free file descriptor.
     pub fn new() -> Result<Self, EngineError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let failed =
@@ -20,7 +20,7 @@ impl Executor {
         Ok(Self(Some(runtime.map_err(failed)?)))
     }
 
-    /// Waits for the request.
+    /// Waits for the request's answer.
     pub fn run<T>(&self, request: impl Future<Output = T>) -> T {
         let runtime = self.0.as_ref().expect("it is there until the drop");
         runtime.block_on(request)
@@ -28,8 +28,8 @@ impl Executor {
 }
 
 impl Drop for Executor {
-    /// Doesn't wait for a thread that looks up a host's name: a name server that is silent
-    /// would hold the call for longer than its timeout.
+    /// Doesn't wait for the thread that resolves a host name: a silent name server would hold the
+    /// call for longer than its timeout.
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -37,7 +37,7 @@ impl Drop for Executor {
     }
 }
 
-/// The texts of an error and of its sources, outermost first, each once.
+/// The messages of an error and of its sources, outermost first, without duplicates.
 pub fn reason(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut next = Some(error);
@@ -48,14 +48,14 @@ pub fn reason(error: &(dyn Error + 'static)) -> String {
         }
         next = error.source();
     }
-    // The first ones only say that there is an error of transport.
+    // The outer messages only say that there is a transport error.
     if texts.len() > 1 {
         texts.retain(|text| !matches!(text.as_str(), "transport error" | "tcp connect error"));
     }
     texts.join(": ")
 }
 
-/// True for the reason of a failure of TLS that time doesn't heal.
+/// True for a TLS failure that a later attempt would meet again.
 pub fn is_distrust(reason: &str) -> bool {
     let said = [
         "invalid peer certificate",

@@ -1,4 +1,4 @@
-//! A cluster as the configuration of a network describes it.
+//! A cluster as a network's configuration describes it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use cni::{Call, Cancellation};
 
 use crate::{Engine, Node};
 
-/// A cluster as the `ipam` section of a network describes it: this node, and the engine that keeps
-/// the pools.
+/// A cluster as the `ipam` section of a network describes it: this node, and the engine with the
+/// pools.
 pub trait ConfiguredCluster: fmt::Debug {
     /// This node. Its prefix and its endpoints identify the cluster.
     fn node(&self) -> &Node;

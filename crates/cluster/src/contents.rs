@@ -1,5 +1,5 @@
-//! Lists what an engine has of all pools: definitions, addresses, claimed blocks. A key that isn't
-//! in our format is warned of, and not listed.
+//! Lists the definitions, addresses and claimed blocks of all pools in an engine. A foreign key is
+//! logged as a warning and left out.
 
 use std::net::IpAddr;
 
@@ -8,18 +8,18 @@ use ipam::IpNet;
 
 use crate::{BlockOwner, Definition, Engine, EngineError, Group, Holder, Key, Stored};
 
-/// A pool that is defined.
+/// A defined pool.
 #[derive(Clone, Debug)]
 pub struct DefinedPool {
     /// Its name.
     pub name: NetworkName,
     /// Its definition.
     pub definition: Definition,
-    /// The definition as it is written.
+    /// The definition in the engine, byte by byte.
     pub value: Vec<u8>,
 }
 
-/// A definition; for one that can't be used, its path and the reason.
+/// A definition; for an invalid one, its path and the reason.
 pub type ReadPool = Result<DefinedPool, (String, String)>;
 
 /// An address of any node.
@@ -47,24 +47,24 @@ pub struct ClaimedBlock {
 }
 
 impl ClaimedBlock {
-    /// The node; `?` if the content isn't ours.
+    /// The node; `?` for foreign content.
     pub fn node(&self) -> &str {
         self.owner.as_ref().map_or("?", |owner| owner.node.as_str())
     }
 }
 
 impl DefinedPool {
-    /// True if both have the same definition, whatever the order of its keys.
+    /// True if both definitions have the same keys and values, in any order.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let parse = |value: &[u8]| serde_json::from_slice::<serde_json::Value>(value).ok();
         self.value == other.value || parse(&self.value) == parse(&other.value)
     }
 
-    /// Reads a definition at this path, which messages name.
+    /// Reads a definition. Messages name `path`.
     ///
     /// # Errors
     ///
-    /// The reason why it can't be used.
+    /// The reason why the definition is invalid.
     pub fn read(name: &str, path: &str, value: Vec<u8>) -> Result<Self, String> {
         let name: NetworkName = name
             .parse()
@@ -79,7 +79,7 @@ impl DefinedPool {
     }
 }
 
-/// All definitions; for one that can't be used, its path and the reason.
+/// All definitions; for an invalid one, its path and the reason.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ pub fn definitions(engine: &mut dyn Engine) -> Result<Vec<ReadPool>, EngineError
     Ok(found)
 }
 
-/// The addresses of all nodes, by pool; without holders, these are `None`.
+/// The addresses of all nodes, by pool. Without `with_holders`, each holder is `None`.
 ///
 /// # Errors
 ///
@@ -124,8 +124,7 @@ pub fn held_addresses(
     Ok(found)
 }
 
-/// The claimed blocks of all pools, lowest first: those of pools that nobody defines any
-/// more, too.
+/// The claimed blocks of all pools in ascending order, including pools without a definition.
 ///
 /// # Errors
 ///

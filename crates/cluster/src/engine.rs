@@ -1,9 +1,9 @@
 //! The trait of the engine that keeps a cluster's objects.
 //!
-//! The rules of this crate need two things of an engine: an object is created only if it doesn't
+//! This crate's rules need two guarantees from an engine: an object is created only if it doesn't
 //! exist, and deleted only if it is exactly the object that was read. etcd makes each change in
 //! one transaction. An engine without transactions creates the objects one by one, verifies the
-//! other conditions before and after, and deletes what it has created if one doesn't hold.
+//! other conditions before and after, and deletes the created objects if a condition doesn't hold.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ pub trait Engine {
     /// Name of the engine in messages, such as `etcd`.
     fn name(&self) -> &'static str;
 
-    /// Name of an object as a person looks it up in the engine.
+    /// Name of an object by which a person finds it in the engine.
     fn path(&self, key: &Key) -> String;
 
-    /// Time limit of the requests that follow.
+    /// Time limit of the following requests.
     fn time(&mut self) -> &mut TimeLimit;
 
-    /// State of the engine in its last answer; `None` before the first one.
+    /// Cluster and revision in the engine's last answer; `None` before the first one.
     fn moment(&self) -> Option<Moment>;
 
-    /// True if clusters with different IDs in [`Self::moment`] are different ones. Otherwise one
-    /// cluster has several, such as one for each of its URLs.
+    /// True if each cluster has one ID in [`Self::moment`]. Otherwise a cluster may have several,
+    /// for example one for each of its URLs.
     fn has_one_id(&self) -> bool {
         true
     }
@@ -38,14 +38,14 @@ pub trait Engine {
     /// See [`crate::Kind`].
     fn read(&mut self, reads: &[Read]) -> Result<Vec<Found>, EngineError>;
 
-    /// True if each read is a request of its own. Such an engine remembers what this node has
-    /// seen of a pool, and answers hints from that.
+    /// True if each read is a separate request. Such an engine remembers which addresses this node
+    /// has seen reserved, and answers hints from memory.
     fn remembers(&self) -> bool {
         false
     }
 
-    /// Notes that this call asks for an address of a pool; false if another call of this node
-    /// does, or if the address seems to be reserved. An engine that doesn't remember says true.
+    /// Notes that this call requests an address of a pool; false if another call of this node
+    /// does, or if the address seems to be reserved. An engine that doesn't remember returns true.
     fn asks_for(&mut self, _pool: &str, _ip: IpAddr) -> bool {
         true
     }
@@ -66,14 +66,14 @@ pub trait Engine {
         Ok(found.and_then(|found| found.objects.into_iter().next()))
     }
 
-    /// Reads all objects of a group, by pages; without values, these are empty.
+    /// Reads all objects of a group, in pages. Without `with_values`, the values are empty.
     ///
     /// # Errors
     ///
     /// See [`crate::Kind`].
     fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError>;
 
-    /// Makes a change if all of its conditions hold, and nothing of it otherwise.
+    /// Makes the whole change if all of its conditions hold, and nothing of it otherwise.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ pub trait Engine {
     fn commit(&mut self, change: &Change) -> Result<Outcome, EngineError>;
 }
 
-/// A state of an engine.
+/// A state of an engine: cluster and revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Moment {
     /// The cluster's ID.
@@ -95,12 +95,12 @@ pub struct Moment {
 pub enum Read {
     /// An object with its value.
     Get(Key),
-    /// Whether an object exists, in [`Found::number`]. A hint: an engine to which it costs a
-    /// request may answer 0, since only a change decides.
+    /// Whether an object exists, in [`Found::number`]. This is a hint: an engine that would need a
+    /// request may answer 0, because only a change decides.
     Exists(Key),
-    /// The first objects of a group, at most this number, without values.
+    /// The first `u32` objects of a group, without values.
     First(Group, u32),
-    /// The objects of a group whose last change is longest ago, at most this number.
+    /// The `u32` objects of a group that were changed longest ago.
     Oldest(Group, u32),
     /// Number of objects in a group, in [`Found::number`].
     Count(Group),
@@ -109,7 +109,7 @@ pub enum Read {
 /// The answer to a read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The objects; none for [`Read::Exists`] and [`Read::Count`].
+    /// The objects; empty for [`Read::Exists`] and [`Read::Count`].
     pub objects: Vec<Stored>,
     /// Number of objects, regardless of the limit.
     pub number: u64,
@@ -129,7 +129,7 @@ pub struct Stored {
     pub key: Key,
     /// Its value.
     pub value: Vec<u8>,
-    /// Revision of its last change. No other change of any object has the same.
+    /// Revision of its last change. Each revision belongs to one change.
     pub revision: i64,
 }
 
@@ -140,7 +140,7 @@ pub enum Condition {
     Missing(Key),
     /// The object has this value.
     Value(Key, Vec<u8>),
-    /// The object's last change is this one.
+    /// The object was last changed at this revision.
     Revision(Key, i64),
     /// The group has no object.
     Empty(Group),
@@ -150,19 +150,19 @@ pub enum Condition {
     NoneCreatedSince(Group, i64),
 }
 
-/// A change of several objects, all or none of them.
+/// A change of several objects. Either all of it is made, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// All of them must hold.
+    /// The conditions. All must hold.
     pub conditions: Vec<Condition>,
-    /// Objects with their new values. They are created or replaced, as the conditions say.
+    /// Objects to create or replace, with their new values. The conditions say which.
     pub write: Vec<(Key, Vec<u8>)>,
     /// Objects to delete.
     pub delete: Vec<Key>,
     /// Reads that are answered if a condition doesn't hold.
     pub otherwise: Vec<Read>,
-    /// True if nothing is to be changed, in any case: the engine only says whether it would
-    /// accept the change, and answers the reads.
+    /// True if nothing is to be changed: the engine only says whether it would accept the change,
+    /// and answers the reads.
     pub dry_run: bool,
 }
 
@@ -171,7 +171,7 @@ pub struct Change {
 pub struct Outcome {
     /// True if the change was made.
     pub done: bool,
-    /// True if the change was sent more than once: the first time may have made it.
+    /// True if the change was sent more than once: the first attempt may have made it.
     pub resent: bool,
     /// Answers to [`Change::otherwise`], if the change was not made.
     pub found: Vec<Found>,

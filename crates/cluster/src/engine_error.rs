@@ -1,15 +1,15 @@
-//! Failures of an engine, by what a caller can do about them.
+//! Failures of an engine, by what the caller can do.
 
 use std::fmt;
 
 use cni::code;
 
-/// A failure: its kind, and a sentence that names the endpoint or the file.
+/// A failure: its kind, and a message that names the endpoint or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineError {
     /// Kind of the failure.
     pub kind: Kind,
-    /// One sentence.
+    /// The message, one sentence.
     pub msg: String,
 }
 
@@ -23,11 +23,11 @@ pub enum Kind {
     Refused,
     /// A file of this node can't be read or written: nothing was changed.
     Io,
-    /// The engine has not answered in time. A change was not sent.
+    /// The engine has not answered in time. No change was sent.
     Unreachable,
-    /// No answer to a change has come in time: it may have been made, or may be made later.
+    /// There was no answer to a change in time: it may have been made, or may be made later.
     Lost,
-    /// The engine can't do it now, such as for want of space: nothing was changed.
+    /// The engine can't do it now, for example because its disk is full: nothing was changed.
     Unable,
     /// The call was cancelled. As with [`Kind::Lost`], a change may have been made.
     Cancelled,

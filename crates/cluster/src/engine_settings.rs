@@ -1,4 +1,4 @@
-//! What the settings of all engines have in common: `ipam.<engine>` of a network's configuration.
+//! The settings that all engines have: keys of `ipam.<engine>`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ pub struct EngineSettings {
 }
 
 impl EngineSettings {
-    /// Reads the engine's key of the `ipam` section. `purpose` says what the object is needed for;
-    /// `keys` are those that it may have.
+    /// Reads the engine's key of the `ipam` section. `purpose` says why the object is needed;
+    /// `keys` are its possible keys.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl EngineSettings {
         Error::config(format!("ipam.{}.{key}: {why}", self.engine))
     }
 
-    /// `timeout`: the time that all requests of a call may take together; a text such as `5s`, or
-    /// seconds.
+    /// `timeout`: the time limit for all requests of a call together. A text such as `5s`, or a
+    /// number of seconds.
     ///
     /// # Errors
     ///
@@ -86,21 +86,21 @@ impl EngineSettings {
         }
     }
 
-    /// `cacheDir`: the folder of files that need not last. A boot removes the default one, since it
-    /// is in memory.
+    /// `cacheDir`: the folder of files that may be lost. The default is in memory, so a boot
+    /// empties it.
     ///
     /// # Errors
     ///
-    /// Code 7 if it is no absolute path.
+    /// Code 7 if it isn't an absolute path.
     pub fn cache_dir(&self) -> Result<PathBuf, Error> {
         self.folder("cacheDir", "/run/cni/ipam-")
     }
 
-    /// `stateDir`: the folder of files that must last, such as the node's token and its blocks.
+    /// `stateDir`: the folder of files that must persist, such as the node's token and its blocks.
     ///
     /// # Errors
     ///
-    /// Code 7 if it is no absolute path.
+    /// Code 7 if it isn't an absolute path.
     pub fn state_dir(&self) -> Result<PathBuf, Error> {
         self.folder("stateDir", "/var/lib/cni/ipam-")
     }

@@ -1,5 +1,5 @@
-//! Releases what a node holds that doesn't come back: a person has decided, or has set up
-//! something that decides.
+//! Releases the holdings of a node that doesn't come back. A person decides this, or a program
+//! that a person has set up.
 
 use cni::Error;
 
@@ -9,7 +9,7 @@ use crate::restore::{clear_mark, mark};
 use crate::try_again;
 use crate::{Change, Condition, Engine, EngineError, Found, Holding, Key, Read, Stored};
 
-/// What the engine has of a node, as it was read.
+/// The holdings of a node, as they were read.
 #[derive(Debug)]
 pub struct NodeHoldings {
     node: String,
@@ -17,29 +17,28 @@ pub struct NodeHoldings {
     pub addresses: Vec<Entry>,
     /// The blocks that it has claimed.
     pub blocks: Vec<ClaimedBlock>,
-    /// Blocks with foreign content: whose they are isn't known, and they are left alone.
+    /// Blocks with foreign content. Their owner is unknown, so they are kept.
     pub foreign_blocks: Vec<ClaimedBlock>,
     /// The node's registration.
     pub registration: Option<Stored>,
     mark: Option<Stored>,
 }
 
-/// What was released of a node.
+/// The released holdings of a node.
 #[derive(Debug, Default)]
 pub struct Forgotten {
     /// Number of addresses.
     pub addresses: usize,
     /// The blocks.
     pub blocks: Vec<ClaimedBlock>,
-    /// The blocks that were changed, or whose node has registered again meanwhile: they are left
-    /// alone.
+    /// Blocks that were changed, or whose node has registered again. They are kept.
     pub changed_blocks: Vec<ClaimedBlock>,
-    /// Number of addresses that the node has reserved meanwhile: it is not gone.
+    /// Number of addresses that the node has reserved meanwhile, so it is not gone.
     pub reserved_meanwhile: usize,
 }
 
 impl NodeHoldings {
-    /// Reads what the engine has of a node.
+    /// Reads the holdings of a node.
     ///
     /// # Errors
     ///
@@ -66,13 +65,13 @@ impl NodeHoldings {
         is_unknown && self.addresses.is_empty() && self.blocks.is_empty()
     }
 
-    /// Releases all of it, if it is exactly what was read.
+    /// Releases the holdings that are still exactly as they were read.
     ///
     /// # Errors
     ///
     /// Code 11 if the node has registered again; those of the engine.
     pub fn release(self, engine: &mut dyn Engine) -> Result<Forgotten, Error> {
-        // First: without it, the node can claim nothing more.
+        // First the registration: without it, the node can claim nothing more.
         if let Some(registration) = &self.registration {
             forget_registration(engine, registration)?;
         }
@@ -90,7 +89,7 @@ impl NodeHoldings {
                 false => forgotten.changed_blocks.push(block),
             }
         }
-        // What the node would have said lives there is released.
+        // The node's mark is not needed any more: its holdings are released.
         if let Some(mark) = &self.mark {
             clear_mark(engine, mark)?;
         }
@@ -99,8 +98,8 @@ impl NodeHoldings {
     }
 }
 
-/// Deletes a node's registration, if it is exactly this one: without it, the node can claim
-/// nothing more. A node that runs registers again, and what it claims then is its own.
+/// Deletes a node's registration, if it is exactly this one. Without it, the node can claim
+/// nothing. A running node registers again; its later claims are not touched.
 fn forget_registration(engine: &mut dyn Engine, registration: &Stored) -> Result<(), Error> {
     let key = &registration.key;
     let outcome = engine.commit(&Change {
@@ -115,8 +114,8 @@ fn forget_registration(engine: &mut dyn Engine, registration: &Stored) -> Result
     }
 }
 
-/// Releases a block of a node that has no registration; false if the claim isn't the one that was
-/// read any more. A later claim may be of a node that uses it.
+/// Releases a block of a node without a registration; false if the claim has changed since it was
+/// read. A later claim may belong to a running node.
 fn forget_block(
     engine: &mut dyn Engine,
     node: &str,
@@ -132,7 +131,8 @@ fn forget_block(
         otherwise: vec![Read::Get(key)],
         ..Change::default()
     })?;
-    // Sent again after its answer was lost, it finds its own work.
+    // If the change was sent again after a lost answer, the first attempt may have deleted the
+    // block.
     let is_missing = outcome
         .found
         .iter()

@@ -1,8 +1,8 @@
 //! Import of pool definitions: all of them are written, or none.
 //!
-//! A definition that takes a range, a gateway or a block size away from addresses or blocks that
-//! are held is refused. All is written in one change, on the condition that nothing has changed
-//! since it was verified.
+//! A definition is refused if held addresses or blocks would lose their range, gateway or block
+//! size. All definitions are written in one change, on the condition that nothing has changed
+//! since the verification.
 
 mod taken_away;
 
@@ -14,10 +14,10 @@ use crate::restore::{is_import, is_reconciled, read_marks, refuse_marks};
 use crate::{Change, Condition, Definition, Engine, EngineError, Group, Key, Read};
 use taken_away::{Redefined, taken_away};
 
-/// Times that an import looks at the pools again, because they were changed meanwhile.
+/// Most times that an import reads the pools again, because they were changed meanwhile.
 const MOST_TRIES: u32 = 20;
 
-/// Addresses and blocks that a refusal names one by one.
+/// Most addresses and blocks that a refusal lists.
 const NAMED: usize = 20;
 
 /// Outcome of the import of a pool.
@@ -34,26 +34,26 @@ pub enum Imported {
 /// The outcome of each pool.
 pub type Outcomes = Vec<(NetworkName, Imported)>;
 
-/// Writes these definitions; returns the outcome of each pool. Other definitions of these pools
-/// are replaced only with `replaces`.
+/// Writes these definitions. Returns the outcome of each pool. Existing, different definitions are
+/// replaced only with `replaces`.
 ///
 /// # Errors
 ///
-/// Definitions that overlap, or that take something away from what is held; code 11 before all
-/// nodes have run `ipamctl reconcile`, or if others change the pools all the time; those of the
-/// engine. Except for a lost answer, nothing is written.
+/// Definitions that overlap, or that take something away from held addresses or blocks; code 11
+/// before all nodes have run `ipamctl reconcile`, or if others keep changing the pools; those of
+/// the engine. After an error, nothing is written, except perhaps if an answer was lost.
 pub fn import(
     engine: &mut dyn Engine,
     pools: &[DefinedPool],
     replaces: bool,
 ) -> Result<Outcomes, Error> {
-    // What a change that was sent twice may have done the first time.
+    // Outcomes of an attempt whose answer was lost, and which may have been made.
     let mut sent = None;
     for _ in 0..MOST_TRIES {
         let look = Look::at(engine)?;
         let (outcomes, redefined) = look.compare(engine, pools, replaces)?;
         if redefined.is_empty() {
-            // An import that was interrupted has written them, and nothing is given.
+            // An interrupted import has written them, and its mark still exists.
             let marks = engine.read(&[read_marks()])?;
             if let Some(marks) = marks.first().filter(|marks| is_import(marks)) {
                 refuse_marks(engine, Some(marks))?;
@@ -74,12 +74,12 @@ pub fn import(
     ))
 }
 
-/// Refuses pools that overlap with each other or with existing ones that stay: an address
-/// would be given twice.
+/// Refuses pools that overlap with each other or with other existing ones: an address would be
+/// given twice.
 ///
 /// # Errors
 ///
-/// Names two pools that overlap.
+/// Names the two pools that overlap.
 pub fn refuse_overlaps(imported: &[DefinedPool], existing: &[DefinedPool]) -> Result<(), Error> {
     let is_replaced = |name: &NetworkName| imported.iter().any(|pool| pool.name == *name);
     let staying = existing.iter().filter(|pool| !is_replaced(&pool.name));
@@ -103,15 +103,15 @@ pub fn refuse_overlaps(imported: &[DefinedPool], existing: &[DefinedPool]) -> Re
 
 /// The pools of the engine at one time.
 struct Look {
-    /// The time.
+    /// Revision of the state that was read.
     revision: i64,
     existing: Vec<DefinedPool>,
 }
 
 impl Look {
     fn at(engine: &mut dyn Engine) -> Result<Self, Error> {
-        // All that is read later is this old, or newer: a change after this is found by the
-        // change that is written.
+        // This read comes first: the revision of a later read is not older, so the change notices
+        // everything that is changed after this revision.
         engine.read(&[Read::Count(Group::Pools)])?;
         let moment = engine.moment();
         let moment = moment.ok_or_else(|| try_again("the engine answers no revision"))?;
@@ -160,8 +160,8 @@ impl Look {
         Ok((outcomes, redefined))
     }
 
-    /// Writes the definitions on the condition that no pool has changed since, and that no
-    /// address and no block of a pool that is redefined was added.
+    /// Writes the definitions on the condition that no pool has changed since, and that no address
+    /// or block of a redefined pool was added.
     fn change(&self, imported: &[DefinedPool], redefined: &[Redefined<'_>]) -> Change {
         let mut change = Change {
             conditions: vec![
@@ -190,9 +190,9 @@ impl Look {
     }
 }
 
-/// Refuses what takes something away from addresses and blocks that are held.
+/// Refuses definitions that take something away from held addresses and blocks.
 fn refuse_what_is_held(engine: &mut dyn Engine, redefined: &[Redefined<'_>]) -> Result<(), Error> {
-    // Until all nodes are reconciled, it isn't known what is held.
+    // Until all nodes are reconciled, it is unknown what is held.
     let marks = engine.read(&[read_marks()])?;
     refuse_marks(engine, marks.first())
         .map_err(|error| try_again(format!("nothing is written: {}", error.msg)))?;
@@ -211,7 +211,7 @@ fn refuse_what_is_held(engine: &mut dyn Engine, redefined: &[Redefined<'_>]) -> 
     )))
 }
 
-/// A failure to write, with what it means.
+/// Adds to a failed write whether the pools are written.
 fn explained(error: EngineError) -> Error {
     let meaning = if error.may_have_changed() {
         "it isn't known whether the pools are written, all of them or none: run the same import again"

@@ -12,8 +12,8 @@ pub enum Key {
     Pool(String),
     /// An address of a pool. Its value is a [`crate::Holder`].
     Address(String, IpAddr),
-    /// The same address as DEL and GC find it, with the same value. An engine that finds
-    /// addresses by their holders in another way doesn't keep it.
+    /// The same address with the same value, by its holder: DEL and GC look for it. Engines with
+    /// another index by holder don't store it.
     Held(HeldKey),
     /// A block of a pool. Its value is a [`crate::BlockOwner`].
     Block(String, IpNet),
@@ -21,11 +21,11 @@ pub enum Key {
     Node(String),
     /// The mark of a node that has not run `ipamctl reconcile` since a restore.
     Mark(String),
-    /// The address that a pool's sticky key was given last.
+    /// The last address of a pool's sticky key.
     StickyKey(String, String),
-    /// The sticky key that was given an address of a pool last.
+    /// The last sticky key of a pool's address.
     StickyAddress(String, IpAddr),
-    /// An object that isn't ours, by its name in the engine.
+    /// A foreign object, by its name in the engine.
     Foreign(String),
 }
 

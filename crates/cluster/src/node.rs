@@ -16,13 +16,13 @@ use rustix::system::uname;
 /// This node, as the configuration of a call describes it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// `ipam.node`, or the host's name.
+    /// `ipam.node`, or the hostname.
     pub name: String,
     /// Folder of the files that must survive a boot.
     pub state_dir: PathBuf,
     /// Folder of the files that a boot removes.
     pub cache_dir: PathBuf,
-    /// Name of the pools' place in the engine. Files of several places may share a folder.
+    /// Name of the place of the pools in the engine. Files of several places may share a folder.
     pub prefix: String,
     /// The engine's addresses.
     pub endpoints: Vec<String>,
@@ -42,11 +42,11 @@ impl Node {
     }
 }
 
-/// `ipam.node`; without it, the host's name.
+/// `ipam.node`, or else the hostname.
 ///
 /// # Errors
 ///
-/// Code 7, naming the key and the value: the name can't be a part of a key.
+/// Code 7, naming the key and the value, for a name that can't be a part of a key.
 pub fn node_name(ipam: &Object) -> Result<String, Error> {
     let configured: Option<String> = ipam.read("ipam", "node")?;
     let (name, from) = match configured.filter(|name| !name.is_empty()) {
@@ -56,7 +56,7 @@ pub fn node_name(ipam: &Object) -> Result<String, Error> {
             "ipam.node is missing, and the host's name",
         ),
     };
-    // The same rule as for names of networks.
+    // Names of nodes follow the rule for names of networks.
     match name.parse::<NetworkName>() {
         Ok(_) => Ok(name),
         Err(why) => Err(Error::config(format!(

@@ -1,4 +1,5 @@
-//! The two plugins of an engine: the allocator of addresses, and the selector of a node's blocks.
+//! The two plugins of an engine: an allocator that reserves addresses one by one, and a selector
+//! of the node's blocks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use cni::{About, Attachment, Call, Command, Error, Object, Plugin, Reply};
 
 use crate::{ConfiguredCluster, Engine, address, block};
 
-/// Where a plugin's call leads to.
+/// Reads a plugin's settings.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Reads the cluster from the `ipam` section.
@@ -16,19 +17,19 @@ pub struct Place {
     pub data_dir: fn(&Object) -> Result<PathBuf, Error>,
 }
 
-/// The allocator: it reserves addresses one by one.
+/// The allocator, which reserves addresses one by one.
 pub struct Allocator {
     /// The plugin's name, version and purpose.
     pub about: About,
-    /// Where its calls lead to.
+    /// Reads its settings.
     pub place: Place,
 }
 
-/// The selector: it puts this node's blocks in the place of each pool.
+/// The selector, which replaces each pool's ranges with those of this node's blocks.
 pub struct BlockSelector {
     /// The plugin's name, version and purpose.
     pub about: About,
-    /// Where its calls lead to.
+    /// Reads its settings.
     pub place: Place,
 }
 
@@ -44,7 +45,7 @@ impl Place {
         f(&mut *engine, &*cluster)
     }
 
-    /// Runs `f` with the folder of the reservations, too.
+    /// As [`with`], with the folder of the reservations.
     fn with_folder<T>(
         &self,
         call: &Call<'_>,
@@ -66,7 +67,7 @@ impl Place {
     }
 }
 
-/// Blocks that are not given back now will be by a later GC.
+/// A later GC gives back the blocks that this one could not.
 fn warn(given_back: Result<(), Error>) {
     if let Err(error) = given_back {
         tracing::warn!(%error, "no block is given back");
@@ -96,9 +97,9 @@ impl Plugin for Allocator {
         })
     }
 
-    /// Gives back empty blocks, too, of a pool that was given in blocks before: no address is
-    /// given by itself until the last one is given back, and a selector of blocks may not be in the
-    /// chain any more.
+    /// Also gives back empty blocks of a pool that was given in blocks before. As long as nodes
+    /// have blocks, the allocator gives no address of that pool, and the chain may have no
+    /// selector of blocks any more.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         self.place.with(call, |engine, cluster| {
             address::gc(engine, cluster.node(), call)?;
@@ -116,14 +117,14 @@ impl Plugin for Allocator {
         })
     }
 
-    /// ADD ends its wait for the engine, and undoes what it may have reserved.
+    /// On ADD, a signal ends the wait for the engine, and the reservations are undone.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
     }
 }
 
 impl BlockSelector {
-    /// `prevResult` with the blocks of the node's files; nothing if there are none.
+    /// `prevResult` with the blocks in the node's files; nothing if there are no files.
     fn known(&self, call: &Call<'_>) -> Reply {
         let known = self.place.with_folder(call, |engine, cluster, data_dir| {
             Ok(block::known_pools(engine, cluster.node(), data_dir, call))
@@ -154,7 +155,7 @@ impl Plugin for BlockSelector {
         Ok(self.known(call))
     }
 
-    /// The allocator behind needs the pools, whether a block is given back or not.
+    /// The next allocator needs the pools, whether or not a block was given back.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let place = &self.place;
         warn(place.with(call, |engine, cluster| {

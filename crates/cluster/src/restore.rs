@@ -1,8 +1,8 @@
-//! An engine that was restored from an older state: nothing new is claimed until every node has
-//! said what lives there.
+//! Protects an engine that was restored from an older state: no address or block is claimed until
+//! every node has claimed its own again.
 //!
 //! `ipamctl reconcile --begin` writes a mark for each node, and `ipamctl reconcile` removes its
-//! node's. Every claim is made on the condition that there is none. A node also remembers the
+//! node's mark. Every claim has the condition that there is no mark. A node also remembers the
 //! latest state of the engine that it has seen, and refuses an older one of the same cluster.
 
 mod marks;
@@ -17,13 +17,13 @@ use crate::node::state_file::StateFile;
 use crate::try_again;
 use crate::{Change, Condition, Engine, Found, Group, Key, Moment, Node, Read};
 
-/// The mark of an import that goes on. It names no node. Only an engine without transactions has it.
+/// The mark of a running import. It names no node. Only an engine without transactions has it.
 const IMPORT: &str = ".import";
 
-/// Marks that a message names.
+/// Most marks that a message names.
 const NAMED: u32 = 5;
 
-/// The condition of a claim: no node has to say what lives there.
+/// The condition of a claim: there are no marks.
 pub fn is_reconciled() -> Condition {
     Condition::Empty(Group::Marks)
 }
@@ -33,7 +33,7 @@ pub fn read_marks() -> Read {
     Read::First(Group::Marks, NAMED)
 }
 
-/// Refuses while there are marks, by the answer to [`read_marks`].
+/// Fails if there are marks in the answer to [`read_marks`].
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ pub fn refuse_marks(engine: &dyn Engine, found: Option<&Found>) -> Result<(), Er
     )))
 }
 
-/// True if the answer to [`read_marks`] has the mark of an import alone.
+/// True if the answer to [`read_marks`] has only the mark of an import.
 pub(crate) fn is_import(found: &Found) -> bool {
     let import = Key::Mark(IMPORT.to_owned());
     found.objects.len() == 1 && found.objects[0].key == import
@@ -72,8 +72,8 @@ pub(crate) fn is_import(found: &Found) -> bool {
 
 /// The latest state of the engine that this node has seen: a file in `stateDir`.
 ///
-/// It is written without waiting for the disk, and may be missing: then an older state isn't
-/// noticed, and the procedure of a restore has to be followed.
+/// It is not synced to the disk, and may be missing. Then an older state isn't noticed, so a
+/// person must follow the procedure for restores.
 #[derive(Debug)]
 pub struct LatestState {
     file: StateFile,
@@ -89,13 +89,13 @@ impl LatestState {
     pub fn open(node: &Node) -> Result<Self, Error> {
         let file = StateFile::open(&node.state_dir, node.file_name("seen"))?;
         let content = file.read()?;
-        // A power failure may have cut it off.
+        // A power failure may have truncated it.
         let moment = content.and_then(|content| serde_json::from_slice(&content).ok());
         Ok(Self { file, moment })
     }
 
-    /// Refuses an engine whose state is older than this node has seen it, and marks it: other
-    /// nodes give nothing new, either.
+    /// Refuses an engine whose state is older than the latest one that this node has seen. Also
+    /// writes this node's mark, so that other nodes give nothing new, either.
     ///
     /// # Errors
     ///

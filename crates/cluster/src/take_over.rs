@@ -9,11 +9,11 @@ use crate::try_again;
 use crate::value::Holder;
 use crate::{Change, Condition, Engine, Found, Group, HeldKey, Key, Read};
 
-/// Times that an address is looked at again, because it was changed meanwhile.
+/// Most times that an address is read again, because it was changed meanwhile.
 const MOST_TRIES: u32 = 10;
 
-/// Claims an address for an attachment on any node, if nobody else has it. The node needs no
-/// registration: its DEL and its GC release what has its name.
+/// Claims a free address for an attachment on any node. The node needs no registration: its DEL
+/// and GC release addresses with its name.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn take_over(
         if let Some(now) = found(0) {
             let holder = Holder::parse(&now.value);
             return Ok(match holder {
-                // A change that was sent twice finds its own work.
+                // If the change was sent twice, the first attempt may have made it.
                 _ if now.value == value => Reconciled::Claimed,
                 Some(holder) if holder.node == held.node && holder.is(attachment, network) => {
                     Reconciled::Held

@@ -32,18 +32,19 @@ impl TimeLimit {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// The time that messages name: `timeout`, or less.
+    /// The time limit for messages: `timeout`, or less.
     pub fn bound(&self) -> Duration {
         self.bound
     }
 
-    /// Ends requests earlier, so that this share of `timeout` (0 to 1) is left to undo them.
+    /// Shortens the limit of requests, so that this share of `timeout` (0 to 1) remains for
+    /// undoing.
     pub fn keep_for_undoing(&mut self, share: f64) {
         self.end = self.started + self.timeout.mul_f64(1.0 - share.clamp(0.0, 1.0));
     }
 
-    /// From now on, all of the time may be used, and cancellations are ignored: what was begun
-    /// is finished or undone.
+    /// From now on, requests may use the whole `timeout`, and cancellations are ignored: a started
+    /// change is completed or undone.
     pub fn finish(&mut self) {
         self.end = self.started + self.timeout;
         self.is_final = true;
@@ -54,14 +55,13 @@ impl TimeLimit {
         self.is_final
     }
 
-    /// Ends requests after this time, if that is earlier.
+    /// Sets the limit to `time` from now, if that is earlier.
     pub fn shorten(&mut self, time: Duration) {
         self.bound = self.bound.min(time);
         self.end = self.end.min(Instant::now() + time);
     }
 
-    /// From now on, each request may take `timeout`: for a person, who waits as long as there is
-    /// progress.
+    /// From now on, `timeout` limits each request. For tools, whose user can see the progress.
     pub fn bound_each_request(&mut self) {
         self.is_for_each = true;
     }

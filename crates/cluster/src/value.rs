@@ -1,4 +1,4 @@
-//! Values of addresses and blocks: who holds an address, which node owns a block.
+//! Values of addresses and blocks: the holder of an address, and the owner of a block.
 
 use std::time::SystemTime;
 
@@ -17,10 +17,10 @@ pub struct Holder {
     pub container_id: String,
     /// The interface in the container.
     pub ifname: String,
-    /// The node's time of the ADD.
+    /// Time of the ADD by the node's clock.
     pub since: String,
-    /// The call that reserved the address: the chain's call, or a random text. `None` in a value
-    /// that an earlier release wrote.
+    /// The call that reserved the address: the chain's call ID, or a random text. `None` in a
+    /// value from an earlier release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<String>,
 }
@@ -30,12 +30,12 @@ pub struct Holder {
 pub struct BlockOwner {
     /// The node.
     pub node: String,
-    /// The node's time of the claim.
+    /// Time of the claim by the node's clock.
     pub since: String,
 }
 
 impl Holder {
-    /// The holder of an ADD that starts now, for this call of the chain.
+    /// The holder for an ADD that starts now, in this call of the chain.
     pub fn new(node: &str, network: &str, attachment: &Attachment, call: Option<String>) -> Self {
         Self {
             node: node.to_owned(),
@@ -57,14 +57,14 @@ impl Holder {
         serde_json::to_vec(self).expect("texts are JSON")
     }
 
-    /// True for this attachment on this network, whatever node gave the address.
+    /// True for this attachment on this network, on any node.
     pub fn is(&self, attachment: &Attachment, network: &str) -> bool {
         self.network == network
             && self.container_id == attachment.container_id.as_str()
             && self.ifname == attachment.ifname.as_str()
     }
 
-    /// The holder, or the foreign content, for people.
+    /// The holder, or the foreign content, for messages.
     pub fn describe(value: &[u8]) -> String {
         match Self::parse(value) {
             Some(holder) => format!(
@@ -95,7 +95,7 @@ impl BlockOwner {
         serde_json::to_vec(self).expect("texts are JSON")
     }
 
-    /// The owner, or the foreign content, for people.
+    /// The owner, or the foreign content, for messages.
     pub fn describe(value: &[u8]) -> String {
         match Self::parse(value) {
             Some(owner) => format!("node {}'s", owner.node),
@@ -111,10 +111,10 @@ fn foreign(value: &[u8]) -> String {
     )
 }
 
-/// The node's time, to the nanosecond: `2026-11-21T14:38:21.800225123Z`. It is shown to people,
-/// and no rule depends on it.
+/// The current time by the node's clock, to the nanosecond: `2026-11-21T14:38:21.800225123Z`. It
+/// is shown to people; no rule depends on it.
 pub(crate) fn now() -> String {
-    // Times from before 1970 can't be written.
+    // Times before 1970 can't be formatted.
     let now = SystemTime::now().max(SystemTime::UNIX_EPOCH);
     humantime::format_rfc3339_nanos(now).to_string()
 }

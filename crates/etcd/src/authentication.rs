@@ -1,4 +1,5 @@
-//! The token of a user: asked for with the password, and used by all processes of the node.
+//! The token of an etcd user. One process requests it with the password, and all processes of the
+//! node use it.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ impl Client<'_> {
             self.renew_token(within)?;
         }
         let token = self.start()?.session.remembered.token.as_deref();
-        // It is empty without authentication.
+        // Without authentication, the token is empty.
         let token = token.filter(|token| !token.is_empty());
         Ok(token.and_then(|token| token.parse().ok()))
     }
@@ -35,12 +36,12 @@ impl Client<'_> {
         let since = Instant::now();
         let session = &mut self.start()?.session;
         let expired = session.remembered.token.take();
-        // Taken out, as it is locked while the client is used.
+        // `session` is taken out of `self`, because `self` is used while the session is locked.
         let mut session = std::mem::take(session);
         let renewed = session.alone(within, |session| {
             let other = session.remembered.token.as_ref();
             if other.is_none() || other == expired.as_ref() {
-                // The wait for another process that asks counts as well.
+                // The wait for another process's token request counts as well.
                 let left = within.saturating_sub(since.elapsed());
                 let token = self.authenticate(login, left)?;
                 session.set_token(token);
@@ -51,8 +52,8 @@ impl Client<'_> {
         renewed
     }
 
-    /// Asks the current endpoint for a token; empty without authentication; `None` if the endpoint
-    /// is unreachable.
+    /// Requests a token from the current endpoint. The token is empty without authentication.
+    /// `None` if the endpoint is unreachable.
     fn authenticate(
         &mut self,
         login: &Login,
@@ -73,7 +74,7 @@ impl Client<'_> {
                 Ok(Some(String::new()))
             }
             Attempt::Final(error) => Err(error),
-            // The request itself finds out the same.
+            // The request itself then meets the same failure.
             _ => Ok(None),
         }
     }

@@ -1,4 +1,4 @@
-//! The client: requests to etcd, and the time that they may take together.
+//! The client: requests to etcd, and the time limit for all of them together.
 
 use cluster::{EngineError, Moment, TimeLimit};
 use cni::Cancellation;
@@ -67,7 +67,7 @@ impl<'a> Client<'a> {
         Ok(self.started.as_mut().expect("it was started just now"))
     }
 
-    /// State of etcd at the last answer to a read or a transaction.
+    /// Cluster ID and revision in the last answer to a read or a transaction.
     pub fn moment(&self) -> Option<Moment> {
         self.moment
     }
@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
         });
     }
 
-    /// Reads keys. What was written before is seen, whichever endpoint answers.
+    /// Reads keys. The answer includes every earlier write, whichever endpoint answers.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl<'a> Client<'a> {
         Ok(response.into())
     }
 
-    /// Reads all keys that start with this, by pages of `page`. A page shows the keys as they are
-    /// when it is read.
+    /// Reads all keys with this prefix, in pages of `page` keys. Each page shows the keys as they
+    /// are when it is read.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Deletes the keys that start with this.
+    /// Deletes the keys with this prefix.
     ///
     /// # Errors
     ///
@@ -150,8 +150,9 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Executes a transaction. If an answer is lost, it is sent again: it must be written so
-    /// that its else-branch shows that it has been applied already ([`TxnAnswer::resent`]).
+    /// Executes a transaction. If an answer is lost, the transaction is sent again. Its
+    /// else-branch must therefore show whether it has been applied already
+    /// ([`TxnAnswer::resent`]).
     ///
     /// # Errors
     ///

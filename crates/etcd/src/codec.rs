@@ -1,4 +1,4 @@
-//! Messages of `prost` in calls of `tonic`.
+//! Encodes and decodes messages of `prost` for `tonic`.
 
 use std::marker::PhantomData;
 
@@ -6,10 +6,10 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Requests `Q` and answers `A`.
+/// Codec for requests `Q` and answers `A`.
 pub(crate) struct Messages<Q, A>(PhantomData<(Q, A)>);
 
-/// One direction.
+/// Encoder or decoder of messages `T`.
 pub(crate) struct Direction<T>(PhantomData<T>);
 
 impl<Q, A> Default for Messages<Q, A> {

@@ -1,4 +1,4 @@
-//! One request to one endpoint: connects, sends, and tells what was executed.
+//! One request to one endpoint: connects, sends, and says whether the request was executed.
 
 use std::error::Error as _;
 use std::path::Path;
@@ -32,13 +32,14 @@ pub(crate) enum Attempt<A> {
     Answer(A),
     /// The endpoint can't be used now; the request has not been executed, and will not be.
     NotSent(String),
-    /// No certificate is trusted, here or there; the request has not been executed.
+    /// The client doesn't trust the server's certificate, or the server the client's. The request
+    /// has not been executed.
     Distrusted(String),
-    /// No answer has come: the request may have been executed.
+    /// There is no answer: the request may have been executed.
     Lost(String),
     /// The token is missing or has expired; the request has not been executed.
     Token(String),
-    /// Every endpoint would say the same.
+    /// Every endpoint would answer the same.
     Final(EngineError),
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn tls(settings: &Settings) -> Result<Option<ClientTlsConfig>, Engine
 /// A file with at least one PEM section.
 fn pem(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
     let content = settings_file::read(key, path)?;
-    // rustls takes a file without a section for an empty list of authorities.
+    // rustls accepts a file without a section, as an empty list of authorities.
     if !content.windows(11).any(|part| part == b"-----BEGIN ") {
         return Err(settings_file::refused(key, path, &"it is no PEM file"));
     }
@@ -72,7 +73,7 @@ fn pem(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
 pub(crate) enum NotConnected {
     /// The endpoint can't be used now.
     Unreachable(String),
-    /// No certificate is trusted, here or there.
+    /// The client doesn't trust the server's certificate, or the server the client's.
     Distrusted(String),
     /// A certificate or a key is invalid.
     Invalid(EngineError),
@@ -136,7 +137,7 @@ where
     let mut request = Request::new(request);
     request.set_timeout(within);
     let metadata = request.metadata_mut();
-    // A member without a leader then refuses at once.
+    // A member without a leader then refuses immediately.
     metadata.insert("hasleader", AsciiMetadataValue::from_static("true"));
     if let Some(token) = token {
         metadata.insert("token", token.clone());
@@ -179,7 +180,7 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
         Code::InvalidArgument if is("revision of auth store is old") => {
             Attempt::Token(format!("etcd refuses: {said}"))
         }
-        // Its authentication may have been enabled since the token was asked for.
+        // Authentication may have been enabled after the token was requested.
         Code::InvalidArgument if is("user name is empty") => Attempt::Token(
             "etcd asks for a user: set ipam.etcd.username and ipam.etcd.passwordFile, or a client certificate with the user's name".to_owned(),
         ),
@@ -198,7 +199,7 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
             ))
         }
         Code::Unavailable if is("no leader") => Attempt::NotSent(said.to_owned()),
-        // It isn't etcd that answers there.
+        // The server at this endpoint isn't etcd.
         Code::Unimplemented => Attempt::NotSent(said.to_owned()),
         Code::OutOfRange if is("message length too large") => Attempt::Lost(said.to_owned()),
         Code::Unavailable
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_etcd_has_not_executed_is_told_from_what_it_may_have() {
+    fn a_failure_says_whether_etcd_may_have_executed_the_request() {
         for (code, said) in [
             (Code::Unavailable, "etcdserver: no leader"),
             (Code::Unimplemented, "grpc-status header missing, 404"),

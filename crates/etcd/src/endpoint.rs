@@ -82,8 +82,8 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The text without the parts that may hold a password: what stands before the last `@`, and
-/// what follows the host.
+/// The text without the parts that may contain a password: the part before the last `@`, and the
+/// part after the host.
 fn without_secrets(text: &str) -> String {
     let (scheme, rest) = match text.split_once("://") {
         Some((scheme, rest)) => (format!("{scheme}://"), rest),

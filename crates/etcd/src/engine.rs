@@ -10,7 +10,7 @@ use crate::messages::KeyValue;
 use crate::request::{Compare, Op, Range, RangeAnswer, Txn};
 use crate::{Cluster, Keys};
 
-/// Keys in a page, with their values and without.
+/// Number of keys in a page, with or without their values.
 const PAGE: u32 = 1000;
 const PAGE_OF_KEYS: u32 = 10_000;
 

@@ -11,18 +11,18 @@ use tonic::metadata::AsciiMetadataValue;
 use crate::client::Client;
 use crate::connection::{self, Attempt, cancelled, in_words};
 
-/// Wait after all endpoints have failed; it doubles, up to the longest.
+/// First wait after all endpoints have failed. It doubles each time, up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Tokens that are asked for during one request: one may expire while it is on its way.
+/// Most tokens that are requested during one request: a new token may expire before it is used.
 const MOST_TOKENS: u32 = 3;
 
 /// The state of one request over all of its attempts.
 struct Progress {
     /// Reason why each endpoint failed last.
     reasons: Vec<Option<String>>,
-    /// True for endpoints that can't be trusted, or don't trust.
+    /// True for endpoints whose certificate isn't trusted, or that don't trust the client's.
     distrusted: Vec<bool>,
     /// True if an attempt may have made a change.
     is_lost: bool,
@@ -31,8 +31,8 @@ struct Progress {
 }
 
 impl Client<'_> {
-    /// Sends a request until there is an answer; true with it if an earlier attempt may have
-    /// been executed.
+    /// Sends a request until there is an answer. The boolean is true if an earlier attempt may
+    /// have been executed.
     pub(crate) fn call<Q, A>(
         &mut self,
         path: &'static str,
@@ -90,7 +90,7 @@ impl Client<'_> {
         }
     }
 
-    /// The cancellation, unless what was begun is to be finished.
+    /// The cancellation; `None` while a change must be completed.
     fn cancellation(&self) -> Option<&dyn Cancellation> {
         self.cancellation.filter(|_| !self.time.is_final())
     }
@@ -211,7 +211,7 @@ impl Client<'_> {
 }
 
 impl Progress {
-    /// An error, after which an earlier attempt may have made a change all the same.
+    /// Marks an error as [`Kind::Lost`] if an earlier attempt may have made the change.
     fn failed(&self, error: EngineError) -> EngineError {
         let is_lost = self.is_lost && self.changes && error.kind != Kind::Cancelled;
         EngineError {

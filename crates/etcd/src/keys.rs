@@ -17,14 +17,14 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The keys below this prefix, which doesn't end with a slash.
+    /// The keys below `prefix`, which doesn't end with a slash.
     pub fn new(prefix: &str) -> Self {
         Self {
             root: format!("{prefix}/{VERSION}/"),
         }
     }
 
-    /// First part of all keys.
+    /// Common prefix of all keys.
     pub fn root(&self) -> &str {
         &self.root
     }
@@ -49,7 +49,7 @@ impl Keys {
         }
     }
 
-    /// First part of the keys of a group.
+    /// Common prefix of the keys of a group.
     pub fn prefix(&self, group: &Group) -> String {
         let root = &self.root;
         let of_pool = |kind: &str, pool: &Option<String>| match pool {
@@ -88,7 +88,7 @@ impl Keys {
     pub fn parse(&self, key: &[u8]) -> Key {
         let text = String::from_utf8_lossy(key);
         let read = str::from_utf8(key).ok().and_then(|text| self.read(text));
-        // Another spelling is another key.
+        // A key that is spelled differently is a different key.
         match read {
             Some(read) if self.key(&read) == text => read,
             _ => Key::Foreign(text.into_owned()),

@@ -1,5 +1,5 @@
 //! The messages of etcd's gRPC interface that the client uses, after etcd's `rpc.proto` and
-//! `kv.proto`. Fields that aren't used are left out; they are skipped when an answer is read.
+//! `kv.proto`. Unused fields are omitted; the decoder skips them.
 
 use prost::{Message, Oneof};
 
@@ -12,10 +12,10 @@ pub struct KeyValue {
     /// Revision of the key's creation.
     #[prost(int64, tag = "2")]
     pub create_revision: i64,
-    /// Revision of the last change. No other change of any key has the same.
+    /// Revision of the last change. Each revision belongs to one transaction.
     #[prost(int64, tag = "3")]
     pub mod_revision: i64,
-    /// The value; empty if only keys were asked for.
+    /// The value; empty if only keys were requested.
     #[prost(bytes = "vec", tag = "5")]
     pub value: Vec<u8>,
 }

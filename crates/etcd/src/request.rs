@@ -18,14 +18,14 @@ impl Range {
         })
     }
 
-    /// The keys that start with this, lowest first.
+    /// The keys with this prefix, in ascending order.
     pub fn prefix(prefix: impl Into<Vec<u8>>) -> Self {
         let key = prefix.into();
         let range_end = after_prefix(&key);
         Self::between(key, range_end)
     }
 
-    /// The keys from the first on, before the second, lowest first.
+    /// The keys from `first` up to, but not including, `end`, in ascending order.
     pub fn between(first: impl Into<Vec<u8>>, end: impl Into<Vec<u8>>) -> Self {
         Self(RangeRequest {
             key: first.into(),
@@ -34,14 +34,14 @@ impl Range {
         })
     }
 
-    /// At most this number.
+    /// Limits the number of keys.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.0.limit = limit.into();
         self
     }
 
-    /// In the order of their last changes, the oldest first.
+    /// Sorts by the revision of the last change, the oldest first.
     #[must_use]
     pub fn oldest_first(mut self) -> Self {
         (self.0.sort_order, self.0.sort_target) = (1, 3);
@@ -55,7 +55,7 @@ impl Range {
         self
     }
 
-    /// Only their number.
+    /// Only the number of keys.
     #[must_use]
     pub fn count_only(mut self) -> Self {
         self.0.count_only = true;
@@ -63,8 +63,8 @@ impl Range {
     }
 }
 
-/// The first key after all those that start with `prefix`; a zero byte, which etcd takes
-/// for "no end", if there is none.
+/// The first key after all keys with `prefix`. If there is none, a zero byte, which means "no end"
+/// to etcd.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -81,9 +81,9 @@ pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 pub struct RangeAnswer {
     /// The keys.
     pub kvs: Vec<KeyValue>,
-    /// True if the limit has left some out.
+    /// True if the limit has omitted some keys.
     pub more: bool,
-    /// Number of all, regardless of the limit.
+    /// Number of all matching keys, regardless of the limit.
     pub count: u64,
 }
 
@@ -107,20 +107,18 @@ impl Compare {
         Self::equal(key, 1, Compared::CreateRevision(0))
     }
 
-    /// No key starts with this.
+    /// No key has this prefix.
     pub fn none_starts_with(prefix: impl Into<Vec<u8>>) -> Self {
         Self::all_below(prefix, 0, 1, Compared::CreateRevision(0))
     }
 
-    /// No key that starts with this was changed after this revision. Keys that were removed
-    /// don't count.
+    /// No existing key with this prefix was changed after `revision`. Deleted keys don't count.
     pub fn none_changed_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
         let compared = Compared::ModRevision(revision.saturating_add(1));
         Self::all_below(prefix, 2, 2, compared)
     }
 
-    /// No key that starts with this was created after this revision. Keys that were removed
-    /// don't count.
+    /// No existing key with this prefix was created after `revision`. Deleted keys don't count.
     pub fn none_created_since(prefix: impl Into<Vec<u8>>, revision: i64) -> Self {
         let compared = Compared::CreateRevision(revision.saturating_add(1));
         Self::all_below(prefix, 2, 1, compared)
@@ -138,7 +136,7 @@ impl Compare {
 
     /// A condition that never holds, to learn whether etcd would accept a transaction.
     pub fn never(key: impl Into<Vec<u8>>) -> Self {
-        // No revision is as large.
+        // No revision reaches this number.
         Self::mod_revision(key, i64::MAX)
     }
 
@@ -165,7 +163,7 @@ impl Compare {
 pub struct Op(Request);
 
 impl Op {
-    /// Gives a key this value.
+    /// Sets a key's value.
     pub fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self(Request::Put(PutRequest {
             key: key.into(),
@@ -181,18 +179,17 @@ impl Op {
         }))
     }
 
-    /// Reads.
+    /// Reads keys.
     pub fn get(range: Range) -> Self {
         Self(Request::Range(range.0))
     }
 }
 
-/// A transaction: if all conditions hold, one branch is executed, otherwise the other, in
-/// one step. etcd accepts 128 operations in a branch, unless it is told otherwise
-/// (`--max-txn-ops`).
+/// A transaction: if all conditions hold, etcd executes `then`, otherwise `otherwise`, atomically.
+/// etcd accepts 128 operations in a branch by default (`--max-txn-ops`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Txn {
-    /// The conditions. Without any, they hold.
+    /// The conditions. Without conditions, `then` is executed.
     pub when: Vec<Compare>,
     /// Executed if all hold.
     pub then: Vec<Op>,
@@ -220,7 +217,7 @@ impl Txn {
         }
     }
 
-    /// True if it changes nothing in either branch.
+    /// True if neither branch changes anything.
     pub(crate) fn only_reads(&self) -> bool {
         let mut all = self.then.iter().chain(&self.otherwise);
         all.all(|op| matches!(op.0, Request::Range(_)))
@@ -234,8 +231,7 @@ pub struct TxnAnswer {
     pub succeeded: bool,
     /// Answers to the reads of the branch that was executed, in order.
     pub ranges: Vec<RangeAnswer>,
-    /// True if the transaction was sent more than once: an earlier one may have been applied
-    /// before this one was.
+    /// True if the transaction was sent more than once: an earlier attempt may have been applied.
     pub resent: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What one process leaves for the next in `cacheDir`: the endpoint that answered, and the
-//! token. The file may be removed at any time.
+//! State that one process leaves in `cacheDir` for the next: the endpoint that answered, and the
+//! token. The file may be deleted at any time.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Remembered {
     pub(crate) token: Option<String>,
 }
 
-/// The file.
+/// The open session file, with its content.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// `None` if the folder can't be used.
@@ -70,7 +70,7 @@ impl Session {
         let Some(folder) = &self.folder else {
             return;
         };
-        // A process that holds the lock writes, too; the next call will do.
+        // If another process holds the lock, the endpoint is not saved: the next call saves it.
         let written = folder.with_lock(Duration::ZERO, || self.write());
         if let Err(error) = written {
             tracing::debug!(%error, "the endpoint is not remembered");
@@ -93,13 +93,13 @@ impl Session {
         folder.replace(&self.name, &content)
     }
 
-    /// Runs `f` while no other process does, if the folder can be locked in this time, and
-    /// without a lock otherwise. What another process has left is read before.
+    /// Runs `f` while no other process does, if the folder can be locked within `at_most`;
+    /// otherwise runs `f` without the lock. Reads the file again before `f`.
     ///
     /// One process asks for a token while the others wait for it: a hundred passwords at once
     /// would keep etcd busy for ten seconds.
     pub(crate) fn alone<T>(&mut self, at_most: Duration, f: impl FnOnce(&mut Self) -> T) -> T {
-        // Opened once more: its lock is held while `self` is used.
+        // The folder is opened again, because its lock is held while `self` is used.
         let path = self.folder.as_ref().map(|folder| folder.path_of(""));
         let folder = path.and_then(|path| StateFolder::open(&path).ok());
         let Some(folder) = folder else {

@@ -27,7 +27,7 @@ const KEYS: [&str; 10] = [
     "stateDir",
 ];
 
-/// `ipam.etcd`, valid. Files are named, and not read yet.
+/// `ipam.etcd`, validated. The files that it names have not been read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Client URLs of the members; at least one.
@@ -38,13 +38,13 @@ pub struct Settings {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// User and password.
     pub login: Option<Login>,
-    /// First part of all keys: starts with a slash and doesn't end with one.
+    /// Common prefix of all keys: starts with a slash and doesn't end with one.
     pub prefix: String,
-    /// Bound of time for all requests of a call together.
+    /// Time limit for all requests of a call together.
     pub timeout: Duration,
-    /// Folder of the token and of other things that need not last.
+    /// Folder of the token and of other files that may be lost.
     pub cache_dir: PathBuf,
-    /// Folder of what must last: the node's token, and its blocks.
+    /// Folder of files that must persist: the node's token, and its blocks.
     pub state_dir: PathBuf,
 }
 
@@ -62,8 +62,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: one that is missing, unknown or wrong, and two
-    /// that don't go together.
+    /// Code 7, naming the key and the value: a key is missing, unknown or invalid, or two keys
+    /// contradict or need each other.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
         let purpose = r#"it must have endpoints, such as {"endpoints": ["https://10.0.0.1:2379"]}"#;
         let settings = EngineSettings::read(ipam, "etcd", purpose, &KEYS)?;
@@ -117,7 +117,7 @@ fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
     let mut endpoints = Vec::with_capacity(texts.len());
     for endpoint in parsed {
         let endpoint = endpoint?;
-        // One that is written twice would be tried twice.
+        // A duplicate would be tried twice.
         if !endpoints.contains(&endpoint) {
             endpoints.push(endpoint);
         }
@@ -125,8 +125,8 @@ fn endpoints(object: &Object) -> Result<Vec<Endpoint>, Error> {
     Ok(endpoints)
 }
 
-/// The path of a secret's file. Messages don't show the value: it may be the secret itself,
-/// written there by mistake.
+/// The path of a file with a secret. Messages don't show the value: somebody may have written the
+/// secret itself there.
 fn file(settings: &EngineSettings, key: &str) -> Result<Option<PathBuf>, Error> {
     let path = settings.object.absolute_path(PATH, key);
     path.map_err(|_| {
@@ -135,7 +135,7 @@ fn file(settings: &EngineSettings, key: &str) -> Result<Option<PathBuf>, Error> 
     })
 }
 
-/// Two keys of which neither goes without the other.
+/// Two keys that must be set together.
 fn both<A, B>(
     (a_key, a): (&str, Option<A>),
     (b_key, b): (&str, Option<B>),

@@ -9,8 +9,8 @@ use cluster::{EngineError, Kind};
 ///
 /// # Errors
 ///
-/// [`Kind::Settings`] for a file that can't be read; also for a pipe, at which the call would
-/// wait for longer than its timeout.
+/// [`Kind::Settings`] for a file that can't be read, and for a pipe: a read of it could wait
+/// longer than the timeout.
 pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
     let read = fs::metadata(path).and_then(|metadata| {
         if metadata.is_file() || metadata.is_dir() {
@@ -22,8 +22,8 @@ pub(crate) fn read(key: &str, path: &Path) -> Result<Vec<u8>, EngineError> {
     read.map_err(|error| refused(key, path, &error))
 }
 
-/// The error that a file can't be used. The value of `passwordFile` is not shown: it may be
-/// the password, written there by mistake.
+/// The error for a file that can't be used. The value of `passwordFile` is not shown: somebody may
+/// have written the password itself there.
 pub(crate) fn refused(key: &str, path: &Path, why: &dyn std::fmt::Display) -> EngineError {
     let path = match key {
         "passwordFile" => "the file that it names".into(),

@@ -1,4 +1,4 @@
-//! The client: requests to the API server, and the time that they may take together.
+//! The client: requests to the API server, and the time limit for all of them together.
 
 mod answer;
 mod connection;
@@ -25,7 +25,7 @@ use exchange::Started;
 use failures::{refusal, unreadable};
 use request::Request;
 
-/// How often a list starts again after its pages have expired.
+/// Most times that a list starts again after its page token has expired.
 const MOST_STARTS: u32 = 3;
 
 /// A client for one call. All of its requests together take no longer than
@@ -60,7 +60,7 @@ impl<'a> Client<'a> {
         self
     }
 
-    /// Number of the cluster: a hash of the API server's URL and of its authorities.
+    /// Identifies the cluster: a hash of the API server's URL and of its authorities.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Creates an object. With `dry_run`, the API server only says whether it would.
+    /// Creates an object. With `dry_run`, the API server only checks the creation.
     ///
     /// # Errors
     ///
@@ -153,7 +153,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Replaces an object, if it has the `metadata.resourceVersion` (and `uid`) of the new one.
+    /// Replaces an object, if it still has the `metadata.resourceVersion` (and `uid`) of the new
+    /// object.
     ///
     /// # Errors
     ///
@@ -167,7 +168,8 @@ impl<'a> Client<'a> {
         self.replace_by(&Request::replace(resource, object, dry_run))
     }
 
-    /// Sets annotations of an object, if it has this revision; those that are `None` are removed.
+    /// Sets annotations of an object, if the object still has this revision. A value of `None`
+    /// removes the annotation.
     ///
     /// # Errors
     ///
@@ -191,7 +193,8 @@ impl<'a> Client<'a> {
         self.replace_by(&Request::merge(resource, &patch))
     }
 
-    /// Replaces the status of an object, if it has the `metadata.resourceVersion` of the new one.
+    /// Replaces the status of an object, if the object still has the `metadata.resourceVersion` of
+    /// the new one.
     ///
     /// # Errors
     ///
@@ -213,8 +216,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Deletes an object, if it has this `uid` and this `resourceVersion`, as far as they are
-    /// given.
+    /// Deletes an object. If `uid` or `resourceVersion` is given, the object must have it.
     ///
     /// # Errors
     ///
@@ -248,7 +250,7 @@ impl<'a> Client<'a> {
             && !request.body.is_empty()
             && object["metadata"]["resourceVersion"].is_null()
         {
-            // What is only tried out has no revision.
+            // The object of a dry run has no revision.
             object["metadata"]["resourceVersion"] = "0".into();
         }
         let item = Item::read(request.of.clone(), object);
@@ -259,7 +261,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The object in an answer. Without one, nobody knows what has answered.
+    /// The object in an answer. An answer without an object is an error: it may not be from an API
+    /// server.
     fn object(request: &Request, answer: &Answer) -> Result<Value, EngineError> {
         let object = answer.object();
         object.ok_or_else(|| {

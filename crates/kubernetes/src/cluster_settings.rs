@@ -11,7 +11,7 @@ use crate::names::object_of;
 use crate::objects::path;
 use crate::{Engine, Resource, Settings, kubeconfig};
 
-/// Part of the names of the node's files, which may share a folder with those of another engine.
+/// Prefix in the names of the node's files: the folder may also have files of another engine.
 const PREFIX: &str = "/kubernetes";
 
 /// A Kubernetes cluster, and this node in it.
@@ -24,8 +24,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads the `ipam` section. The node is `ipam.node`; without it, the one that the kubeconfig
-    /// is for; without that, the host.
+    /// Reads the `ipam` section. The node's name is `ipam.node`, else the node in the kubeconfig,
+    /// else the hostname.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Cluster {
         let configured: Option<String> = ipam.read("ipam", "node")?;
         let name = match configured.filter(|name| !name.is_empty()) {
             Some(_) => cluster::node_name(ipam)?,
-            // The host may have another name than its Node object.
+            // The hostname may differ from the name of the Node object.
             None => match kubeconfig::node(&settings.kubeconfig)? {
                 Some(name) => name,
                 None => cluster::node_name(ipam)?,
@@ -49,13 +49,15 @@ impl Cluster {
         Ok(Self::new(settings, name))
     }
 
-    /// The cluster of a kubeconfig, on a machine that is no node of it: its node has no name.
+    /// The cluster of a kubeconfig, for a machine that isn't one of its nodes: the node's name is
+    /// empty.
     pub fn without_node(kubeconfig: PathBuf) -> Self {
         Self::new(Settings::of_kubeconfig(kubeconfig), String::new())
     }
 
     fn new(settings: Settings, node: String) -> Self {
-        // Without a kubeconfig, the blocks of this node are still known by something.
+        // Without a readable kubeconfig, its path identifies the cluster, so that this node's
+        // blocks are still found.
         let endpoint = kubeconfig::server(&settings.kubeconfig)
             .unwrap_or_else(|_| settings.kubeconfig.display().to_string());
         Self {
@@ -71,8 +73,8 @@ impl Cluster {
         }
     }
 
-    /// The engine of a tool, each of whose requests may take `timeout`: pools of a cluster are
-    /// large.
+    /// The engine of a tool. `timeout` limits each request instead of the whole call, because a
+    /// cluster may have large pools.
     pub fn kubernetes_engine(&self) -> Engine<'_> {
         let mut engine = Engine::of(self, &NO_VARIABLES, None);
         engine.client.time.bound_each_request();
@@ -80,7 +82,7 @@ impl Cluster {
     }
 }
 
-/// A tool's calls have no variables of their own.
+/// A tool's calls have no CNI variables.
 static NO_VARIABLES: LazyLock<Environment> = LazyLock::new(Environment::default);
 
 impl ConfiguredCluster for Cluster {
@@ -95,7 +97,7 @@ impl ConfiguredCluster for Cluster {
         Box::new(Engine::of(self, &NO_VARIABLES, cancellation))
     }
 
-    /// The engine also notes the pod that the call names.
+    /// This engine also notes the pod that the call names.
     fn engine_of<'a>(&'a self, call: &'a Call<'_>) -> Box<dyn cluster::Engine + 'a> {
         Box::new(Engine::new(self, call))
     }
@@ -115,8 +117,7 @@ impl ConfiguredCluster for Cluster {
     }
 }
 
-/// True for a name that an object of Kubernetes' API can have: an RFC 1123 subdomain in lower
-/// case.
+/// True for a valid name of an object in Kubernetes' API: an RFC 1123 subdomain in lower case.
 pub fn is_dns_subdomain(name: &str) -> bool {
     let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_part = |part: &str| {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_the_node_is_the_one_that_the_kubeconfig_is_for() {
+    fn without_ipam_node_the_node_is_the_kubeconfigs() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let read = |context: &str| {
             let config = format!(

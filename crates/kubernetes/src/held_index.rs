@@ -1,15 +1,15 @@
-//! The addresses of each attachment on this node, in folders of `cacheDir`: a list by label would
-//! look at all addresses of the cluster.
+//! Index of the addresses of each attachment on this node, in folders of `cacheDir`. Without it,
+//! each DEL would list by label, for which the API server reads all addresses of the cluster.
 //!
-//! The folder of an attachment has an empty file for each address. It is made before the address is
-//! created, and removed after it is deleted. So an attachment without a folder has no address, if
-//! the index is complete: once in each boot, one list of the node's addresses completes it. To make
-//! and remove these files, no call waits for another one. If the folder can't be used, nothing is
-//! created: another call, which can use it, would miss the address.
+//! An attachment's folder has an empty file for each address. The file is created before the
+//! address, and removed after the address is deleted. So if the index is complete, an attachment
+//! without a folder has no address. In each boot, one list of the node's addresses completes the
+//! index. Calls create and remove these files without waiting for each other. If the folder can't
+//! be used, no address is created: another call that can use the folder would miss the address.
 //!
-//! `ipamctl` may create addresses of the node elsewhere, and changes the node's registration after
-//! that. So an attachment that isn't noted has no address only if the registration is still the
-//! one that the list has followed.
+//! `ipamctl` may create addresses for this node from elsewhere. It then changes the node's
+//! registration. So an attachment without a folder has no address only if the registration has the
+//! same revision as when the index was completed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,16 +25,16 @@ use crate::objects::attachment;
 /// Name of the file that says in which boot the index was completed.
 const COMPLETE: &str = "complete";
 
-/// Times that an attachment's folder is made again, because another call for the same attachment
-/// has removed it.
+/// Most times that an attachment's folder is created again, because another call for the same
+/// attachment has removed it.
 const MOST_TRIES: u32 = 100;
 
-/// The folders.
+/// The index.
 pub(crate) struct HeldIndex {
     /// The folder, or why it can't be used.
     folder: Result<StateFolder, String>,
     path: PathBuf,
-    /// This boot; if it isn't known, the index isn't complete.
+    /// The boot's ID. Without it, the index is never complete.
     boot: Option<String>,
 }
 
@@ -52,13 +52,13 @@ impl HeldIndex {
         }
     }
 
-    /// True if each address that the node has in this cluster is noted.
+    /// True if the index has every address of the node in this cluster.
     pub(crate) fn is_complete(&self, cluster: u64) -> bool {
         let completed = self.completed().zip(self.stamp(cluster, None));
         completed.is_some_and(|(content, stamp)| content.starts_with(stamp.as_bytes()))
     }
 
-    /// True if it was completed after this revision of the node's registration was written.
+    /// True if the index was completed after this revision of the node's registration was written.
     pub(crate) fn follows(&self, cluster: u64, registration: i64) -> bool {
         let completed = self
             .completed()
@@ -71,8 +71,8 @@ impl HeldIndex {
         self.folder.as_ref().ok()?.read(COMPLETE).ok()
     }
 
-    /// Notes these addresses, which are all that the node has in this cluster. The list of them
-    /// began after the node's registration with this revision was read.
+    /// Notes `addresses`, which are all addresses that the node has in this cluster. Their list
+    /// was requested after the registration's revision was read.
     pub(crate) fn complete(
         &self,
         cluster: u64,
@@ -91,12 +91,14 @@ impl HeldIndex {
             .map_err(|why| io::Error::other(why.as_str()))
     }
 
-    /// The folder, opened again: a caller that lists the node's addresses locks it.
+    /// The folder, opened again. Its lock allows one caller at a time to list the node's
+    /// addresses.
     pub(crate) fn lock_of_lists(&self) -> io::Result<StateFolder> {
         StateFolder::open(&self.path)
     }
 
-    /// What the file [`COMPLETE`] has in this boot; its first line without a registration.
+    /// The content of the file [`COMPLETE`] for this boot; only its first line without a
+    /// registration.
     fn stamp(&self, cluster: u64, registration: Option<i64>) -> Option<String> {
         let registration =
             registration.map_or_else(String::new, |revision| format!("{revision}\n"));
@@ -147,14 +149,14 @@ impl HeldIndex {
         }
     }
 
-    /// Removes the note of an address that doesn't exist any more, or never did.
+    /// Removes the note of an address that doesn't exist.
     pub(crate) fn forget(&self, held: &HeldKey) -> io::Result<()> {
         let path = self.folder_of(&held.network, &held.attachment);
         match StateFolder::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             other => other?.remove(&name(held))?,
         }
-        // It stays as long as it has other addresses.
+        // The folder stays while it has other addresses.
         let _ = std::fs::remove_dir(&path);
         Ok(())
     }
@@ -174,8 +176,7 @@ fn name(held: &HeldKey) -> String {
     object.map(|(_, name)| name).unwrap_or_default()
 }
 
-/// True if a folder was removed meanwhile: before it was opened, or before `mkdir` looked at what
-/// exists.
+/// True if another call has removed the folder, before it was opened or while `mkdir` checked it.
 fn was_removed(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_boot_that_isnt_known_it_is_not_complete_and_has_what_is_noted() {
+    fn without_a_boot_id_the_index_is_not_complete_and_keeps_its_notes() {
         let folder = tempfile::tempdir().unwrap();
         let index = HeldIndex::open(folder.path(), "n1", None);
         let held = held("c1", "10.0.0.5");
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_complete_in_the_boot_and_the_cluster_in_which_it_was_completed() {
+    fn the_index_is_complete_in_one_boot_and_one_cluster() {
         let folder = tempfile::tempdir().unwrap();
         let index = open(folder.path(), "b1");
         assert!(!index.is_complete(1));

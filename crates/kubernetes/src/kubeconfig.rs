@@ -1,7 +1,7 @@
-//! The kubeconfig: the API server, its authorities, the node's credentials.
+//! Reads the kubeconfig: the API server, its authorities, the node's credentials.
 //!
-//! Keys mean what they mean to kubectl (client-go's `tools/clientcmd`). What isn't supported is
-//! refused by name.
+//! Keys have the same meaning as in kubectl (client-go's `tools/clientcmd`). An unsupported key is
+//! an error that names the key.
 
 mod document;
 mod file;
@@ -20,22 +20,22 @@ use section::{Section, set};
 pub(crate) use file::refused;
 pub(crate) use section::Identity;
 
-/// A kubeconfig's current context. The files that it names have been read, except for the
-/// token's.
+/// The current context of a kubeconfig. The files that it names have been read, except for
+/// `tokenFile`.
 pub(crate) struct Kubeconfig {
     /// Path of the kubeconfig.
     pub(crate) path: PathBuf,
-    /// URL of the API server: `http` or `https`, a host, perhaps a port and a path.
+    /// URL of the API server: `http` or `https`, a host, an optional port and path.
     pub(crate) server: Uri,
     /// The API server's authorities, PEM; `None` if its certificate isn't verified.
     pub(crate) authorities: Option<Vec<u8>>,
-    /// Name in the API server's certificate, if it isn't the URL's host.
+    /// Name in the API server's certificate, if it differs from the URL's host.
     pub(crate) server_name: Option<String>,
     /// The client's certificate.
     pub(crate) identity: Option<Identity>,
-    /// The bearer token, if there is no file or the file can't be read.
+    /// The bearer token, if there is no `tokenFile` or it can't be read.
     token: Option<String>,
-    /// File of the bearer token, which is renewed by others.
+    /// File of the bearer token. Another program renews it.
     token_file: Option<PathBuf>,
     /// URL of the proxy.
     pub(crate) proxy: Option<String>,
@@ -53,8 +53,8 @@ pub(crate) fn server(path: &Path) -> Result<String, EngineError> {
     server.ok_or_else(|| refused(path, &"the cluster has no server"))
 }
 
-/// The node that the kubeconfig is for; `None` if it doesn't say. `ipam-installer` writes the name
-/// of the Node object into an extension of the context.
+/// The node that the kubeconfig names, if any: `ipam-installer` writes the name of the Node object
+/// into an extension of the context.
 ///
 /// # Errors
 ///
@@ -65,8 +65,8 @@ pub(crate) fn node(path: &Path) -> Result<Option<String>, EngineError> {
 }
 
 impl Kubeconfig {
-    /// Reads a kubeconfig and the files that it names. A warning is logged if everybody may read
-    /// it.
+    /// Reads a kubeconfig and the files that it names. Logs a warning if everybody may read the
+    /// kubeconfig.
     ///
     /// # Errors
     ///
@@ -118,11 +118,11 @@ impl Kubeconfig {
         })
     }
 
-    /// The bearer token as it is now. As with kubectl, the file counts before `token`.
+    /// The current bearer token. As with kubectl, `tokenFile` precedes `token`.
     ///
     /// # Errors
     ///
-    /// [`cluster::Kind::Settings`]: the file can't be read, and there is no `token`.
+    /// [`cluster::Kind::Settings`]: the file can't be read, and `token` isn't set.
     pub(crate) fn token(&self) -> Result<Option<String>, EngineError> {
         let Some(file) = &self.token_file else {
             return Ok(self.token.clone());

@@ -1,4 +1,4 @@
-//! Names of the API's objects: one for each key of the cluster's rules.
+//! Names of the API's objects. Each key of the cluster's rules has one object.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 use crate::Resource;
 
-/// The restore that exists as long as any other one does: an ADD looks for this one alone.
+/// The restore that exists as long as any other restore does. An ADD reads only this one.
 pub(crate) const ANY_RESTORE: &str = "cluster";
 
 /// The restore that exists while pools are imported.
 pub(crate) const IMPORT: &str = "import";
 
-/// The restore that exists while those of nodes are written.
+/// The restore that exists while the restores of nodes are being written.
 const BEGINNING: &str = "begin";
 
 /// First character of the key of a mark that names no node.
@@ -26,7 +26,7 @@ const OF_NODE: &str = "node.";
 /// Hexadecimal digits of a hash in a name or a label.
 const HASH: usize = 32;
 
-/// The kind and the name of an object; `None` for one that isn't ours.
+/// The kind and name of a key's object; `None` for a foreign key.
 pub(crate) fn object_of(key: &Key) -> Option<(Resource, String)> {
     Some(match key {
         Key::Pool(pool) => (Resource::Pool, pool.clone()),
@@ -47,8 +47,8 @@ pub(crate) fn object_of(key: &Key) -> Option<(Resource, String)> {
     })
 }
 
-/// The key of an object with this name; `None` if it isn't one that we write. A sticky key's
-/// name has only a hash of it.
+/// The key of an object; `None` if its name isn't one of ours. A sticky key's object has only a
+/// hash of the key in its name.
 pub(crate) fn key_of(kind: Resource, name: &str) -> Option<Key> {
     let key = match kind {
         Resource::Pool => Key::Pool(name.to_owned()),
@@ -74,7 +74,7 @@ pub(crate) fn key_of(kind: Resource, name: &str) -> Option<Key> {
         }),
         Resource::StickyKey => return None,
     };
-    // Another spelling is another object.
+    // A name that is spelled differently is a different object.
     let is_ours = object_of(&key).is_some_and(|(_, ours)| ours == name);
     is_ours.then_some(key)
 }
@@ -99,8 +99,8 @@ fn block(pool: &str, cidr: IpNet) -> String {
     format!("{pool}.{}-{}", ip_part(cidr.addr()), cidr.prefix_len())
 }
 
-/// An address as a part of a name. A name can't have colons, and no part of it can begin with
-/// a dash, so an IPv6 address has all of its eight groups.
+/// An address as a part of a name. A name can't contain colons, and none of its parts can begin
+/// with a dash, so an IPv6 address is written with all of its eight groups.
 fn ip_part(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -120,7 +120,8 @@ fn parse_ip(part: &str) -> Option<IpAddr> {
     Some(Ipv6Addr::from(groups).into())
 }
 
-/// A pool's name, and the address behind it: the last part of the name, or the last four.
+/// Splits a name into the pool's name and the address: the last part of the name, or the last
+/// four.
 fn split(name: &str) -> Option<(&str, &str)> {
     let (pool, last) = name.rsplit_once('.')?;
     if last.contains('-') {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_is_not_ours() {
+    fn a_name_that_is_spelled_differently_is_not_ours() {
         for name in [
             "blue",
             "blue.10.0.0",

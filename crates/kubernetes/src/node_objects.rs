@@ -1,9 +1,9 @@
-//! Node objects beside the registrations of nodes, and notes on registrations whose Node is
-//! missing.
+//! Compares registrations of nodes with `Node` objects, and notes on registrations that their Node
+//! is missing.
 //!
-//! Two annotations of an `IPAMNode` are the whole memory: the UID of the Node that was seen last,
-//! and since when no Node of this name was seen. A registration whose Node was never seen has
-//! another name than its Node, or no Node: nothing is concluded from that.
+//! The notes are two annotations of an `IPAMNode`: the UID of the Node that was seen last, and the
+//! time since which the Node is missing. If the Node was never seen, nothing is concluded: the
+//! registration may have another name than its Node.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -19,7 +19,7 @@ const NODE_UID: &str = "ipam-delegated.io/node-uid";
 /// Annotation with a [`MissingNote`].
 const NODE_MISSING: &str = "ipam-delegated.io/node-missing";
 
-/// A registration of a node, and what is known of its Node.
+/// A registration of a node, and the state of its Node.
 #[derive(Clone, Debug)]
 pub struct RegisteredNode {
     /// The node's name.
@@ -28,21 +28,21 @@ pub struct RegisteredNode {
     pub revision: i64,
     /// The Node.
     pub state: NodeState,
-    /// State of the cluster before the Node was asked for.
+    /// Revision of the cluster before the Node was read.
     read_at: i64,
     item: Item,
 }
 
-/// A Node, as the API server says.
+/// State of a Node, by the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// It exists, with this UID.
+    /// The Node exists, with this UID.
     Exists(String),
-    /// It is missing, and no Node of this name was seen before.
+    /// The Node is missing, and was never seen.
     NeverSeen,
-    /// It is missing, and there is no note of this for the present registration.
+    /// The Node is missing, and the present registration has no note of it.
     Missing,
-    /// It is missing, and was so at the time of the note.
+    /// The Node is missing, and was missing at the time of the note.
     MissingSince(MissingNote),
 }
 
@@ -54,7 +54,7 @@ pub struct MissingNote {
     pub since: SystemTime,
     /// The incarnation of the registration at that time.
     pub incarnation: String,
-    /// State of the cluster at that time: what was claimed later has a higher revision.
+    /// Revision of the cluster at that time. Later claims have a higher revision.
     pub revision: i64,
 }
 
@@ -63,7 +63,8 @@ impl RegisteredNode {
     ///
     /// # Errors
     ///
-    /// See [`cluster::Kind`]. Without an answer about each Node, nothing is returned.
+    /// See [`cluster::Kind`]. If the API server doesn't answer for one of the Nodes, the whole
+    /// call fails.
     pub fn all(client: &mut Client<'_>) -> Result<Vec<Self>, EngineError> {
         let registrations = client.list(Resource::IpamNode, None, false)?;
         let nodes = client.list(OtherResource::Node, None, true)?.items;
@@ -75,7 +76,8 @@ impl RegisteredNode {
         for item in registrations.items {
             let mut uid = nodes.get(&item.name).cloned();
             if uid.is_none() {
-                // Missing is only what the API server says is not found, by its name.
+                // A Node counts as missing only if the API server answers "not found" for its
+                // name.
                 let node = client.get(OtherResource::Node, &item.name)?;
                 uid = node.map(|node| node.uid);
             }
@@ -90,8 +92,8 @@ impl RegisteredNode {
         Ok(all)
     }
 
-    /// Writes the annotations that the state calls for; false if the registration was changed
-    /// meanwhile.
+    /// Writes the annotations for this state; false if another process has changed the
+    /// registration.
     ///
     /// # Errors
     ///
@@ -104,7 +106,7 @@ impl RegisteredNode {
         }
     }
 
-    /// Notes that the Node is missing since now.
+    /// Notes that the Node is missing from now on.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
-//! The API's objects, and the values of the cluster's rules: one is made from the other.
+//! Converts between the API's objects and the values of the cluster's rules.
 //!
-//! A value is a JSON object whose keys are keys of `spec`, beside those that the object's name
-//! says: the pool and the address.
+//! A value is a JSON object. Its keys are keys of `spec`; the pool and the address are in the
+//! object's name instead.
 
 use cluster::{BlockOwner, HeldKey, Holder, Key, Registration, Stored};
 use cni::Attachment;
@@ -10,21 +10,20 @@ use serde_json::{Map, Value, json};
 use crate::names::{hash, key_of, object_of};
 use crate::{GROUP, Item, Resource, VERSION};
 
-/// Keys of an address's `spec` that are no part of its value.
+/// Keys of an address's `spec` that are not in its value.
 const BESIDE_THE_HOLDER: [&str; 4] = ["pool", "ip", POD_NAMESPACE, POD_NAME];
 
 const POD_NAMESPACE: &str = "podNamespace";
 const POD_NAME: &str = "podName";
 
-/// The pod that a call is about, for people.
+/// The pod of a call. It is shown to people only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
 }
 
-/// The object with this value; `None` for a key that isn't ours, and for a value that isn't one
-/// of our own.
+/// The object for this key and value; `None` for a foreign key or an invalid value.
 pub(crate) fn object(key: &Key, value: &[u8], pod: &Pod) -> Option<Value> {
     let (kind, name) = object_of(key)?;
     let mut spec = match key {
@@ -78,8 +77,8 @@ pub(crate) fn object(key: &Key, value: &[u8], pod: &Pod) -> Option<Value> {
     }))
 }
 
-/// The object's key and value. One that isn't ours has its whole `spec` as its value, which no
-/// rule takes for its own.
+/// The object's key and value. The value of a foreign object is its whole `spec`, which no rule
+/// accepts.
 pub(crate) fn stored(kind: Resource, item: &Item) -> Stored {
     let spec = &item.spec;
     let key = match kind {
@@ -87,7 +86,7 @@ pub(crate) fn stored(kind: Resource, item: &Item) -> Stored {
         _ => key_of(kind, &item.name),
     };
     let text = |key: &str| spec.get(key).and_then(Value::as_str).unwrap_or_default();
-    // Without its spec, an object is what its name says.
+    // Without its spec, only the object's name is checked.
     let key = key.filter(|key| match key {
         Key::Address(pool, ip) if spec.is_object() => {
             text("pool") == pool && text("ip").parse() == Ok(*ip)
@@ -112,8 +111,7 @@ pub(crate) fn stored(kind: Resource, item: &Item) -> Stored {
     }
 }
 
-/// The address as its holder's, in the way in which DEL and GC look for it; `None` if its content
-/// isn't ours.
+/// The key by which DEL and GC look for this address; `None` if the object isn't ours.
 pub(crate) fn held(item: &Item) -> Option<HeldKey> {
     let Some(Key::Address(pool, ip)) = key_of(Resource::Address, &item.name) else {
         return None;
@@ -131,7 +129,7 @@ pub(crate) fn held(item: &Item) -> Option<HeldKey> {
     })
 }
 
-/// A restore of this name: nothing is given as long as it exists.
+/// A restore of this name. No address is given while it exists.
 pub(crate) fn restore(name: &str) -> Value {
     let node = name.strip_prefix("node.").unwrap_or_default();
     let mut labels = Labels::default();
@@ -145,22 +143,22 @@ pub(crate) fn restore(name: &str) -> Value {
     })
 }
 
-/// An object as `kubectl get` takes it: `addresses.ipam-delegated.io/blue.10.0.0.5`.
+/// The path of an object for `kubectl get`: `addresses.ipam-delegated.io/blue.10.0.0.5`.
 pub(crate) fn path(kind: Resource, name: &str) -> String {
     format!("{}.{GROUP}/{name}", kind.plural())
 }
 
-/// The label value, and the name of the node's file, of an attachment on a network.
+/// Identifies an attachment, as a label value and as the name of the node's file.
 pub(crate) fn attachment(network: &str, container_id: &str, ifname: &str) -> String {
     hash(&[network, container_id, ifname])
 }
 
-/// A label's name with the group; a selector is this, `=`, and the value.
+/// Full name of a label. A selector is this name, `=`, and the value.
 pub(crate) fn label(name: &str) -> String {
     format!("{GROUP}/{name}")
 }
 
-/// True for what a label can have as its value.
+/// True for a valid value of a label.
 pub(crate) fn is_label_value(text: &str) -> bool {
     let is_end = |end: Option<char>| end.is_some_and(|end| end.is_ascii_alphanumeric());
     let is_inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -170,7 +168,7 @@ pub(crate) fn is_label_value(text: &str) -> bool {
         && text.chars().all(is_inner)
 }
 
-/// Labels of an object. What can't be a label's value is only in `spec`.
+/// Labels of an object. Invalid label values are left out; they are in `spec`.
 #[derive(Default)]
 struct Labels(Map<String, Value>);
 

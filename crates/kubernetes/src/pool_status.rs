@@ -1,5 +1,5 @@
-//! The status of pools: for people and for the policy that looks at pools that are edited by hand.
-//! No plugin reads it.
+//! The status of pools, for people and for the admission policy on manual changes of pools. No
+//! plugin reads it.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,12 +13,12 @@ use crate::names::key_of;
 use crate::objects::label;
 use crate::{Client, Replaced, Resource};
 
-/// Number of addresses, by pool and node.
+/// Number of addresses by pool, and within it by node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeldCounts(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl HeldCounts {
-    /// Counts the addresses that nodes hold one by one.
+    /// Counts the addresses that nodes hold one by one, not their blocks.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl HeldCounts {
             };
             let node = match item.labels.get(&label("node")) {
                 Some(node) => Some(node.clone()),
-                // A long name is no label's value.
+                // The name was too long for a label's value.
                 None => client.get(Resource::Address, &item.name)?.and_then(|item| {
                     let node = item.spec["node"].as_str();
                     node.map(str::to_owned)
@@ -63,14 +63,14 @@ impl HeldCounts {
         *count = count.saturating_add(number);
     }
 
-    /// The names of all nodes that hold something.
+    /// The names of all nodes that hold addresses.
     pub fn nodes(&self) -> impl Iterator<Item = &str> {
         self.0
             .values()
             .flat_map(|nodes| nodes.keys().map(String::as_str))
     }
 
-    /// Writes the status of a pool; false if the pool was changed meanwhile.
+    /// Writes the status of a pool; false if another process has changed the pool.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl HeldCounts {
     }
 }
 
-/// A number as the API can have it.
+/// The number, but at most the API's largest.
 fn capped(number: u128) -> u64 {
     u64::try_from(number)
         .unwrap_or(u64::MAX)

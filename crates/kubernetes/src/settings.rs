@@ -8,21 +8,21 @@ use cni::{Error, Object};
 
 const KEYS: [&str; 4] = ["kubeconfig", "timeout", "cacheDir", "stateDir"];
 
-/// `ipam.kubernetes`, valid. The kubeconfig is named, and not read yet.
+/// `ipam.kubernetes`, validated. The kubeconfig has not been read yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// File with the API server's URL and the node's credentials.
     pub kubeconfig: PathBuf,
-    /// Bound of time for all requests of a call together.
+    /// Time limit for all requests of a call together.
     pub timeout: Duration,
-    /// Folder of what must last: the node's token, and its blocks.
+    /// Folder of files that must persist: the node's token, and its blocks.
     pub state_dir: PathBuf,
-    /// Folder of things that need not last.
+    /// Folder of files that may be lost.
     pub cache_dir: PathBuf,
 }
 
 impl Settings {
-    /// The settings of a machine that is no node: it has no folders.
+    /// The settings of a machine that is no node. They have no folders.
     pub fn of_kubeconfig(kubeconfig: PathBuf) -> Self {
         Self {
             kubeconfig,
@@ -36,7 +36,7 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: one that is missing, unknown or wrong.
+    /// Code 7, naming the key and the value: a key is missing, unknown or invalid.
     pub fn read(ipam: &Object) -> Result<Self, Error> {
         let example = "{\"kubeconfig\": \"/etc/cni/net.d/ipam-delegated.kubeconfig\"}";
         let purpose = format!("it must name a kubeconfig, such as {example}");

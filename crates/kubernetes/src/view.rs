@@ -1,7 +1,7 @@
-//! This node's view of a pool: which addresses seem to be reserved. It spares requests for
-//! addresses that are taken, and no rule believes it: only a creation decides.
+//! This node's view of a pool: a cache of which addresses seem to be reserved. It saves requests
+//! for taken addresses. No rule depends on it: only the creation of an object decides.
 //!
-//! A file of `cacheDir` has one bit for each of 65,536 addresses that lie together.
+//! A file of `cacheDir` has one bit for each of 65,536 consecutive addresses.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -21,28 +21,28 @@ use crate::names::hash;
 /// Bytes of a file: one bit for each of 65,536 addresses.
 const BYTES: usize = 8192;
 
-/// The longest wait of a call for other processes that change files: each does so in a moment,
-/// unless it is stopped. Without the lock, only a creation decides.
+/// Longest total wait of a call for other processes that change files. Each takes a moment, unless
+/// it is stopped. Without the lock, only a creation decides.
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
-/// Most files of a pool that a list writes: of a larger pool, nearly all addresses are free.
+/// Most files that one list writes for a pool. In a larger pool, nearly all addresses are free.
 const MOST_FILES: usize = 64;
 
-/// The view of all pools.
+/// The views of all pools.
 pub(crate) struct View {
     folder: Option<StateFolder>,
-    /// The files as this call has read them; none for one that is missing.
+    /// The files as this call has read them; empty content for a missing file.
     read: RefCell<HashMap<String, Vec<u8>>>,
-    /// The wait for a lock: none after one that was in vain.
+    /// Longest wait for a lock; zero after a wait in vain.
     wait: Cell<Duration>,
 }
 
-/// What stays true of a pool until its spec changes. See [`crate::Item::spec_id`].
+/// A property of a pool that stays true until its spec changes. See [`crate::Item::spec_id`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verified {
-    /// No node has a block of it.
+    /// No node has a block of the pool.
     WithoutBlocks,
-    /// It overlaps with no other pool. A later pool that overlaps with it is refused.
+    /// The pool overlaps with no other pool. A later pool that overlaps with it is refused.
     Apart,
 }
 
@@ -56,8 +56,8 @@ impl Verified {
 }
 
 impl View {
-    /// The view of the cluster that this kubeconfig leads to: clusters may share a folder, and
-    /// have pools of one name.
+    /// The view for the cluster of this kubeconfig. Clusters may share a folder, and have pools
+    /// with the same name.
     pub(crate) fn open(cache_dir: &Path, kubeconfig: &Path) -> Self {
         let cluster = hash(&[&kubeconfig.to_string_lossy()]);
         let folder = StateFolder::create(&cache_dir.join(format!("view_{cluster}")));
@@ -67,7 +67,7 @@ impl View {
         Self::of(folder.ok())
     }
 
-    /// No view.
+    /// A view that keeps nothing.
     pub(crate) fn none() -> Self {
         Self::of(None)
     }
@@ -80,14 +80,14 @@ impl View {
         }
     }
 
-    /// True if this was noted of the pool with this spec.
+    /// True if the property was noted for the pool with this spec.
     pub(crate) fn is_verified(&self, what: Verified, pool: &str, spec: &str) -> bool {
         let read = |folder: &StateFolder| folder.read(&what.file(pool));
         let noted = self.folder.as_ref().map(read);
         matches!(noted, Some(Ok(noted)) if noted == spec.as_bytes())
     }
 
-    /// Notes this of the pool with this spec.
+    /// Notes the property for the pool with this spec.
     pub(crate) fn note_verified(&self, what: Verified, pool: &str, spec: &str) {
         if let Some(folder) = &self.folder
             && let Err(error) = folder.replace(&what.file(pool), spec.as_bytes())
@@ -121,24 +121,24 @@ impl View {
         Some(Interval::merged(all))
     }
 
-    /// Notes that a call asks for an address; false if the address seems to be reserved, or if
-    /// another call asks for it.
+    /// Notes that this call requests an address; false if the address seems to be reserved, or if
+    /// another call requests it.
     pub(crate) fn claim(&self, pool: &str, ip: IpAddr) -> bool {
         !self.change(pool, ip, true)
     }
 
-    /// Notes that an address is reserved now, or isn't.
+    /// Notes whether an address is reserved.
     pub(crate) fn note(&self, pool: &str, ip: IpAddr, is_reserved: bool) {
         self.change(pool, ip, is_reserved);
     }
 
-    /// Notes this of an address; true if it seemed to be reserved before.
+    /// Sets an address's bit; true if the address seemed to be reserved before.
     fn change(&self, pool: &str, ip: IpAddr, is_reserved: bool) -> bool {
         let Some(folder) = &self.folder else {
             return false;
         };
         let (name, bit) = place(pool, ip);
-        // Others may have changed it, too: the next look reads it again.
+        // Other calls may have changed the file as well: the next look reads it again.
         self.read.borrow_mut().remove(&name);
         let change = || {
             let file = match (ip.is_ipv4() && is_reserved, OFlags::RDWR) {
@@ -150,7 +150,7 @@ impl View {
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             let mut byte = [0];
-            // A new file is empty.
+            // The bits of a new file are 0.
             let _ = file.read_at(&mut byte, (bit / 8) as u64)?;
             let was_reserved = is_set(byte.first(), bit);
             match is_reserved {
@@ -168,9 +168,9 @@ impl View {
         })
     }
 
-    /// Lists a pool's addresses by `list`, or takes the list of another process that began later
-    /// than this call: of many who find a pool full at the same time, one asks. The list replaces
-    /// the view.
+    /// Lists a pool's addresses with `list`, or returns the list of another process that began
+    /// after this call. So if many calls find a pool full at the same time, one requests the list.
+    /// The list replaces the view.
     pub(crate) fn list<E>(
         &self,
         pool: &str,
@@ -200,7 +200,7 @@ impl View {
             }
             Ok(Ok(all))
         });
-        // Without the lock, this process asks, too.
+        // Without the lock, this process requests the list as well.
         listed.unwrap_or_else(|_| list())
     }
 }
@@ -221,7 +221,7 @@ fn runs(bits: &[u8]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// The addresses of a list that began at this time or later.
+/// The addresses of a saved list; `None` if the list was requested before `began`.
 fn read(list: &[u8], began: u128) -> Option<Vec<IpAddr>> {
     let mut lines = str::from_utf8(list).ok()?.lines();
     let at: u128 = lines.next()?.parse().ok()?;
@@ -272,7 +272,7 @@ fn place(pool: &str, ip: IpAddr) -> (String, usize) {
     (format!("{pool}_{start:x}"), low as usize)
 }
 
-/// The address of a bit. An IPv6 address of the first 2^32 is taken for an IPv4 address.
+/// The address of a bit. An IPv6 address below 2^32 is read as an IPv4 address.
 fn address(start: u128, bit: usize) -> IpAddr {
     let bits = start << 16 | bit as u128;
     match u32::try_from(bits) {
@@ -281,7 +281,7 @@ fn address(start: u128, bit: usize) -> IpAddr {
     }
 }
 
-/// The time since the boot, in nanoseconds: the same in all processes.
+/// The time since the boot, in nanoseconds. All processes share this clock.
 fn now() -> u128 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u128 * 1_000_000_000 + now.tv_nsec as u128
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_began_after_the_call_counts_for_it_and_no_earlier_one() {
+    fn a_list_counts_only_for_calls_that_began_before_it() {
         let list = b"7\n10.0.0.6\nfd00::7";
         assert_eq!(read(list, 7), Some(vec![ip("10.0.0.6"), ip("fd00::7")]));
         assert_eq!(read(list, 8), None);

@@ -1,7 +1,7 @@
-//! Reads the addresses that whereabouts has given to pods, with the attachment of each.
+//! Reads the addresses that whereabouts has allocated to pods, with the attachment of each.
 //!
-//! whereabouts keeps the allocations of a range in one `IPPool` object: by offset, the container's
-//! ID and the pod. The pod says the node, and its status by Multus the network.
+//! whereabouts keeps the allocations of a range in one `IPPool` object: offset, container ID and
+//! pod. The pod has the node's name, and its Multus status has the network's name.
 
 mod attachment;
 mod ip_pool;
@@ -17,16 +17,16 @@ use attachment::Pods;
 pub use attachment::PodAttachment;
 pub use ip_pool::Allocation;
 
-/// What whereabouts has given.
+/// The allocations of whereabouts.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// The allocations, each with its attachment, or the reason why that isn't known.
+    /// Each allocation with its attachment, or the reason why its attachment is unknown.
     pub allocations: Vec<(Allocation, Result<PodAttachment, String>)>,
-    /// Sentences about what can't be read, and about reservations without an allocation.
+    /// Messages about unreadable objects, and about reservations without an allocation.
     pub unread: Vec<String>,
 }
 
-/// The allocations at one time, to be compared with those of a later time.
+/// The allocations at one time, for a comparison with a later time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
     /// Specs of the `IPPool` objects, by namespace and name.
@@ -36,7 +36,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Reads the allocations as they are now.
+    /// Reads the current allocations.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Snapshot {
         changed
     }
 
-    /// The allocations with their attachments. Each pod is read as it is now.
+    /// The allocations with their attachments. Reads each pod.
     ///
     /// # Errors
     ///

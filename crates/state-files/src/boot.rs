@@ -16,7 +16,7 @@ const PROC: &str = "IPAM_DELEGATED_PROC";
 pub struct Boot {
     id: String,
     proc: PathBuf,
-    /// Its start, once it was read: many reservations are compared with it.
+    /// The start of this boot. It is read once, because many reservations are compared with it.
     start: OnceLock<i64>,
 }
 
@@ -48,8 +48,8 @@ impl Boot {
         &self.id
     }
 
-    /// The start of this boot by the clock as it is now, in seconds since 1970: `btime` of
-    /// `/proc/stat`, proc(5). If the clock was set since, a file of this boot may have an
+    /// The start of this boot, in seconds since 1970 by the current clock: `btime` of
+    /// `/proc/stat`, proc(5). If the clock was set since the boot, a file of this boot may have an
     /// earlier time.
     ///
     /// # Errors
@@ -68,13 +68,13 @@ impl Boot {
         Ok(*self.start.get_or_init(|| start))
     }
 
-    /// True if an event, of which boot ID and time were noted, is of an earlier boot: it has
-    /// another ID *and* is older than the start of this boot. One kernel may show several IDs,
-    /// in containers of their own, and a clock may be wrong.
+    /// True if an event with this boot ID and time happened before this boot: the ID differs *and*
+    /// the time is before this boot's start. The ID is not enough, because one kernel may show
+    /// several IDs in separate containers. The time is not enough, because a clock may be wrong.
     ///
     /// # Errors
     ///
-    /// Those of [`Self::start`]: neither is known.
+    /// As [`Self::start`]: then it is unknown whether the event is older.
     pub fn is_after(&self, id: &str, time: SystemTime) -> io::Result<bool> {
         if id == self.id {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! Deadline of a call: the time at which it gives up.
+//! Deadline of a call.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::time::{
 
 use cni::Cancellation;
 
-/// A time from which on a call gives up.
+/// The time at which a call gives up.
 #[derive(Debug)]
 pub struct Deadline {
     timer: OwnedFd,
@@ -19,11 +19,11 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline after this time.
+    /// The deadline after this duration.
     ///
     /// # Errors
     ///
-    /// An I/O error of the timer: without one, there would be no bound.
+    /// An I/O error of the timer: without a timer, the call would have no deadline.
     pub fn after(time: Duration) -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;

@@ -15,7 +15,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The identity of the file that a path leads to.
+    /// The identity of the file at a path. Symbolic links are followed.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Locks a file, `flock(2)`, with a wait in the kernel that can be given up.
+//! Locks a file with `flock(2)`. The wait for the lock can be given up.
 
 use std::fs::File;
 use std::io;
@@ -13,16 +13,16 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::wait_for;
 
-/// Most waits of this process that were given up and have not ended. Each ends with the lock's
-/// holder, which may be a daemon: without a bound, a process that tries again and again would
-/// have more and more of them.
+/// Most waits of this process that were given up and have not ended. Each ends when the lock's
+/// holder unlocks, which may take as long as a daemon runs. The bound limits the threads of a
+/// process that tries again and again.
 const MOST_GIVEN_UP: isize = 64;
 
 static GIVEN_UP: AtomicIsize = AtomicIsize::new(0);
 
-/// Locks a file exclusively. Returns false if somebody else still holds the lock after this
-/// time, or when `cancelled` is readable. The file must then be closed: the wait goes on, and
-/// ends with its lock.
+/// Locks a file exclusively. Returns false if another process still holds the lock after
+/// `at_most`, or when `cancelled` is readable. The caller must then close the file: the wait goes
+/// on in its thread, and closes its duplicate once it has the lock.
 ///
 /// # Errors
 ///
@@ -47,12 +47,12 @@ pub fn lock_file(
         _ => {}
     }
     let (ours, theirs) = io::pipe()?;
-    // The same open file, so the lock is the caller's.
+    // The duplicate shares the open file, so its lock is the caller's lock.
     let duplicate = file.try_clone()?;
-    // Set by the first of the two: the thread that has ended, or the caller that gives up.
+    // Set by the thread when it ends or by the caller when it gives up, whichever is first.
     let is_over = Arc::new(AtomicBool::new(false));
     let is_over_there = Arc::clone(&is_over);
-    // A thread of its own, since a wait for a lock can't also wait for anything else.
+    // A separate thread, since a thread that waits in `flock` can't wait for anything else.
     let waiting = thread::Builder::new().spawn(move || {
         let locked = retry_on_intr(|| flock(&duplicate, FlockOperation::LockExclusive));
         drop(duplicate);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_waited_for_and_a_wait_that_was_given_up_keeps_none() {
+    fn a_lock_is_waited_for_and_a_wait_that_was_given_up_holds_no_lock() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let open = || File::create(&path).unwrap();

@@ -1,7 +1,7 @@
 //! An append-only file of lines, and its recovery after a crash.
 //!
-//! A line is written if its line feed is. So a last line without one, which a killed process or
-//! a full disk leaves, was not written: no reader sees it, and the next append removes it.
+//! Only lines that end with a line feed count as written. A killed process or a full disk may
+//! leave a last line without one: no reader sees it, and the next append removes it.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -10,13 +10,13 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::OFlags;
 
-/// The open file of a journal. Its user locks it if there may be several writers.
+/// The open file of a journal. If there may be several writers, the caller locks the file.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
-    /// Offset of the first line: other content of the file may precede the lines.
+    /// Offset of the first line. Other content may precede the lines.
     start: u64,
-    /// End of the last whole line, and the end of the file; `None` until it has been read.
+    /// End of the last whole line, and end of the file; `None` until the file has been read.
     ends: Cell<Option<Ends>>,
 }
 
@@ -34,7 +34,7 @@ impl Ends {
         }
     }
 
-    /// The end of a file that ends with a whole line.
+    /// The state of a file whose last line is whole.
     fn at(end: u64) -> Self {
         Self {
             lines: end,
@@ -44,15 +44,15 @@ impl Ends {
 }
 
 impl Journal {
-    /// Access flags with which a journal's file is opened.
+    /// Access flags for opening a journal's file.
     pub const ACCESS: OFlags = OFlags::RDWR.union(OFlags::APPEND);
 
-    /// The journal in a file that was opened with [`Self::ACCESS`]. Nothing is read yet.
+    /// The journal in a file that was opened with [`Self::ACCESS`]. Reads nothing yet.
     pub fn new(file: File) -> Self {
         Self::behind(file, 0)
     }
 
-    /// As [`Self::new`], but the lines start at this offset of the file.
+    /// As [`Self::new`], but the lines start at offset `start`.
     pub fn behind(file: File, start: u64) -> Self {
         Self {
             file,
@@ -61,27 +61,26 @@ impl Journal {
         }
     }
 
-    /// As [`Self::behind`], for a caller that has read the file already: `content` is all that
-    /// the file holds from `start` on.
+    /// As [`Self::behind`], for a caller that has read the file already. `content` is the file's
+    /// content from `start` to the end.
     pub fn already_read(file: File, start: u64, content: &[u8]) -> Self {
         let ends = Cell::new(Some(Ends::of(start, content)));
         Self { file, start, ends }
     }
 
-    /// The file: to lock it, to compare it with the file of that name, to hand it to a child.
+    /// The file: for a lock, for a comparison with the file at the path, or for a child process.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Reads all lines that were written, each with its line feed. A last line that was cut off
-    /// is not among them.
+    /// Reads all whole lines, each with its line feed. A torn last line is left out.
     ///
     /// # Errors
     ///
     /// An I/O error of `read`: the content is not known.
     pub fn read(&self) -> io::Result<Vec<u8>> {
         let length = self.file.metadata()?.len().saturating_sub(self.start);
-        // Lines that are appended meanwhile are not read.
+        // Lines that are appended during this read are left out.
         let mut content = vec![0; usize::try_from(length).map_err(io::Error::other)?];
         let mut filled = 0;
         while filled < content.len() {
@@ -99,19 +98,18 @@ impl Journal {
         Ok(content)
     }
 
-    /// True if the last [`Self::read`] found a line that was cut off.
+    /// True if the last [`Self::read`] found a torn last line.
     pub fn is_torn(&self) -> bool {
         self.ends.get().is_some_and(|ends| ends.file != ends.lines)
     }
 
-    /// Appends lines, each with its line feed, in one write. A last line that was cut off is
-    /// removed before it.
+    /// Appends lines, each with its line feed, in one write. A torn last line is removed first.
     ///
     /// # Errors
     ///
-    /// An I/O error of `read`, `ftruncate` or `write`. None of the lines was written, unless
-    /// what was written of them could not be removed, either; then the first of them may have
-    /// been.
+    /// An I/O error of `read`, `ftruncate` or `write`. Then none of the lines was written.
+    /// Exception: if a partial write could not be removed, some of the first lines may have been
+    /// written.
     pub fn append(&self, lines: &[u8]) -> io::Result<()> {
         debug_assert!(lines.is_empty() || lines.ends_with(b"\n"));
         let Some(ends) = self.ends.get() else {
@@ -122,7 +120,8 @@ impl Journal {
             self.cut(ends.lines)?;
         }
         if let Err(error) = self.file.write_all_at(lines, ends.lines) {
-            // If they can't be removed now, they are read again before the next append.
+            // If the partial write can't be removed now, the next append reads the file again and
+            // removes it.
             self.ends.set(None);
             let _ = self.cut(ends.lines);
             return Err(error);
@@ -148,8 +147,8 @@ impl Journal {
     }
 }
 
-/// The lines that were written of a journal's content: all but a last one that is cut off. For
-/// readers that don't append.
+/// The whole lines of a journal's content, without a torn last line. For readers that don't
+/// append.
 ///
 /// ```
 /// assert_eq!(state_files::whole_lines(b"one\ntwo\nthr"), b"one\ntwo\n");
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_is_not_read_and_spoils_no_later_one() {
+    fn a_torn_line_is_not_read_and_the_next_append_removes_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("journal");
         let whole = b"one\nthe second\n";
@@ -223,7 +222,7 @@ mod tests {
         let journal = Journal::already_read(file(), 7, b"one\ntw");
         journal.append(b"two\n").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"head\nerone\ntwo\n");
-        // A file that ends before its lines would start has none.
+        // A file that ends before `start` has no lines.
         assert_eq!(Journal::behind(file(), 100).read().unwrap(), b"");
     }
 
@@ -246,8 +245,8 @@ mod tests {
     #[test]
     fn a_disk_that_is_full_loses_the_new_line_only() {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-        // A limit of the file's size has the effect of a full disk: a write is short, and the next
-        // one fails. It also sends a signal, which only a child process can ignore.
+        // A limit on the file size acts like a full disk: one write is short, and the next fails.
+        // The limit also sends a signal, which only a child process can ignore.
         const CHILD: &str = "STATE_FILES_SMALL_FILES";
         let Some(path) = std::env::var_os(CHILD) else {
             let folder = tempfile::tempdir().unwrap();

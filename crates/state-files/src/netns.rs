@@ -1,15 +1,15 @@
-//! Network namespaces, as `CNI_NETNS` names them: by paths.
+//! Checks whether a path is a network namespace, as `CNI_NETNS` names it.
 
 use std::io;
 use std::path::Path;
 
 use rustix::fs::statfs;
 
-/// Type of the file system of namespaces: `NSFS_MAGIC` of Linux.
+/// File system type of namespaces: `NSFS_MAGIC` of Linux.
 const NSFS: i64 = 0x6e73_6673;
 
-/// True if this path leads to a namespace; false for anything else, such as the empty file that a
-/// namespace was mounted on.
+/// True if this path is a namespace; false for anything else, such as the empty file that is left
+/// where a namespace was mounted.
 ///
 /// ```
 /// # use std::path::Path;
@@ -20,7 +20,7 @@ const NSFS: i64 = 0x6e73_6673;
 ///
 /// # Errors
 ///
-/// An I/O error of `statfs`: `NotFound` or `NotADirectory` if there is nothing.
+/// An I/O error of `statfs`: `NotFound` or `NotADirectory` if the path doesn't exist.
 pub fn is_namespace(path: &Path) -> io::Result<bool> {
     Ok(statfs(path)?.f_type == NSFS)
 }

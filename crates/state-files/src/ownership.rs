@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 /// Write permission of the group and of all others.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Refuses a file or folder of another user than root and the process's, and one that others
+/// Refuses a file or folder that belongs neither to root nor to the process's user, or that others
 /// may write to.
 pub(crate) fn must_be_ours(metadata: &Metadata) -> io::Result<()> {
     let owner = metadata.uid();

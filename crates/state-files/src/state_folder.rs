@@ -1,9 +1,9 @@
-//! Folders and files of our own state: records, indexes, markers.
+//! Folders and files with state of the plugins and tools: records, indexes, markers.
 //!
-//! Every such file is made here. Its mode doesn't depend on the umask, no symbolic link
-//! is followed, and the folder must belong to root or to the process's user, with no
-//! write permission for anybody else. Files are opened relative to the folder that was
-//! checked, so that the folder can't be exchanged in between.
+//! Every such file is created here. Its mode doesn't depend on the umask, and symbolic links are
+//! not followed. The folder must belong to root or to the process's user, and nobody else may
+//! write to it. Files are opened relative to the open folder, so nobody can exchange the folder
+//! after the check.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -51,7 +51,7 @@ pub struct StateFolder {
 }
 
 impl StateFolder {
-    /// Opens a folder. It and its missing parents are made with mode 0700.
+    /// Opens a folder. Creates it and its missing parents with mode 0700.
     ///
     /// # Errors
     ///
@@ -61,8 +61,7 @@ impl StateFolder {
         Self::create_with(path, PRIVATE)
     }
 
-    /// Opens a folder for logs, as [`Self::create`]: it has mode 0750, and its files have
-    /// 0640.
+    /// As [`Self::create`], for a folder of logs: the folder has mode 0750, its files 0640.
     ///
     /// # Errors
     ///
@@ -113,10 +112,10 @@ impl StateFolder {
     ///
     /// # Errors
     ///
-    /// An I/O error, and `PermissionDenied` for a symbolic link, for what isn't a regular file,
-    /// for a file of another user, and for one that others may write to.
+    /// An I/O error, and `PermissionDenied` for a symbolic link, for anything but a regular file,
+    /// for a file of another user, and for a file that others may write to.
     pub fn open_file(&self, name: &str, access: OFlags) -> io::Result<File> {
-        // With NONBLOCK, which means nothing to a file, opening a pipe doesn't wait.
+        // With NONBLOCK, opening a pipe doesn't wait. The flag has no effect on regular files.
         let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let file = match openat(&self.folder, name, flags, self.file_mode) {
             Err(Errno::LOOP) => return Err(refused("it is a symbolic link")),
@@ -130,7 +129,7 @@ impl StateFolder {
         Ok(file)
     }
 
-    /// Opens a file, with these access flags. A missing one is made.
+    /// Opens a file with these access flags. Creates a missing one.
     ///
     /// # Errors
     ///
@@ -165,26 +164,25 @@ impl StateFolder {
         Ok((content, metadata.modified().ok()))
     }
 
-    /// Gives a file this content in one step, whether it exists or not. A reader finds
-    /// the old content or the new, whole.
+    /// Replaces a file's content atomically, or creates the file. A reader sees either the whole
+    /// old content or the whole new content.
     ///
-    /// A process that is killed meanwhile leaves `<name>.tmp`, which the next call
-    /// replaces. Two callers must not replace one file at once.
+    /// A killed process leaves `<name>.tmp`, which the next call replaces. Two callers must not
+    /// replace the same file at the same time.
     ///
     /// # Errors
     ///
-    /// As [`Self::open_file`]; the old file then stays.
+    /// As [`Self::open_file`]; the old content is kept.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
         self.replace_with(name, content, |_| Ok(()))
     }
 
-    /// As [`Self::replace`], and returns when the new content is on the disk: a power failure
-    /// at any time leaves the old content or the new, whole.
+    /// As [`Self::replace`], and returns after the new content is on the disk. After a power
+    /// failure, the file has either the whole old content or the whole new content.
     ///
     /// # Errors
     ///
-    /// As [`Self::replace`]. If only the folder can't be written to the disk, the new content
-    /// stays.
+    /// As [`Self::replace`]. If only the sync of the folder fails, the file has the new content.
     pub fn replace_durably(&self, name: &str, content: &[u8]) -> io::Result<()> {
         self.replace_with(name, content, File::sync_all)?;
         self.folder.sync_all()
@@ -197,7 +195,7 @@ impl StateFolder {
         written: impl FnOnce(&File) -> io::Result<()>,
     ) -> io::Result<()> {
         let unfinished = format!("{name}.tmp");
-        // A file that is there, whatever it is, was not made by this call.
+        // The existing file, of any kind, is not from this call.
         self.remove(&unfinished)?;
         let create = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
         let mut file = self.open_file(&unfinished, create)?;
@@ -222,12 +220,12 @@ impl StateFolder {
         })
     }
 
-    /// Runs `f` while only this process holds the folder's lock, `flock(2)`.
+    /// Runs `f` while this process holds the folder's lock, `flock(2)`.
     ///
     /// # Errors
     ///
-    /// An I/O error of `flock`, and those of `f`; `WouldBlock` if another process, which may be
-    /// stopped, still holds the lock after this time.
+    /// An I/O error of `flock`, and those of `f`; `WouldBlock` if another process still holds the
+    /// lock after `at_most`.
     pub fn with_lock<T>(
         &self,
         at_most: Duration,
@@ -259,14 +257,14 @@ impl StateFolder {
 
     /// Renames `new` to `name`.
     ///
-    /// Not by a plain rename onto an existing file: ext4 then starts to write the data
-    /// to the disk at once (mount(8), `auto_da_alloc`), which costs more than the rest
-    /// of a call. The two files exchange their names, and the old one is removed.
+    /// A plain rename onto an existing file makes ext4 write the data to the disk immediately
+    /// (mount(8), `auto_da_alloc`), which costs more than the rest of a call. So the two files
+    /// exchange their names, and the old one is removed.
     fn put_in_place(&self, new: &str, name: &str) -> io::Result<()> {
         let folder = &self.folder;
         match renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE) {
             Ok(()) => self.remove(new).or_else(|error| {
-                // The old file is a folder, which can't be removed: exchanged back.
+                // The old file is a folder, which can't be removed: the names are exchanged back.
                 renameat_with(folder, new, folder, name, RenameFlags::EXCHANGE)?;
                 Err(error)
             }),
@@ -293,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_and_files_are_their_owners_alone_whatever_the_umask() {
+    fn only_the_owner_may_use_folders_and_files_whatever_the_umask() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("a/b");
         let before = rustix::process::umask(Mode::empty());

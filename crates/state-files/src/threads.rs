@@ -1,10 +1,10 @@
-//! Works on many values in several threads, for tools that read many files. No plugin
-//! starts a thread.
+//! Processes many values in several threads, for tools that read many files. No plugin starts a
+//! thread.
 
 use std::num::NonZero;
 use std::thread;
 
-/// For fewer values than this, no thread is started.
+/// With fewer values than this, no thread is started.
 const WORTH_A_THREAD: usize = 2_000;
 
 /// Calls `work` for each value, in as many threads as the machine has processors; returns

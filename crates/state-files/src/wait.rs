@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
-/// Waits until this is readable or closed, at most so long; returns whether it is.
+/// Waits at most `at_most` until the descriptor is readable or closed. Returns whether it is.
 ///
 /// # Errors
 ///
@@ -16,7 +16,7 @@ pub fn wait_readable(fd: impl AsFd, at_most: Duration) -> io::Result<bool> {
     wait_for([Some(fd.as_fd())], Some(at_most)).map(|[ready]| ready)
 }
 
-/// Waits until one of these is readable or closed, and says which.
+/// Waits until one of the descriptors is readable or closed, and returns which.
 ///
 /// # Errors
 ///
@@ -36,8 +36,7 @@ pub fn wait_for<const N: usize>(
     Ok(fds.map(|fd| fd.is_some() && answers.next().unwrap_or_default()))
 }
 
-/// Waits until this can be written to or is closed, at most so long; returns whether it
-/// can.
+/// Waits at most `at_most` until the descriptor is writable or closed. Returns whether it is.
 ///
 /// # Errors
 ///

@@ -1,18 +1,18 @@
-//! Faults of a cluster: starts and ends them.
+//! Starts and ends faults of a cluster.
 
 use super::member::{Disk, address, name};
 use super::{CLIENT, Cluster, MEMBERS};
 
-/// A way that packets take no more. Nobody is told: they are dropped.
+/// A network path that is cut. Its packets are dropped silently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// Everything from and to a member.
+    /// All traffic from and to a member.
     All(usize),
-    /// A member from and to the other members. Clients still reach it.
+    /// Traffic between a member and the other members. Clients still reach it.
     Peers(usize),
-    /// What the first member sends to the second.
+    /// Traffic from the first member to the second.
     OneWay(usize, usize),
-    /// What a member sends to clients.
+    /// Traffic from a member to clients.
     Clients(usize),
 }
 
@@ -32,7 +32,7 @@ impl Cluster {
         self.members[member].kill();
     }
 
-    /// Stops a member with SIGSTOP: it keeps its connections, and doesn't answer.
+    /// Stops a member with SIGSTOP: it keeps its connections, and sends no answers.
     pub fn stop_member(&self, member: usize) {
         self.members[member].signal("STOP");
     }
@@ -47,17 +47,17 @@ impl Cluster {
         self.members[member].set_disk(disk);
     }
 
-    /// True if a member has ended by itself.
+    /// True if a member's process has ended without being killed.
     pub fn has_ended(&mut self, member: usize) -> bool {
         self.members[member].has_ended()
     }
 
-    /// Cuts a way.
+    /// Cuts a network path.
     pub fn cut(&self, cut: Cut) {
         self.route(cut, true);
     }
 
-    /// Joins what was cut.
+    /// Restores a network path.
     pub fn join(&self, cut: Cut) {
         self.route(cut, false);
     }
@@ -85,7 +85,7 @@ impl Cluster {
         }
     }
 
-    /// Compacts the history of all keys, and gives the freed pages of every member back.
+    /// Compacts the history of all keys, and defragments every member.
     pub fn compact_and_defragment(&self) {
         let revision = self.revision().to_string();
         self.etcdctl(&["compact", &revision]);

@@ -1,4 +1,4 @@
-//! The keys of a cluster, as a history's observation.
+//! Reads the keys of a cluster as observations of a history.
 
 use std::time::Instant;
 
@@ -43,12 +43,12 @@ impl Cluster {
         revisions.max().expect("a revision")
     }
 
-    /// The reserved addresses, and the attachments as DEL and GC find them. Attachments are
-    /// named `NODE/NETWORK/CONTAINER:IFNAME`. Times are since `clock`.
+    /// The reserved addresses, and the attachments by which DEL and GC find them. Attachments are
+    /// named `NODE/NETWORK/CONTAINER:IFNAME`. Times are relative to `clock`.
     ///
     /// # Panics
     ///
-    /// If the keys can't be read, or one isn't as it should be.
+    /// If the keys can't be read, or one is malformed.
     pub fn observe(&self, clock: Instant) -> Observation {
         let started = clock.elapsed();
         let keys = self.keys();

@@ -1,4 +1,4 @@
-//! A member: its namespaces, its disk, its process.
+//! An etcd member: its namespaces, its disk, its process.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ pub(super) struct Member {
     process: Option<Child>,
 }
 
-/// The disk of a member, which is memory.
+/// State of a member's disk, which is in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// There is room.
+    /// There is free space.
     Free,
     /// Every block is used.
     Full,
@@ -39,7 +39,7 @@ pub(super) fn address(member: usize) -> String {
 }
 
 impl Member {
-    /// Makes a member's namespaces, with a port of the bridge.
+    /// Creates a member's namespaces, with a port of the bridge.
     pub(super) fn on_bridge(
         number: usize,
         root: &Path,
@@ -77,7 +77,7 @@ impl Member {
         &self.node
     }
 
-    /// True if its process has been started, and not been killed.
+    /// True if its process was started and not killed.
     pub(super) fn is_running(&self) -> bool {
         self.process.is_some()
     }
@@ -100,8 +100,8 @@ impl Member {
                 )
             })
             .collect();
-        // The cheapest hash of a password: each authentication computes one, and the machine
-        // of the test is every member and every node.
+        // The cheapest password hash: each authentication computes one, and all members and nodes
+        // share the machine's processors.
         let script = format!(
             "echo $$ > /run/etcd.pid
              exec {ETCD} --name={name} --data-dir=/var/lib/etcd/data \
@@ -134,7 +134,7 @@ impl Member {
 
     /// Sends its process a signal, by its name.
     pub(super) fn signal(&self, signal: &str) {
-        // It may have ended by itself.
+        // The process may have ended already.
         self.node
             .succeeds(&format!("kill -{signal} $(cat /run/etcd.pid)"));
     }
@@ -160,7 +160,7 @@ impl Member {
     /// Fills its disk, or frees it again.
     pub(super) fn set_disk(&self, disk: Disk) {
         match disk {
-            // Fails when nothing is left, which is the point.
+            // This fails when the disk is full, which is intended.
             Disk::Full => self
                 .node
                 .succeeds("dd if=/dev/zero of=/var/lib/etcd/filler bs=4k 2>/dev/null"),
@@ -168,7 +168,7 @@ impl Member {
         };
     }
 
-    /// True if its process has ended by itself.
+    /// True if its process has ended without being killed.
     pub(super) fn has_ended(&mut self) -> bool {
         let process = self.process.as_mut();
         process.is_some_and(|process| process.try_wait().unwrap().is_some())

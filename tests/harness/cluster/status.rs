@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::member::address;
 
-/// The longest that a member is waited for.
+/// Longest wait for a member.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The metrics of a member, in Prometheus' text.
@@ -22,7 +22,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Reads a member's, from the clients' network namespace.
+    /// Reads a member's metrics, from the clients' network namespace.
     pub(super) fn of(member: usize) -> io::Result<Self> {
         let text = get(&format!("{}:2381", address(member)), "/metrics")?;
         let mut status = Self {
@@ -36,13 +36,13 @@ impl Metrics {
         Ok(status)
     }
 
-    /// The sum of a metric over all of its labels that contain this text.
+    /// The sum of a metric over all label sets that contain this text.
     pub fn sum(&self, metric: &str, label: &str) -> f64 {
         sum_of_metric(&self.text, metric, &[label])
     }
 }
 
-/// The sum of a metric in Prometheus' text, over all of its labels that contain all of these texts.
+/// The sum of a metric in Prometheus' text, over all label sets that contain all of these texts.
 pub fn sum_of_metric(text: &str, metric: &str, labels: &[&str]) -> f64 {
     let values = text.lines().filter_map(|line| {
         let rest = line.strip_prefix(metric)?;
@@ -80,7 +80,7 @@ fn get(address: &str, path: &str) -> io::Result<String> {
     let address: SocketAddr = address.parse().map_err(io::Error::other)?;
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
-    // HTTP/1.0: the answer isn't in chunks.
+    // With HTTP/1.0, the answer isn't chunked.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

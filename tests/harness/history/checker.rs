@@ -1,4 +1,4 @@
-//! What must not happen in a cluster, found in its history.
+//! Finds violations of the rules in the history of a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use super::{Address, Command, Hold, Observation, Operation, Outcome};
 
-/// Something that must not have happened.
+/// A violation of the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
     /// Two attachments had one address at one time.
     HeldTwice(Hold, Hold),
     /// A second ADD succeeded for an attachment that had not been deleted.
     AddedTwice(String),
-    /// A living attachment's address is reserved for nobody.
+    /// A living attachment's address isn't reserved.
     Missing(Hold, Duration),
-    /// A living attachment's address is reserved for another one.
+    /// A living attachment's address is reserved for another attachment.
     Foreign(Hold, String, Duration),
     /// An address is still reserved for an attachment whose DEL has succeeded.
     NotReleased(Hold, Duration),
     /// After GC, an address is reserved for somebody who has no right to it.
     LeftBehind(Address, String),
-    /// An address is reserved, and DEL and GC don't find it: it has leaked.
+    /// An address is reserved, and DEL and GC don't find it: a leak.
     NotIndexed(Address, String),
     /// DEL and GC find an address that isn't reserved for the attachment.
     OnlyIndexed(Address, String),
@@ -50,7 +50,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Attachments with a second ADD that succeeded, without any DEL between the two.
+/// Attachments with a second successful ADD, and no DEL between the two.
 pub(super) fn added_twice<'a>(calls: impl Iterator<Item = &'a Vec<Operation>>) -> Vec<Violation> {
     let twice = |calls: &&Vec<Operation>| {
         let mut is_there = false;
@@ -69,12 +69,11 @@ pub(super) fn added_twice<'a>(calls: impl Iterator<Item = &'a Vec<Operation>>) -
         .collect()
 }
 
-/// Addresses that two attachments surely had at one time.
+/// Addresses that two attachments surely had at the same time.
 ///
-/// This finds every history that no right allocator can have made: if no two of the sure
-/// times of an address overlap, then there is an order in which each attachment took it when
-/// it was free, namely that of the sure times, where each releases it as its first DEL
-/// starts.
+/// This finds every history that a correct allocator can't produce. If no two sure times of an
+/// address overlap, a correct allocator can produce the history: the attachments take the address
+/// in the order of their sure times, and each releases it at the start of its first DEL.
 pub(super) fn held_twice(holds: &[Hold]) -> Vec<Violation> {
     let mut by_address: BTreeMap<&Address, Vec<&Hold>> = BTreeMap::new();
     for hold in holds {
@@ -99,8 +98,8 @@ pub(super) fn held_twice(holds: &[Hold]) -> Vec<Violation> {
     found
 }
 
-/// Addresses of attachments that lived all the time of the observation, and that aren't
-/// reserved for them.
+/// Addresses that aren't reserved for their attachments, although these lived during the whole
+/// observation.
 pub(super) fn missing(holds: &[Hold], observation: &Observation) -> Vec<Violation> {
     let mut holders: BTreeMap<&Address, Vec<&str>> = BTreeMap::new();
     for (address, holder) in &observation.addresses {
@@ -108,7 +107,7 @@ pub(super) fn missing(holds: &[Hold], observation: &Observation) -> Vec<Violatio
     }
     let mut found = Vec::new();
     for hold in holds {
-        // Of two things at one moment, either may have been first.
+        // Of two events at the same time, either may be the first.
         let lives = hold.surely_from < observation.started
             && hold
                 .surely_until
@@ -165,7 +164,7 @@ pub(super) fn left_behind(holds: &[Hold], observation: &Observation) -> Vec<Viol
         .collect()
 }
 
-/// Differences between what is reserved and what DEL and GC find.
+/// Differences between the reserved addresses and the index of DEL and GC.
 pub(super) fn index_differs(observation: &Observation) -> Vec<Violation> {
     let Some(index) = &observation.index else {
         return Vec::new();

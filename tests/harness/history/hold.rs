@@ -1,4 +1,4 @@
-//! The time in which an attachment holds an address, as far as its caller knows.
+//! The time in which an attachment holds an address, as far as its caller knows it.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use super::{Address, Command, Operation, Outcome};
 
 /// An attachment that was given an address.
 ///
-/// It took it at some moment of its ADD, and released it at some moment of its DELs. So it
-/// surely holds it from the end of the ADD to the start of the first DEL; and possibly from
-/// the start of the ADD to the end of the DEL that succeeded.
+/// The attachment takes the address at some time during its ADD, and releases it at some time
+/// during its DELs. So it surely holds it from the end of the ADD to the start of the first DEL,
+/// and possibly from the start of the ADD to the end of the successful DEL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
     /// The attachment.
@@ -42,7 +42,7 @@ impl fmt::Display for Hold {
     }
 }
 
-/// What an attachment holds, by all of its calls in their order.
+/// The holds of an attachment, from all of its calls in their order.
 pub(super) fn of(calls: &[Operation]) -> Vec<Hold> {
     let mut holds = Vec::new();
     for (i, call) in calls.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Tests of the checker, on correct and on wrong histories.
+//! Tests the checker with correct and wrong histories.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn failed_del(attachment: &str, times: (u64, u64)) -> Operation {
     call(attachment, times, Command::Del(Outcome::Open))
 }
 
-/// The keys at one moment, with the same in the index.
+/// The keys at one time, with the same index.
 fn keys((started, ended): (u64, u64), keys: &[(u8, &str)]) -> Observation {
     let addresses: Vec<_> = keys
         .iter()
@@ -69,7 +69,7 @@ fn after_gc(held: &[(u8, &str)]) -> Observation {
     }
 }
 
-/// The kinds of the violations, with what they are about.
+/// The kinds of the violations, with their attachments.
 fn found(calls: Vec<Operation>, observations: Vec<Observation>) -> Vec<String> {
     let history = History::new(calls, observations).unwrap();
     let names = history
@@ -91,24 +91,24 @@ fn found(calls: Vec<Operation>, observations: Vec<Observation>) -> Vec<String> {
 }
 
 #[test]
-fn a_history_in_which_all_is_well_has_no_violation() {
+fn a_correct_history_has_no_violation() {
     let calls = vec![
         add("a", (0, 10), 1),
         del("a", (20, 30)),
-        // May have taken it at 25, just after the DEL had released it.
+        // May take it at 25, after the DEL has released it.
         add("b", (5, 25), 1),
         failed_add("c", (0, 40)),
         failed_del("c", (50, 60)),
         del("c", (70, 80)),
         add("d", (0, 10), 2),
         failed_del("d", (20, 30)),
-        // The failed DEL released it anyway.
+        // The failed DEL released it.
         add("e", (21, 90), 2),
         del("d", (40, 50)),
     ];
     let observations = vec![
         keys((11, 12), &[(1, "a"), (2, "d")]),
-        // While DEL and ADD are under way, either may be seen.
+        // During DEL and ADD, either may be seen.
         keys((21, 24), &[(2, "d"), (1, "a")]),
         keys((22, 24), &[(1, "b")]),
         after_gc(&[(1, "b"), (2, "e")]),
@@ -170,7 +170,7 @@ fn a_living_attachment_whose_address_is_free_is_found() {
     assert_eq!(found(calls(), vec![after_gc(&[])]), ["missing a"]);
     let of_another = vec![keys((20, 30), &[(1, "b")])];
     assert_eq!(found(calls(), of_another), ["foreign a b"]);
-    // Not yet there, and not there any more.
+    // Before the ADD, and after the DEL.
     let mut early = calls();
     early.push(del("a", (40, 50)));
     let around = vec![keys((5, 20), &[]), keys((35, 45), &[])];
@@ -212,7 +212,7 @@ fn what_gc_leaves_behind_is_found() {
         vec![failed_add("a", (0, 10)), del("a", (20, 30))],
         vec![add("a", (0, 10), 1), del("a", (20, 30))],
         vec![add("a", (0, 10), 1), failed_del("a", (20, 30))],
-        // It has an address, but another one.
+        // It has another address.
         vec![add("a", (0, 10), 2)],
         vec![],
     ] {
@@ -265,7 +265,7 @@ fn the_living_are_those_that_were_added_and_not_deleted() {
     assert_eq!(history.adds(), (2, 3));
 }
 
-/// An attachment's ADD and DEL of one address: their starts and ends.
+/// An attachment's ADD and DEL of one address: start and end of each.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     add: (u64, u64),
@@ -293,8 +293,8 @@ fn calls_of(lives: &[Life]) -> Vec<Operation> {
     calls.flatten().collect()
 }
 
-/// True if these can have taken and released the address one after the other, in some order
-/// and at some moments of their calls.
+/// True if these attachments can have taken and released the address one after the other, in some
+/// order, at times within their calls.
 fn in_some_order(free_from: u64, left: &[Life]) -> bool {
     left.is_empty()
         || (0..left.len()).any(|i| {
@@ -321,7 +321,7 @@ proptest! {
         prop_assert_eq!(found.is_empty(), in_some_order(0, &lives), "{:?}", found);
     }
 
-    /// What a right allocator does at moments within the calls, seen whenever it is.
+    /// A correct allocator acts at times within the calls; observations may be at any time.
     #[test]
     fn a_right_allocator_is_not_accused(
         steps in proptest::collection::vec((0..4u8, 0..5u64, 0..5u64, any::<bool>()), 1..60)
@@ -339,7 +339,7 @@ proptest! {
                     held.insert(last, name);
                 }
                 Some(holder) => {
-                    // Nobody calls DEL before the ADD has ended.
+                    // DEL isn't called before the end of the ADD.
                     now = now.max(ended[&holder] + 1);
                     let started = (now - before).max(ended[&holder]);
                     calls.push(del(&holder, (started, now + after)));

@@ -33,15 +33,15 @@ use crate::{Authority, CertificateFiles, Namespace, repository};
 pub use faults::Snapshot;
 pub use proxy::{ApiProxy, Fate, ProxiedRequest};
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The API server, in namespaces of its own. A process that is to reach it must run in its network
+/// The API server, in separate namespaces. A process that uses it must run in its network
 /// namespace: see [`Self::enter`].
 pub struct KubernetesApi {
     control_plane: ControlPlane,
     authority: Authority,
-    /// Of the API server, and of proxies on the loopback interface.
+    /// Certificate of the API server, and of proxies on the loopback interface.
     certificate: CertificateFiles,
     root: TempDir,
     snapshots: u32,
@@ -103,7 +103,7 @@ impl KubernetesApi {
         Ok(api)
     }
 
-    /// A folder that is removed with it.
+    /// A folder that is removed with the API server.
     pub fn root(&self) -> &Path {
         self.root.path()
     }
@@ -118,14 +118,14 @@ impl KubernetesApi {
         self.authority.ca()
     }
 
-    /// The authority: it signs the API server's certificate, and those of users. The common name is
-    /// the user's.
+    /// The authority that signs the certificates of the API server and of users. A user's name is
+    /// the common name.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
 
-    /// Moves the calling thread to the network namespace of the API server, with all processes and
-    /// threads that it starts from now on.
+    /// Moves the calling thread into the network namespace of the API server, with all processes
+    /// and threads that it starts later.
     ///
     /// # Panics
     ///
@@ -163,7 +163,7 @@ impl KubernetesApi {
             .args(words)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            // For its cache, in the mount namespace.
+            // For kubectl's cache, in the mount namespace.
             .env("HOME", "/run")
             .env("KUBECONFIG", kubeconfig);
         command.output().unwrap()
@@ -184,17 +184,17 @@ impl KubernetesApi {
         }
     }
 
-    /// Applies objects; the outcome may be a refusal.
+    /// Applies objects; the API server may refuse them.
     pub fn try_apply(&self, kubeconfig: &Path, objects: &Value) -> Output {
         self.try_with_file("apply", kubeconfig, objects)
     }
 
-    /// Creates objects; the outcome may be a refusal.
+    /// Creates objects; the API server may refuse them.
     pub fn try_create(&self, kubeconfig: &Path, objects: &Value) -> Output {
         self.try_with_file("create", kubeconfig, objects)
     }
 
-    /// Replaces objects; the outcome may be a refusal.
+    /// Replaces objects; the API server may refuse them.
     pub fn try_replace(&self, kubeconfig: &Path, objects: &Value) -> Output {
         self.try_with_file("replace", kubeconfig, objects)
     }
@@ -246,9 +246,9 @@ impl KubernetesApi {
         self.wait_until_enforced();
     }
 
-    /// Waits until each policy refuses something.
+    /// Waits until each policy refuses a violation.
     fn wait_until_enforced(&self) {
-        // Its labels are missing.
+        // An address without its labels.
         let address = json!({
             "apiVersion": "ipam-delegated.io/v1",
             "kind": "Address",
@@ -282,11 +282,11 @@ impl KubernetesApi {
         fs::read_to_string(log).unwrap_or_default()
     }
 
-    /// Waits until this holds.
+    /// Waits until `holds` is true.
     ///
     /// # Panics
     ///
-    /// If it doesn't for a minute.
+    /// If it stays false for a minute.
     #[track_caller]
     pub fn wait_for(&self, what: &str, holds: impl Fn() -> bool) {
         let started = Instant::now();

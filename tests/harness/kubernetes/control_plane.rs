@@ -1,5 +1,5 @@
-//! The control plane of a cluster: etcd, API server, controllers and scheduler, in one
-//! namespace of processes and of the network, with the bridge that joins the nodes.
+//! The control plane of a cluster: etcd, API server, controllers and scheduler, in one PID and one
+//! network namespace, with the bridge between the nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ pub(super) const ETCD: &str = "http://10.123.0.1:2379";
 /// The administrator's token, whose group may do everything.
 pub(super) const ADMINISTRATOR: &str = "administrator";
 
-/// Longest time in which the API server becomes ready.
+/// Longest wait until the API server is ready.
 const READY: Duration = Duration::from_secs(120);
 
 pub(super) struct ControlPlane {
     node: Node,
     folder: PathBuf,
     daemons: Vec<Daemon>,
-    /// Arguments of the API server besides the usual ones.
+    /// Further arguments of the API server.
     api_server_arguments: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl ControlPlane {
     /// Host and port of the API server.
     pub(super) const API: &str = "10.123.0.1:6443";
 
-    /// Starts etcd and the API server, with these further arguments, and doesn't wait for them.
+    /// Starts etcd and the API server with these further arguments. Doesn't wait for them.
     pub(super) fn launch(root: &Path, api_server_arguments: &[String]) -> Result<Self, String> {
         let folder = root.join("control-plane");
         fs::create_dir_all(&folder).unwrap();
@@ -61,7 +61,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    /// Starts etcd, with the data that it had.
+    /// Starts etcd with its existing data.
     pub(super) fn start_etcd(&mut self) {
         self.start("etcd36", &["/run/etcd.yaml".to_owned()]);
     }
@@ -83,7 +83,7 @@ impl ControlPlane {
             format!("--token-auth-file={token_file}"),
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged=true".to_owned(),
-            // Nodes' names can't be resolved.
+            // The names of nodes can't be resolved.
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ];
         arguments.extend(self.api_server_arguments.iter().cloned());
@@ -117,9 +117,9 @@ impl ControlPlane {
             key,
             options[0].to_owned(),
             options[1].to_owned(),
-            // What pods trust to be the API server, which has made it.
+            // The certificate that pods trust. The API server has created it.
             "--root-ca-file=/run/certificates/apiserver.crt".to_owned(),
-            // Pods of a lost node are evicted after `tolerationSeconds`, once it is known.
+            // After a node is reported as lost, its pods are evicted after `tolerationSeconds`.
             "--node-monitor-grace-period=12s".to_owned(),
             "--node-monitor-period=2s".to_owned(),
         ];
@@ -128,7 +128,7 @@ impl ControlPlane {
         self.start("kube-scheduler", &scheduler);
     }
 
-    /// Kills a daemon, if it runs.
+    /// Kills a daemon, if it is running.
     pub(super) fn kill(&mut self, program: &str) {
         let found = self
             .daemons
@@ -147,8 +147,8 @@ impl ControlPlane {
         }
     }
 
-    /// Joins a node's network namespace to the bridge by `eth0`, and to a second one, without
-    /// an address, by `eth1`.
+    /// Joins a node's network namespace to the bridge with `eth0`, and to a second bridge with
+    /// `eth1`, which has no address.
     pub(super) fn join(&self, name: &str, number: usize, node: &Node) {
         self.part(number);
         let holder = node.holder();
@@ -196,7 +196,7 @@ impl ControlPlane {
         &self.node
     }
 
-    /// The administrator's configuration.
+    /// The administrator's kubeconfig.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.folder.join("kubeconfig")
     }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::programs::kubernetes_programs;
 use crate::Node;
 
-/// A running daemon. It ends with its namespace of processes.
+/// A running daemon. It ends with its PID namespace.
 pub(super) struct Daemon {
     program: &'static str,
     process: Child,
@@ -45,7 +45,7 @@ impl Daemon {
 
     /// Sends its process a signal, by its name.
     pub(super) fn signal(&self, node: &Node, signal: &str) {
-        // It may have ended by itself.
+        // The daemon may have ended already.
         let program = self.program;
         node.succeeds(&format!("kill -{signal} $(cat /run/{program}.pid)"));
         if signal != "STOP" {

@@ -1,5 +1,5 @@
-//! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet,
-//! folders on a disk that survives a loss of power, and a boot ID.
+//! A node of a Kubernetes cluster: namespaces with a container runtime and a kubelet, folders that
+//! survive a loss of power, and a boot ID.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use super::runtime::ContainerRuntime;
 use super::{NODES, PATIENCE};
 use crate::{Cgroup, Node};
 
-/// Mounts the control groups anew, so that those of the node are at the top. In version 2, only
-/// control groups without processes can have others below them.
+/// Mounts the control groups again, so that the node's are at the top. In version 2, only control
+/// groups without processes can have children.
 const CGROUP_MOUNTS: &str = r#"
 while read -r _ _ _ _ folder _ more; do
     options=${more##* }
@@ -36,7 +36,7 @@ done <<< "$(grep -e ' - cgroup2 ' /proc/self/mountinfo)"
 pub struct KubernetesNode {
     number: usize,
     runtime: ContainerRuntime,
-    /// Its folders that a loss of power leaves.
+    /// Its folders that survive a loss of power.
     disk: PathBuf,
     kubeconfig: PathBuf,
     node: Option<Node>,
@@ -46,7 +46,7 @@ pub struct KubernetesNode {
 }
 
 impl KubernetesNode {
-    /// Makes a node without its daemons, joined to the network of the cluster.
+    /// Creates a node without its daemons, joined to the network of the cluster.
     pub(super) fn new(
         number: usize,
         runtime: ContainerRuntime,
@@ -69,7 +69,7 @@ impl KubernetesNode {
         Ok(machine)
     }
 
-    /// Makes its folders, as a new machine has them.
+    /// Creates the folders of a new machine.
     fn make_disk(&self) {
         for folder in [
             "etc",
@@ -98,11 +98,11 @@ impl KubernetesNode {
         fs::write(self.disk.join("etc/kubelet.yaml"), kubelet).unwrap();
     }
 
-    /// Makes the namespaces.
+    /// Creates the namespaces.
     pub(super) fn boot(&mut self, control_plane: &ControlPlane) -> Result<(), String> {
         assert!(self.node.is_none(), "{} is running", self.name());
         self.boots += 1;
-        // The first boot is the machine's, so that containers see the same.
+        // The first boot has the machine's boot ID, so containers see the same ID.
         let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
         let boot_id = match self.boots {
             1 => machine,
@@ -129,7 +129,7 @@ read -r _ || true",
         Ok(())
     }
 
-    /// Ends all of its processes, with its memory and its network.
+    /// Ends all of its processes, and removes its memory and its network.
     pub(super) fn cut_power(&mut self, control_plane: &ControlPlane) {
         drop(self.node.take());
         for mut daemon in self.daemons.drain(..) {
@@ -149,7 +149,7 @@ read -r _ || true",
         ControlPlane::address(self.number)
     }
 
-    /// A folder of the node, such as `/etc/cni/net.d`, as the test sees it.
+    /// The path of a node's folder, such as `/etc/cni/net.d`, in the test's mount namespace.
     ///
     /// # Panics
     ///
@@ -168,7 +168,7 @@ read -r _ || true",
         self.node.as_ref().unwrap_or_else(off)
     }
 
-    /// Runs a line of shell on the node; returns its stdout.
+    /// Runs a shell script on the node; returns its stdout.
     ///
     /// # Panics
     ///
@@ -180,7 +180,7 @@ read -r _ || true",
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs a line of shell on the node, which may fail.
+    /// Runs a shell script on the node, which may fail.
     pub fn try_sh(&self, script: &str) -> Output {
         let mut command = self.node().command("bash");
         command
@@ -189,7 +189,7 @@ read -r _ || true",
         command.output().unwrap()
     }
 
-    /// True if a line of shell succeeds on the node.
+    /// True if a shell script succeeds on the node.
     pub fn succeeds(&self, script: &str) -> bool {
         self.try_sh(script).status.success()
     }
@@ -198,7 +198,7 @@ read -r _ || true",
     ///
     /// # Panics
     ///
-    /// If it doesn't.
+    /// If it doesn't answer.
     pub fn start_runtime(&mut self) {
         self.start("runtime", &self.runtime.command_line());
         let answers = format!("test -S {}", self.runtime.socket());
@@ -247,7 +247,7 @@ echo $$ > /run/{name}.pid; exec {command_line}"
         self.daemons.push(command.spawn().unwrap());
     }
 
-    /// A command line of crictl for the node's shell.
+    /// A crictl command for the node's shell.
     pub fn crictl(&self, words: &str) -> String {
         let crictl = kubernetes_programs().unwrap().join("crictl");
         let socket = self.runtime.socket();
@@ -257,7 +257,7 @@ echo $$ > /run/{name}.pid; exec {command_line}"
         )
     }
 
-    /// The IDs of the sandboxes of its pods that are ready, sorted.
+    /// The IDs of its ready pod sandboxes, sorted.
     ///
     /// # Panics
     ///
@@ -270,7 +270,7 @@ echo $$ > /run/{name}.pid; exec {command_line}"
         all
     }
 
-    /// Loads an image from an archive, by the command of `docs/kubernetes.md`.
+    /// Loads an image from an archive, with the command of `docs/kubernetes.md`.
     #[track_caller]
     pub fn load(&self, archive: &Path) {
         self.sh(&self.runtime.load(archive));

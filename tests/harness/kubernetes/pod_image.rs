@@ -1,4 +1,4 @@
-//! The image of the tests' pods, and of the sandboxes of all pods: busybox.
+//! The busybox image of the tests' pods, and of all pod sandboxes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::{Reason, make_rootfs};
 /// Its name on the nodes.
 pub const POD_IMAGE: &str = "localhost/pod:1";
 
-/// It sleeps, and ends on SIGTERM: the first process of a namespace ignores signals that it
+/// Sleeps, and exits on SIGTERM: the first process of a PID namespace ignores signals that it
 /// doesn't handle.
 const SLEEP: &str = "trap 'exit 0' TERM INT; while :; do sleep 1000 & wait $!; done";
 
-/// Makes an archive of the image, as `docker save` makes one, in the folder.
+/// Creates an archive of the image in the folder, in the format of `docker save`.
 pub(super) fn make(folder: &Path) -> Result<PathBuf, Reason> {
     let layout = folder.join("pod-image");
     make_rootfs(&layout.join("rootfs"))?;

@@ -1,10 +1,10 @@
-//! Pods of a cluster: manifests, and what the API server says of them.
+//! Pods of a cluster: their manifests, and their state in the API server.
 
 use serde_json::{Value, json};
 
 use super::{KubernetesCluster, POD_IMAGE};
 
-/// A pod, as the API server has it.
+/// A pod, as the API server returns it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pod {
     /// Its namespace.
@@ -17,7 +17,7 @@ pub struct Pod {
     pub address: String,
     /// True if all of its containers are ready and it isn't being deleted.
     pub is_ready: bool,
-    /// True if it has the node's network.
+    /// True if it uses the node's network.
     pub on_host: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Programs of Kubernetes clusters, which no Debian package has.
+//! Programs of Kubernetes clusters that Debian doesn't package.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::repository;
 /// The environment variable with the folder of the programs.
 pub const RUNTIMES: &str = "IPAM_DELEGATED_RUNTIMES";
 
-/// What a test [`needs!`](crate::needs) for a cluster: these programs.
+/// For [`needs!`](crate::needs): the programs of a cluster.
 pub const KUBERNETES_PROGRAMS: &str = "kubernetes-programs";
 
 /// The client, of Debian's `kubernetes-client` or another package.
 pub const KUBECTL: &str = "/usr/bin/kubectl";
 
-/// The folder of the programs: that of [`RUNTIMES`], or else what is extracted from a folder
+/// The folder of the programs: [`RUNTIMES`], or else the programs that are extracted from
 /// `shared/runtimes` beside the repository.
 pub fn kubernetes_programs() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -35,7 +35,7 @@ fn find() -> Option<PathBuf> {
     }
     let target = repository().join("target");
     let folder = target.join("runtimes");
-    // Each test is a process.
+    // A lock file, because each test is a separate process.
     let lock = File::create(target.join("runtimes.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let done = Command::new(unpack).arg(&folder).status().unwrap();

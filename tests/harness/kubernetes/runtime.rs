@@ -1,4 +1,4 @@
-//! Container runtimes of the nodes: how each is configured, started and given an image.
+//! Container runtimes of the nodes: configuration, start, and loading of images.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use super::pod_image::POD_IMAGE;
 use super::programs::kubernetes_programs;
 use crate::REFERENCE_PLUGINS;
 
-/// A container runtime with the reference plugins of its age.
+/// A container runtime with reference plugins of the same age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerRuntime {
     /// containerd 2.3 and the reference plugins 1.9.
@@ -20,7 +20,7 @@ pub enum ContainerRuntime {
 }
 
 impl ContainerRuntime {
-    /// What a test [`needs!`](crate::needs) for it.
+    /// The requirements of the runtime for [`needs!`](crate::needs).
     pub fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Containerd => &[],
@@ -111,7 +111,7 @@ fn containerd_configuration() -> String {
     )
 }
 
-/// Some machines forbid lowering `oom_score_adj`, which CRI-O asks for.
+/// Some machines forbid lowering `oom_score_adj`, which CRI-O requests.
 const RUNC_WITHOUT_OOM_SCORE: &str = r#"#!/bin/bash
 while read -r word; do bundle=$word; done < <(printf '%s\n' "$@" | sed -n '/^--bundle$/{n;p}')
 if [ -n "${bundle-}" ] && [ -e "$bundle/config.json" ]; then

@@ -1,4 +1,4 @@
-//! ADD: one address from each pool, or none at all.
+//! ADD: reserves one address from each pool, or none at all.
 
 use std::net::IpAddr;
 
@@ -15,27 +15,27 @@ use crate::try_again;
 use crate::value::Holder;
 use crate::{Condition, Engine, Found, Holding, Identity, Key, Node, Read};
 
-/// Share of `timeout` that is kept for undoing an ADD that may have been made.
+/// Share of `timeout` that is kept for undoing an ADD whose answer is lost.
 const FOR_UNDOING: f64 = 0.3;
 
 /// Most pools of one ADD: each takes four conditions, and etcd accepts 128.
 const MOST_POOLS: usize = 30;
 
-/// Changes after which an ADD gives up: each has lost an address to another caller, so
-/// addresses are being given all the same.
+/// Most changes that an ADD tries. Each try has lost an address to another caller, so the pools
+/// still give addresses.
 const MOST_TRIES: u32 = 100;
 
-/// Reserves an address from each pool for the attachment, and completes `prevResult` with
-/// them, with `ipam.routes` and with `ipam.resolvConf`.
+/// Reserves an address from each pool for the attachment, and adds the addresses, `ipam.routes`
+/// and `ipam.resolvConf` to `prevResult`.
 ///
-/// A failure leaves nothing behind, unless the engine can't be reached to undo the ADD; the error
-/// then says so.
+/// After a failure, nothing stays reserved, unless the engine can't be reached to undo the ADD.
+/// The error then says so.
 ///
 /// # Errors
 ///
-/// Code 11 if a pool has no free address; code 110 if the attachment has an address of a pool;
-/// code 111 if a requested address is reserved; code 7 for a wrong configuration; those of the
-/// engine.
+/// Code 11 if a pool has no free address; code 110 if the attachment already has an address of a
+/// pool; code 111 if a requested address is reserved; code 7 for an invalid configuration; those
+/// of the engine.
 pub fn add(
     engine: &mut dyn Engine,
     node: &Node,
@@ -56,41 +56,41 @@ pub(super) struct Addition<'a> {
     pub(super) network: &'a NetworkName,
     pub(super) attachment: &'a Attachment,
     pub(super) identity: Identity<'a>,
-    /// The value that is written for this ADD, and for no other one.
+    /// The value of this ADD's reservations. It is unique to this ADD.
     pub(super) holder: Holder,
     places: RotationPlaces,
     latest_state: LatestState,
 }
 
-/// What the first look has found.
+/// Result of the first look.
 pub(super) struct Seen {
-    /// For each pool the address that the attachment holds under the pool's name, outside of the
-    /// pool's ranges.
+    /// For each pool, the attachment's address under the pool's name that is in none of the pool's
+    /// ranges.
     pub(super) held: Vec<Option<IpAddr>>,
-    /// The conditions that no definition has changed since.
+    /// The conditions that no definition has changed since the look.
     pub(super) are_unchanged: Vec<Condition>,
 }
 
-/// What was done with definitions that may be old.
+/// Outcome of an attempt with definitions that may be old.
 pub(super) enum Known<T> {
-    /// They are the engine's.
+    /// The definitions are the engine's.
     Current(T),
-    /// Nothing was done: the engine has these.
+    /// Nothing was done, because the engine has these definitions instead.
     Changed(Values),
 }
 
-/// What became of a reservation.
+/// Outcome of a reservation.
 enum Reserved {
     /// An address of each pool is reserved.
     All,
-    /// Nothing is: a definition was changed meanwhile.
+    /// Nothing is reserved: a definition was changed.
     Changed,
-    /// Nothing is: no free address of a pool was found, for this reason.
+    /// Nothing is reserved: no free address of a pool was found, for this reason.
     Exhausted(Error),
 }
 
 impl<'a> Addition<'a> {
-    /// An ADD of this call, which hasn't begun. The node is registered if it isn't yet.
+    /// An ADD that hasn't begun. Registers the node if it isn't registered yet.
     pub(super) fn new(
         node: &'a Node,
         attachment: &'a Attachment,
@@ -103,7 +103,7 @@ impl<'a> Addition<'a> {
             identity: Identity::of(node, call.environment, engine)?,
             holder: Holder::new(&node.name, network.as_str(), attachment, of_chain),
             places: RotationPlaces::open(node),
-            // Before the first look: other processes see later states meanwhile.
+            // Read before the first look, because other processes may note later states after it.
             latest_state: LatestState::open(node)?,
             attachment,
             network,
@@ -111,8 +111,8 @@ impl<'a> Addition<'a> {
         })
     }
 
-    /// Gives an address of each pool. Definitions that an earlier ADD has read save a request, if
-    /// they are still the engine's.
+    /// Reserves an address of each pool. Definitions from an earlier ADD save a request, if the
+    /// engine still has them.
     fn give(
         &mut self,
         engine: &mut dyn Engine,
@@ -120,7 +120,7 @@ impl<'a> Addition<'a> {
     ) -> Result<Vec<IpConfig>, Error> {
         let remembered = KnownDefinitions::open(self.node);
         let known = remembered.read(asked);
-        // Invalid ones may have been corrected.
+        // Invalid cached definitions are ignored: they may have been corrected in the engine.
         let known = known.filter(|known| asked.pools(engine, known).is_ok());
         let mut may_be_old = known.is_some() && engine.remembers();
         let mut values = match known {
@@ -174,11 +174,11 @@ impl<'a> Addition<'a> {
                 Ok(outcome) => outcome,
                 Err(error) => return Err(self.undo(engine, error, &value)),
             };
-            // The first time that the change was sent, its answer may have been lost.
+            // The change may have been made by the first attempt, whose answer was lost.
             let address = outcome.found.get(3).and_then(Found::first);
             if outcome.done || address.is_some_and(|address| address.value == value) {
                 tracing::debug!(tried, "reserved");
-                // Of some engines, only a change shows which state they have.
+                // Some engines show their revision only in the answer to a change.
                 if let Err(error) = self.latest_state.refuse_older(self.node, engine) {
                     return Err(self.take_back(engine, error, &value));
                 }
@@ -198,7 +198,7 @@ impl<'a> Addition<'a> {
                 is_explained |= choice.asked.is_none();
             }
             if !is_explained {
-                // What is left is a definition that was changed meanwhile.
+                // The only remaining reason is a changed definition.
                 return Ok(Reserved::Changed);
             }
         }
@@ -208,7 +208,7 @@ impl<'a> Addition<'a> {
         )))
     }
 
-    /// The pools of an ADD, each with the addresses to look at.
+    /// The pools of an ADD, each with its candidates.
     pub(super) fn choices<'p>(
         &self,
         pools: &'p [Pool],
@@ -236,8 +236,8 @@ impl<'a> Addition<'a> {
         Ok(pools.iter().enumerate().map(choice).collect())
     }
 
-    /// True if the engine still has this machine's registration; false if there is a new one,
-    /// with which the change has to be tried again.
+    /// True if the engine still has this machine's registration; false if the node has registered
+    /// again, and the change must be tried again.
     pub(super) fn is_registered(
         &mut self,
         engine: &mut dyn Engine,
@@ -246,12 +246,12 @@ impl<'a> Addition<'a> {
         self.identity.verify(engine, found.and_then(Found::first))
     }
 
-    /// The addresses that the attachment holds.
+    /// Selects the addresses that the attachment holds.
     pub(super) fn holding(&self) -> Holding {
         Holding::of_attachment(&self.node.name, self.network, self.attachment)
     }
 
-    /// Reads what the attachment holds, the sticky keys, and which candidates are free.
+    /// Reads the attachment's addresses, the sticky keys, and which candidates are free.
     pub(super) fn look(
         &mut self,
         engine: &mut dyn Engine,
@@ -260,7 +260,7 @@ impl<'a> Addition<'a> {
         known: &Values,
     ) -> Result<Known<Seen>, Error> {
         let mut reads = vec![self.held_read()];
-        // Else the change verifies them, and no request more is made.
+        // Otherwise the change verifies the definitions, without another request.
         let verified = if engine.remembers() {
             &[]
         } else {
@@ -295,8 +295,8 @@ impl<'a> Addition<'a> {
         }))
     }
 
-    /// For each pool an address that the attachment holds under its name: one of its ranges,
-    /// if there is one.
+    /// For each pool, an address that the attachment holds under the pool's name; one in the
+    /// pool's ranges, if there is one.
     fn held_in(&self, found: Option<&Found>, choices: &[Choice<'_>]) -> Vec<Option<IpAddr>> {
         let objects = found.into_iter().flat_map(|found| &found.objects);
         let held: Vec<_> = objects
@@ -319,8 +319,8 @@ impl<'a> Addition<'a> {
         Read::First(crate::Group::Held(self.holding()), 1000)
     }
 
-    /// Writes the places in the rotations and the sticky keys, and makes the result. Nothing of
-    /// this can fail.
+    /// Writes the rotation places and the sticky keys, and returns the result. A failure here is
+    /// only logged.
     fn finish(&self, engine: &mut dyn Engine, choices: &[Choice<'_>]) -> Vec<IpConfig> {
         let mut ips = Vec::with_capacity(choices.len());
         for choice in choices {
@@ -328,7 +328,7 @@ impl<'a> Addition<'a> {
                 continue;
             };
             let pool = choice.pool;
-            // A sticky key's address is no step of the rotation.
+            // An address from a sticky key doesn't advance the rotation.
             if choice.remembered != Some(ip) && pool.ranges.gives(ip) {
                 self.places.write(choice.name, choice.rotation, ip);
             }

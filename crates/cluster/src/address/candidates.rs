@@ -1,22 +1,21 @@
-//! Chooses the addresses of a pool to look at, and the free one to ask for: functions over
-//! values.
+//! Chooses candidate addresses of a pool, and the free one to request: pure functions.
 
 use std::net::IpAddr;
 
 use ipam::{Interval, RangeSet};
 
-/// Addresses to look at.
+/// Candidate addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Candidates {
-    /// Those that come next in the rotation, in its order.
+    /// The next addresses in the rotation, in its order.
     pub(crate) next: Vec<IpAddr>,
-    /// Others, at random.
+    /// Other addresses, in random order.
     pub(crate) random: Vec<IpAddr>,
 }
 
 impl Candidates {
-    /// Up to `most` addresses of the pool: a third of them follow `last`, the others are at
-    /// random. Of a small pool all addresses follow `last`.
+    /// Up to `most` addresses of the pool: a third of them follow `last`, the others are random.
+    /// In a small pool, all addresses follow `last`.
     pub(crate) fn of(ranges: &RangeSet, last: Option<IpAddr>, most: usize) -> Self {
         let capacity = ranges.capacity();
         let last = last.or_else(|| {
@@ -50,7 +49,7 @@ impl Candidates {
         some_of(&ranges.given().collect::<Vec<_>>(), most)
     }
 
-    /// These addresses, all at random.
+    /// The given addresses, all as random ones.
     pub(crate) fn only_random(ips: impl IntoIterator<Item = IpAddr>) -> Self {
         Self {
             next: Vec::new(),
@@ -58,7 +57,7 @@ impl Candidates {
         }
     }
 
-    /// All of them.
+    /// All candidates.
     pub(crate) fn all(&self) -> impl Iterator<Item = IpAddr> {
         self.next.iter().chain(&self.random).copied()
     }
@@ -67,20 +66,21 @@ impl Candidates {
         self.next.is_empty() && self.random.is_empty()
     }
 
-    /// Removes those that aren't free.
+    /// Removes the candidates that aren't free.
     pub(crate) fn retain(&mut self, is_free: impl Fn(IpAddr) -> bool) {
         self.next.retain(|ip| is_free(*ip));
         self.random.retain(|ip| is_free(*ip));
     }
 
-    /// Takes the address to ask for. In the rotation: one of the first half of the next ones, so
-    /// that the address that was given last comes last. If others are asking, too: any.
+    /// Takes the address to request. In the rotation, it is one of the first half of `next`, so
+    /// that the last given address comes last. If other callers request addresses as well, it is
+    /// any candidate.
     pub(crate) fn take(&mut self, in_rotation: bool) -> Option<IpAddr> {
         if in_rotation && !self.next.is_empty() {
             let at = fastrand::usize(..self.next.len().div_ceil(2));
             return Some(self.next.remove(at));
         }
-        // The random ones first: the next ones are what others ask for.
+        // Random candidates first, because other callers request the next ones.
         let from = if self.random.is_empty() {
             &mut self.next
         } else {
@@ -121,7 +121,7 @@ fn some_of(intervals: &[Interval], most: usize) -> Vec<IpAddr> {
             .collect();
     }
     let mut chosen: Vec<IpAddr> = Vec::with_capacity(most);
-    // A few are drawn twice; fewer are then returned.
+    // Duplicates are dropped, so fewer than `most` may be returned.
     for _ in 0..most {
         if let Some(ip) = random_address(intervals, size)
             && !chosen.contains(&ip)
@@ -137,12 +137,12 @@ fn size(intervals: &[Interval]) -> u128 {
     sizes.fold(0, u128::saturating_add)
 }
 
-/// An address of these intervals, at random; `size` is the number of all.
+/// A random address of these intervals; `size` is the number of their addresses.
 pub(crate) fn random_address(intervals: &[Interval], size: u128) -> Option<IpAddr> {
     (size > 0).then(|| address_at(intervals, fastrand::u128(..size)))?
 }
 
-/// The address at this place of these intervals.
+/// The address at this index of the intervals.
 pub(crate) fn address_at(intervals: &[Interval], mut at: u128) -> Option<IpAddr> {
     for interval in intervals {
         if let Some(ip) = interval.nth(at) {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_of_a_small_pool_is_looked_at_and_the_last_one_comes_last() {
+    fn all_addresses_of_a_small_pool_are_candidates_and_the_last_given_comes_last() {
         let found = Candidates::of(
             &ranges(r#"{"subnet":"10.0.0.0/29"}"#),
             Some(ip("10.0.0.4")),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_was_given_last_is_not_given_next() {
+    fn the_last_given_address_is_not_given_next() {
         let ranges = ranges(r#"{"subnet":"10.0.0.0/29"}"#);
         for _ in 0..200 {
             let mut found = Candidates::of(&ranges, Some(ip("10.0.0.4")), 96);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_pool_is_looked_at_in_the_rotation_and_elsewhere() {
+    fn candidates_of_a_large_pool_are_next_in_the_rotation_or_random() {
         for subnet in ["10.0.0.0/8", "fd00::/64"] {
             let ranges = ranges(&format!(r#"{{"subnet":"{subnet}"}}"#));
             let found = Candidates::of(&ranges, None, 96);

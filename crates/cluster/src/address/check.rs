@@ -1,4 +1,4 @@
-//! CHECK: the addresses that the attachment was given are still reserved to it.
+//! CHECK: verifies that the attachment's addresses are still reserved to it.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ use super::release::entries;
 use crate::pool::asked::AskedPools;
 use crate::{Engine, Holder, Holding, Key, Node, Read};
 
-/// Verifies that every address of `prevResult` that lies in a pool is reserved to the
-/// attachment, and that the attachment holds one at all.
+/// Verifies that every address of `prevResult` that is in a pool is reserved to the attachment,
+/// and that the attachment has an address at all.
 ///
 /// # Errors
 ///
-/// Code 112 if one isn't reserved to the attachment; those of the engine.
+/// Code 112 if an address isn't reserved to the attachment; those of the engine.
 pub fn check(
     engine: &mut dyn Engine,
     node: &Node,
@@ -31,7 +31,7 @@ pub fn check(
         Holding::of_attachment(&node.name, network, attachment),
     )?;
     let pools = match pools(engine, call) {
-        // A definition that is gone, or is invalid by now, takes no address away.
+        // A missing or invalid definition doesn't release addresses.
         Err(error) if error.code == code::INVALID_CONFIG && !held.is_empty() => {
             tracing::warn!(%error, "going on without the pools' definitions");
             Vec::new()
@@ -66,7 +66,8 @@ pub fn check(
             format!("{ip} should be reserved to {attachment} in pool {pool}, and is {state}"),
         ));
     }
-    // Without a selector's pools on CHECK, any address of the attachment is enough.
+    // If no selector has put pools into the result of CHECK, any address of the attachment is
+    // enough.
     if in_pools.is_empty() && held.is_empty() {
         return Err(Error::new(
             code::NOT_RESERVED,

@@ -1,4 +1,4 @@
-//! Chooses the address of one pool: what is known of its addresses, and the address to ask for.
+//! Chooses the address of one pool.
 
 use std::net::IpAddr;
 
@@ -11,30 +11,30 @@ use super::rotation_place::RotationPlaces;
 use super::sticky;
 use crate::{Engine, Found, Holder, Read};
 
-/// A pool of the ADD, and what is known of its addresses.
+/// A pool of the ADD, and the known state of its addresses.
 pub(super) struct Choice<'p> {
     pub(super) pool: &'p Pool,
     /// Its name in the engine.
     pub(super) name: &'p str,
     network: &'p NetworkName,
-    /// Its place among the pools of the ADD.
+    /// Its index among the pools of the ADD.
     index: usize,
     pub(super) rotation: usize,
-    /// The address of its sticky key, until that is found reserved.
+    /// The address of its sticky key; `None` once it is found reserved.
     pub(super) remembered: Option<IpAddr>,
     candidates: Candidates,
-    /// The address after which the rotation goes on.
+    /// The last given address, after which the rotation continues.
     last: Option<IpAddr>,
-    /// True while nobody else seems to ask for the addresses that come next.
+    /// True while no other caller seems to request the next addresses.
     in_rotation: bool,
-    /// True if the engine remembers what this node has seen.
+    /// True if the engine remembers which addresses this node has seen reserved.
     engine_remembers: bool,
-    /// The address that is asked for.
+    /// The address that is requested.
     pub(super) asked: Option<IpAddr>,
 }
 
 impl<'p> Choice<'p> {
-    /// The pool at this place of the ADD's pools.
+    /// The pool with this index among the ADD's pools.
     pub(super) fn new(network: &'p NetworkName, index: usize, pool: &'p Pool) -> Self {
         Self {
             pool,
@@ -51,7 +51,7 @@ impl<'p> Choice<'p> {
         }
     }
 
-    /// Chooses the addresses to look at, of `pools` pools of the ADD.
+    /// Chooses the candidates. `pools` is the number of pools of the ADD.
     pub(super) fn look_from(
         &mut self,
         places: &RotationPlaces,
@@ -65,14 +65,15 @@ impl<'p> Choice<'p> {
         self.last = place.last;
         self.engine_remembers = engine_remembers;
         if engine_remembers {
-            // Of one node, no two calls ask for the same address; nodes begin at different ones.
+            // On one node, no two calls request the same address; each node begins at a different
+            // one.
             let ranges = &self.pool.ranges;
             self.last = place.last.or_else(|| places.first(self.name, ranges));
             self.candidates = Candidates::next(ranges, self.last, free::AT_ONCE);
             return;
         }
         self.in_rotation = !place.is_busy;
-        // One request reads them, and a definition and a sticky key of each pool.
+        // One request reads the candidates, and a definition and a sticky key of each pool.
         let most = free::AT_ONCE.saturating_sub(pools) / pools;
         self.candidates = Candidates::of(&self.pool.ranges, place.last, most);
     }
@@ -96,7 +97,7 @@ impl<'p> Choice<'p> {
         self.candidates.retain(|ip| free.contains(&ip));
     }
 
-    /// The pool by name, for people.
+    /// The pool's name for messages.
     pub(super) fn describe(&self) -> String {
         self.pool.describe(self.network, self.index)
     }
@@ -107,12 +108,12 @@ impl<'p> Choice<'p> {
         key.filter(|_| self.pool.requested.is_none())
     }
 
-    /// Chooses the address to ask for; looks further if none is known to be free.
+    /// Chooses the address to request. Searches further if no candidate is known to be free.
     pub(super) fn ask(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.choose(engine, |_, _, _| true)
     }
 
-    /// [`Self::ask`], and notes the address, so that no other call of this node asks for it.
+    /// As [`Self::ask`], and notes the address, so that no other call of this node requests it.
     pub(super) fn claim(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         self.choose(engine, |engine, pool, ip| engine.asks_for(pool, ip))
     }
@@ -139,21 +140,21 @@ impl<'p> Choice<'p> {
             if is_ours(engine, self.name, ip) {
                 self.asked = Some(ip);
             } else {
-                // Others of this node ask for the next ones, too.
+                // Other calls of this node request the next addresses as well.
                 self.candidates = Candidates::default();
             }
         }
         Ok(())
     }
 
-    /// The candidates whose state is read if the change isn't made: as many as fit for one of
-    /// `pools` pools.
+    /// The candidates whose state is read if the change isn't made: the share of one pool among
+    /// `pools`.
     pub(super) fn checked_again(&self, pools: usize) -> impl Iterator<Item = IpAddr> {
         self.candidates.all().take(free::AT_ONCE / 2 / pools)
     }
 
-    /// Notes the state of the address that was asked for, and of the candidates, after a change
-    /// that was not made.
+    /// Notes the state of the requested address and of the candidates, after a change that was not
+    /// made.
     pub(super) fn note<'f>(
         &mut self,
         engine: &dyn Engine,
@@ -192,7 +193,8 @@ impl<'p> Choice<'p> {
         if self.remembered == Some(asked) {
             self.remembered = None;
         } else {
-            // Another caller was faster. Of what this node has not seen, the next ones are its, too.
+            // Another caller reserved the address first. That caller also requests the next
+            // addresses that this node has not seen reserved.
             self.in_rotation = false;
             if self.engine_remembers {
                 self.candidates = Candidates::default();

@@ -1,4 +1,4 @@
-//! An ADD that fails: undoes what it may have reserved.
+//! Undoes the reservations of an ADD that fails.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use super::release::{Entry, entries, release_as};
 use crate::{Engine, EngineError};
 
 impl Addition<'_> {
-    /// Releases what a change without an answer may have reserved.
+    /// Releases the addresses that a change without an answer may have reserved.
     pub(super) fn undo(
         &mut self,
         engine: &mut dyn Engine,
@@ -23,7 +23,7 @@ impl Addition<'_> {
         }
     }
 
-    /// Releases what this ADD has reserved.
+    /// Releases the addresses that this ADD has reserved.
     pub(super) fn take_back(
         &mut self,
         engine: &mut dyn Engine,
@@ -44,7 +44,7 @@ impl Addition<'_> {
         }
     }
 
-    /// The refusal: the attachment has an address of a pool already.
+    /// The error for an attachment that already has an address of a pool.
     pub(super) fn already(&self, held: &[Option<IpAddr>], choices: &[Choice<'_>]) -> Error {
         let mut both = held.iter().zip(choices);
         let found = both.find_map(|(ip, choice)| Some(((*ip)?, choice.describe())));

@@ -1,4 +1,4 @@
-//! Looks for free addresses of a pool.
+//! Searches a pool for free addresses.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use ipam::{Interval, Pool};
 use super::candidates::{Candidates, next_free, some_free};
 use crate::{Engine, Found, Group, Key, Read};
 
-/// Addresses that one request looks at: etcd accepts 128 operations, and some are needed for
-/// other things.
+/// Most addresses that one request looks at: etcd accepts 128 operations, and the request has
+/// other reads as well.
 pub(super) const AT_ONCE: usize = 90;
 
 /// A read that tells whether an address is free.
@@ -18,7 +18,7 @@ pub(super) fn is_reserved(pool: &str, ip: IpAddr) -> Read {
     Read::Exists(Key::Address(pool.to_owned(), ip))
 }
 
-/// The addresses that are free by the answers to [`is_reserved`].
+/// The addresses that are free according to the answers to [`is_reserved`].
 pub(super) fn free<'f>(
     ips: impl IntoIterator<Item = IpAddr>,
     answers: impl IntoIterator<Item = &'f Found>,
@@ -29,9 +29,9 @@ pub(super) fn free<'f>(
         .collect()
 }
 
-/// Free addresses of a pool of which the first look has found none: among others at random, or
-/// among those that this node has not seen reserved, first those that follow `from`; and then
-/// among all. Empty if there is none.
+/// Searches a pool whose candidates are all reserved. First among random addresses, or among those
+/// that this node has not seen reserved, beginning after `from`; then among all addresses. Returns
+/// an empty list if no address is free.
 pub(super) fn search(
     engine: &mut dyn Engine,
     name: &str,

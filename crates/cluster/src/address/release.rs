@@ -1,4 +1,4 @@
-//! DEL, GC, and the undoing of an ADD: release what a node holds for attachments.
+//! Releases the addresses of attachments: DEL, GC, and the rollback of an ADD.
 
 use std::collections::HashSet;
 
@@ -13,16 +13,16 @@ use crate::{
 /// Entries that one change releases: each takes two conditions.
 const AT_ONCE: usize = 60;
 
-/// Tries after which a release gives up: before each, the node was forgotten and has
-/// registered again, or others have changed the address's object.
+/// Most tries of a release. Between two tries, either the node was forgotten and has registered
+/// again, or another process has changed the address's object.
 const MOST_TRIES: u32 = 5;
 
-/// An address that a node holds, as it was read.
+/// An address that a node holds, as it was read from the engine.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The network, the attachment, the pool and the address.
     pub held: HeldKey,
-    /// The value, which is that of the address, too: a [`Holder`].
+    /// The value of the entry and of its address: a [`Holder`].
     pub value: Vec<u8>,
     /// Revision of its last change.
     pub revision: i64,
@@ -31,15 +31,15 @@ pub struct Entry {
 /// Outcome of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// This number of addresses is released.
+    /// All addresses are released; this is their number.
     All(usize),
-    /// Nothing more is released: the condition doesn't hold. The engine has this registration of
-    /// the node.
+    /// The condition doesn't hold, and the rest is not released. The engine has this registration
+    /// of the node.
     Refused(Option<Stored>),
 }
 
-/// Releases the attachment's addresses, of all pools. A selector isn't needed. If only an ADD is
-/// undone, an address of an earlier one, which may be in use, stays.
+/// Releases the attachment's addresses in all pools, without a selector. The rollback of an ADD
+/// releases only the addresses of that ADD: those of an earlier ADD may be in use.
 ///
 /// # Errors
 ///
@@ -59,8 +59,8 @@ pub fn del(
     release_chosen(engine, node, call, holding, is_undone)
 }
 
-/// Releases what this node holds on this network for attachments that aren't valid any more.
-/// Refused if another machine has the node's name: its attachments would be taken for stale.
+/// Releases this node's addresses on this network whose attachments aren't valid any more. Refused
+/// if another machine has the node's name: GC would release that machine's addresses.
 ///
 /// # Errors
 ///
@@ -73,7 +73,8 @@ pub fn gc(engine: &mut dyn Engine, node: &Node, call: &Call<'_>) -> Result<(), E
     release_chosen(engine, node, call, holding, is_stale)
 }
 
-/// Releases chosen addresses. A node that holds none of them needs no registration.
+/// Releases the addresses that `chosen` selects. If the node holds none of them, it needs no
+/// registration.
 fn release_chosen(
     engine: &mut dyn Engine,
     node: &Node,
@@ -92,7 +93,7 @@ fn release_chosen(
     Ok(())
 }
 
-/// Releases these entries as this node; returns the number of addresses.
+/// Releases these entries as this node. Returns the number of addresses.
 pub(super) fn release_as(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
@@ -101,14 +102,14 @@ pub(super) fn release_as(
     for _ in 0..MOST_TRIES {
         match release(engine, entries, &identity.is_current())? {
             Released::All(number) => return Ok(number),
-            // What was released until then is gone, and isn't released again.
+            // Entries that are already released are not released again.
             Released::Refused(found) => identity.verify(engine, found.as_ref())?,
         };
     }
     Err(try_again("the node's registration changes all the time"))
 }
 
-/// The addresses that a node holds. Foreign objects are left alone.
+/// The addresses that a node holds. Foreign objects are skipped.
 ///
 /// # Errors
 ///
@@ -126,11 +127,11 @@ pub fn entries(engine: &mut dyn Engine, holding: Holding) -> Result<Vec<Entry>, 
     Ok(found.filter_map(entry).collect())
 }
 
-/// Releases these entries of one node, each with its address if that has the same value, as
-/// long as the condition holds: the node's registration, or that it has none.
+/// Releases these entries of one node while the condition holds: the node has this registration,
+/// or none. The address is deleted only if it has the same value as its entry.
 ///
-/// Each is compared with what was read, so that a release that reaches the engine late, or twice,
-/// never deletes what a later ADD has reserved.
+/// Each entry is compared with the value that was read. So a release that reaches the engine late,
+/// or twice, never deletes the reservation of a later ADD.
 ///
 /// # Errors
 ///
@@ -153,7 +154,7 @@ pub fn release(
             number += batch.len();
             continue;
         }
-        // One of them has changed, or the change was made and its answer lost.
+        // Either an entry has changed, or the change was made and its answer was lost.
         for entry in batch {
             match release_one(engine, entry, right)? {
                 Released::All(released) => number += released,
@@ -175,7 +176,7 @@ impl Entry {
     }
 }
 
-/// Releases one entry. Its address stays if it is another's by now.
+/// Releases one entry. The address is kept if another attachment holds it now.
 fn release_one(
     engine: &mut dyn Engine,
     entry: &Entry,
@@ -193,10 +194,11 @@ fn release_one(
     Err(EngineError::new(Kind::Unable, msg))
 }
 
-/// Outcome of one try.
+/// Outcome of one attempt.
 enum Tried {
     Released(Released),
-    /// The entry has the same value, and this revision: an annotation or a label was changed, say.
+    /// The entry has the same value, but this revision: for example, an annotation or a label was
+    /// changed.
     SameHolder(i64),
 }
 
@@ -226,7 +228,7 @@ fn try_release(
     let [registered, held, now] = found[..] else {
         return done(Released::Refused(None));
     };
-    // Otherwise it is released, or a later ADD's.
+    // Otherwise the entry is released, or belongs to a later ADD.
     let Some(held) = held.filter(|held| held.value == entry.value) else {
         return done(Released::All(0));
     };

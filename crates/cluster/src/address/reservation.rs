@@ -8,12 +8,12 @@ use crate::{Change, Condition, Group, HeldKey, Key, Read};
 
 impl Addition<'_> {
     /// The change. Its conditions: this machine has the node's name, the definitions are those
-    /// that were read, nobody has these addresses, and the attachment has none of these pools.
+    /// that were read, the addresses are free, and the attachment has no address of these pools.
     pub(super) fn reservation(&self, choices: &[Choice<'_>], seen: &Seen) -> Change {
         let value = self.holder.to_value();
         let mut change = Change {
             conditions: vec![self.identity.is_current(), is_reconciled()],
-            // In the order in which the answers are read.
+            // The answers are read in this order.
             otherwise: vec![self.identity.read(), self.held_read(), read_marks()],
             ..Change::default()
         };
@@ -23,7 +23,7 @@ impl Addition<'_> {
                 continue;
             };
             let address = Key::Address(name.to_owned(), ip);
-            // Nodes may have blocks of the time when its definition had `block`.
+            // Nodes may still have blocks from a former definition with `block`.
             let blocks = Group::Blocks(Some(name.to_owned()));
             change.conditions.push(Condition::Missing(address.clone()));
             change.conditions.push(Condition::Empty(blocks.clone()));

@@ -1,6 +1,6 @@
-//! The node's place in a pool's rotation: the address that it gave last, in a file of
-//! `cacheDir`. It may be missing: then the rotation starts anywhere, or, if the engine remembers
-//! what this node has seen, at a place of this node.
+//! The node's place in a pool's rotation: the address that it gave last, in a file of `cacheDir`.
+//! Without the file, the rotation starts at a random address, or, if the engine remembers what
+//! this node has seen, at an address that depends on the node.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -12,10 +12,11 @@ use super::candidates::address_at;
 use crate::Node;
 use crate::node::cache_files::CacheFiles;
 
-/// Age below which another caller on the node is asking for addresses just now.
+/// If the last address was given more recently than this, another caller on the node is requesting
+/// addresses.
 const JUST_NOW: Duration = Duration::from_millis(200);
 
-/// The node's places in its rotations.
+/// The node's rotation places.
 pub(super) struct RotationPlaces {
     files: CacheFiles,
     node: String,
@@ -39,7 +40,7 @@ impl RotationPlaces {
         }
     }
 
-    /// The address of a pool at which this node begins: another one on each node.
+    /// The address of a pool at which this node begins. It differs between nodes.
     pub(super) fn first(&self, pool: &str, ranges: &RangeSet) -> Option<IpAddr> {
         let mut hasher = DefaultHasher::new();
         (&self.node, pool).hash(&mut hasher);
@@ -57,7 +58,7 @@ impl RotationPlaces {
         let age = time.map(|time| SystemTime::now().duration_since(time));
         Place {
             last: String::from_utf8_lossy(&content).trim().parse().ok(),
-            // A time in the future says nothing.
+            // A time in the future is ignored.
             is_busy: matches!(age, Some(Ok(age)) if age < JUST_NOW),
         }
     }

@@ -1,4 +1,4 @@
-//! STATUS of an allocator: does what an ADD does, up to the point of reserving.
+//! STATUS of an allocator: does the same as an ADD, but reserves nothing.
 
 use cni::{Attachment, Call, Error, code};
 use ipam::Completion;
@@ -10,16 +10,16 @@ use crate::pool::has_selector;
 use crate::restore::{is_reconciled, read_marks, refuse_marks};
 use crate::{Change, Engine, Key, Node, Read};
 
-/// Looks after which STATUS gives up: before each, a definition has changed.
+/// Most looks of STATUS. Between two looks, a definition has changed.
 const MOST_LOOKS: u32 = 10;
 
-/// Name of the pool that no ADD asks for, to try the node's rights with.
+/// Name of a pool that no ADD names, for testing the node's rights.
 const NO_POOL: &str = "status";
 
-/// Fails if an ADD would be refused: names all pools that have no address left, or any other
-/// reason.
+/// Fails if an ADD would be refused. The error names all pools without a free address, or the
+/// other reason.
 ///
-/// Requested addresses and sticky keys are a container's, so they are left out.
+/// Requested addresses and sticky keys are left out, because they depend on the container.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ fn as_an_add(
     for _ in 0..MOST_LOOKS {
         let mut pools = asked.pools(engine, &values)?;
         if pools.is_empty() && has_selector(&ipam, plugin)? {
-            // The pools depend on the container.
+            // The pools depend on the container, so they are unknown.
             return could_reserve_in_any(engine, &mut addition);
         }
         for pool in &mut pools {
@@ -79,7 +79,7 @@ fn as_an_add(
     ))
 }
 
-/// Tries the reservation of an ADD; false if this node's registration is another one by now.
+/// Tries the reservation of an ADD; false if this node's registration has changed.
 fn could_reserve(
     engine: &mut dyn Engine,
     addition: &mut Addition<'_>,
@@ -111,14 +111,14 @@ fn could_reserve(
         for choice in &mut *choices {
             choice.note(engine, &mut found, pools)?;
         }
-        // An address that seemed free may be another container's.
+        // Another caller may have reserved an address that seemed free.
         if choices.iter().all(|choice| choice.asked.is_some()) {
             return Ok(true);
         }
     }
 }
 
-/// Verifies that the engine lets this node read definitions, and write addresses.
+/// Verifies that the engine lets this node read definitions and write addresses.
 fn could_reserve_in_any(engine: &mut dyn Engine, addition: &mut Addition<'_>) -> Result<(), Error> {
     let held = crate::HeldKey {
         node: addition.node.name.clone(),

@@ -1,8 +1,7 @@
-//! Sticky keys: the address that a key was given last, kept in the engine, so that it counts on
-//! every node.
+//! Sticky keys: the engine keeps the last address of each key, so all nodes know it.
 //!
-//! A key's address and an address's key are two objects. An address has one sticky key,
-//! the last one, so a pool has no more of them than addresses, and at most [`MOST_KEYS`].
+//! A key's address and an address's key are two objects. An address has only its last sticky key,
+//! so a pool has at most as many keys as addresses, and at most [`MOST_KEYS`].
 
 use std::net::IpAddr;
 
@@ -10,18 +9,18 @@ use ipam::Pool;
 
 use crate::{Change, Condition, Engine, EngineError, Found, Group, Key, Read};
 
-/// Most keys that are remembered for one pool, however large it is.
+/// Most keys that are remembered for a pool of any size.
 const MOST_KEYS: u64 = 65_536;
 
-/// Keys that are forgotten at once: each takes two conditions and two operations.
+/// Most keys that one change forgets: each takes two conditions and two operations.
 const FORGOTTEN_AT_ONCE: u32 = 50;
 
-/// A read of the address that the pool's sticky key was given last.
+/// A read of the last address of the pool's sticky key.
 pub(super) fn read(pool: &str, key: &str) -> Read {
     Read::Get(Key::StickyKey(pool.to_owned(), key.to_owned()))
 }
 
-/// The address in the answer, if the pool gives it.
+/// The address in the answer, if it is one of the pool's.
 pub(super) fn address(found: &Found, pool: &Pool) -> Option<IpAddr> {
     let ip = parse(&found.first()?.value)?;
     pool.ranges.gives(ip).then_some(ip)
@@ -31,8 +30,7 @@ fn parse(value: &[u8]) -> Option<IpAddr> {
     str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Remembers that a key was given this address. Two who do so at once leave the one or the
-/// other.
+/// Remembers that a key was given this address. Of two concurrent changes, one wins.
 pub(super) fn remember(
     engine: &mut dyn Engine,
     pool: &str,
@@ -58,7 +56,7 @@ pub(super) fn remember(
         write: write.clone(),
         ..Change::default()
     };
-    // The key that had this address, and the address that this key had.
+    // The other key of this address, and the other address of this key.
     let other = old_key.filter(|other| *other != key_text);
     let number = number.saturating_sub(u64::from(other.is_some()));
     if let Some(other) = other.and_then(|other| String::from_utf8(other).ok()) {
@@ -77,7 +75,7 @@ pub(super) fn remember(
         change.delete.push(other);
     }
     if !engine.commit(&change)?.done {
-        // The others have changed meanwhile: they are left alone.
+        // If the other objects have changed, they are not deleted.
         engine.commit(&Change {
             write,
             ..Change::default()
@@ -86,8 +84,8 @@ pub(super) fn remember(
     forget_oldest(engine, pool, number.saturating_sub(MOST_KEYS))
 }
 
-/// Forgets this number of the pool's sticky keys, those first that were given an address longest
-/// ago. A key that is given an address meanwhile is kept.
+/// Forgets `too_many` of the pool's sticky keys, beginning with those that were used longest ago.
+/// A key that is used meanwhile is kept.
 fn forget_oldest(engine: &mut dyn Engine, pool: &str, too_many: u64) -> Result<(), EngineError> {
     if too_many == 0 {
         return Ok(());

@@ -1,4 +1,5 @@
-//! ADD of a selector: the node's blocks of each pool, and a further one if they are nearly full.
+//! ADD of a selector: returns the node's blocks of each pool, and claims another one if they are
+//! nearly full.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,16 +15,16 @@ use super::room::Need;
 use crate::try_again;
 use crate::{Engine, Node};
 
-/// Longest time that a claim takes while there is room without it.
+/// Longest time for a claim while the node's blocks still have room.
 const AHEAD_OF_NEED: Duration = Duration::from_secs(1);
 
-/// `prevResult`, with the node's blocks instead of each pool. While the blocks have room, the
-/// engine isn't asked. `data_dir` is `ipam.dataDir`.
+/// `prevResult`, in which each pool has the node's blocks as its ranges. While the blocks have
+/// room, the engine isn't asked. `data_dir` is `ipam.dataDir`.
 ///
 /// # Errors
 ///
 /// Code 11 if no block is free; code 111 if a requested address is in another node's block; code 7
-/// for a wrong configuration, and if another machine has the node's name; those of the engine.
+/// for an invalid configuration, or if another machine has the node's name; those of the engine.
 pub fn add(
     engine: &mut dyn Engine,
     node: &Node,
@@ -44,7 +45,7 @@ pub fn add(
     with_pools(call, &entries?)
 }
 
-/// The refusal of a chain without a selector.
+/// The error for a chain without a selector before this one.
 pub(super) fn no_pools() -> Error {
     Error::config(
         "prevResult.pools is missing or empty: a selector that names pools must stand before this one",
@@ -59,7 +60,7 @@ struct Add<'a> {
 }
 
 impl Add<'_> {
-    /// The entry of one pool.
+    /// The entry of one pool in `prevResult.pools`.
     fn entry(&mut self, pool: &AskedPool) -> Result<Object, Error> {
         let node = BlockNode::open(self.node, self.data_dir, self.call)?;
         let file = node.files.read(&pool.name)?;
@@ -85,8 +86,9 @@ impl Add<'_> {
         })
     }
 
-    /// The entry of a pool that is nearly full. A failure to claim a further block doesn't matter
-    /// yet, and another process may be claiming it. `None` if the other one compares the blocks.
+    /// The entry of a pool that is nearly full. If the claim of another block fails, the pool
+    /// still has room, and another process may be claiming. `None` if another process is comparing
+    /// the blocks.
     fn ahead_of_need(
         &mut self,
         before: &BlockNode<'_>,
@@ -117,10 +119,10 @@ impl Add<'_> {
         }
     }
 
-    /// Compares the node's blocks with the engine's, and claims one if it is still needed. No
-    /// other process of the node does so meanwhile.
+    /// Compares the node's blocks with the engine's, and claims one if it is still needed. A lock
+    /// keeps other processes of the node from doing so at the same time.
     fn claim(&mut self, pool: &AskedPool) -> Result<Object, Error> {
-        // Another process may have registered the node or claimed a block while this one waited.
+        // While this process waited, another one may have registered the node or claimed a block.
         let node = &BlockNode::open(self.node, self.data_dir, self.call)?;
         let mut file = node.files.read(&pool.name)?;
         if let Some(file) = &file
@@ -147,7 +149,7 @@ impl Add<'_> {
             }
             return Err(error);
         }
-        // A wrong configuration says so by itself.
+        // The error of an invalid configuration is returned as it is.
         if file.blocks.is_empty() || error.code == code::INVALID_CONFIG {
             return Err(error);
         }
@@ -171,7 +173,8 @@ fn renew(
     let object = definition.object().clone();
     let file = file.get_or_insert_with(|| PoolFile::new(&node.files, &pool.name, object));
     file.definition = definition.object().clone();
-    // Also after the engine was restored: a block that it has lost would be claimed as a new one.
+    // Also needed after a restore of the engine: a block that the engine has lost would be claimed
+    // as a new one.
     claims.compare(&node.files, file, Some(&definition))?;
     file.failed = None;
     loop {
@@ -180,7 +183,7 @@ fn renew(
             Need::Soon => None,
             Need::Now(block) => block,
         };
-        // A block that was put aside to be given back is still the node's.
+        // A block that GC has put aside still belongs to the node.
         if !file.use_again(block) {
             claims.claim(&node.files, file, &definition, block)?;
             break;

@@ -1,4 +1,4 @@
-//! A pool of a call: what its selector asked for, and the entry that the allocator gets.
+//! A pool of a call: the selector's entry, and the entry for the allocator.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,13 +12,13 @@ use super::layout::ranges_in;
 use super::pool_file::PoolFile;
 use crate::Definition;
 
-/// Keys of an entry that the node's blocks replace.
+/// Keys of an entry that the ranges of the node's blocks replace.
 const RANGE_KEYS: [&str; 5] = ["ranges", "subnet", "rangeStart", "rangeEnd", "gateway"];
 
-/// An entry of `prevResult.pools`, as the selector before wrote it.
+/// An entry of `prevResult.pools` from the selector before.
 #[derive(Clone, Debug)]
 pub(crate) struct AskedPool {
-    /// Its name; without one, the network's.
+    /// The pool's name; the network's name if the entry has none.
     pub(crate) name: String,
     /// `requested-ip`.
     pub(crate) requested: Option<IpAddr>,
@@ -60,7 +60,7 @@ pub(crate) fn asked_pools(config: &NetworkConfig) -> Result<Vec<AskedPool>, Erro
 }
 
 impl AskedPool {
-    /// The entry for the allocator: the node's blocks instead of the pool's ranges.
+    /// The entry for the allocator, with the node's blocks as its ranges.
     pub(crate) fn with_blocks(
         &self,
         definition: &Definition,
@@ -72,7 +72,8 @@ impl AskedPool {
                 entry.remove(key);
             }
         };
-        // For the exclusions of the pool, besides those of the selector.
+        // `complete` adds the definition's exclusions to the selector's; the ranges of both are
+        // removed.
         remove_ranges(&mut entry);
         definition.complete(&mut entry);
         remove_ranges(&mut entry);
@@ -95,7 +96,7 @@ impl AskedPool {
         entry
     }
 
-    /// Number of addresses that are free in the node's blocks, by the allocator's files.
+    /// Number of free addresses in the node's blocks, by the allocator's files.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl AskedPool {
         if file.used().next().is_none() {
             return Ok(0);
         }
-        // The requested address may lie in a block that isn't the node's yet.
+        // The requested address may be in a block that the node has not claimed.
         let entry = self.without_request(definition, file.used());
         let ranges = Pool::read("the node's blocks", entry)?.ranges;
         let reserved = reserved(data_dir, &self.name)?;

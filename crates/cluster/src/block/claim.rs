@@ -14,16 +14,16 @@ use crate::{
     Change, Condition, Definition, Engine, Found, Group, Identity, Key, Node, Outcome, Read,
 };
 
-/// Blocks that one request looks at.
+/// Most blocks that one request looks at.
 pub(super) const AT_ONCE: usize = 60;
 
-/// Most blocks of a pool that are all looked at; of a larger one, some at random.
+/// Most blocks of a pool that are all looked at. Of a larger pool, a random sample is.
 const MOST_BLOCKS: usize = 1 << 16;
 
-/// Claims after which an ADD gives up: each has lost a block to another node.
+/// Most claims that an ADD tries. Each try has lost a block to another node.
 const MOST_TRIES: u32 = 50;
 
-/// Claims of this node, which is registered.
+/// Claims of blocks for this node, which is registered.
 pub(super) struct Claims<'a> {
     pub(super) engine: &'a mut dyn Engine,
     pub(super) node: &'a Node,
@@ -34,7 +34,7 @@ pub(super) struct Claims<'a> {
 }
 
 impl<'a> Claims<'a> {
-    /// Registers the node, if it isn't registered in this boot yet.
+    /// Registers the node, unless it is registered in this boot.
     ///
     /// # Errors
     ///
@@ -45,7 +45,8 @@ impl<'a> Claims<'a> {
         call: &'a Call<'_>,
     ) -> Result<Self, Error> {
         Ok(Self {
-            // Before the engine is asked: other processes see later states meanwhile.
+            // Read before the engine is asked, because other processes may note later states after
+            // it.
             latest_state: LatestState::open(node)?,
             identity: Identity::of(node, call.environment, engine)?,
             engine,
@@ -54,11 +55,11 @@ impl<'a> Claims<'a> {
         })
     }
 
-    /// Reads the definition of a pool that is given in blocks.
+    /// Reads the definition of a pool with blocks.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the pool's path, if there is none, or an invalid one, or one without blocks.
+    /// Code 7, naming the pool's path, if the definition is missing or invalid, or has no `block`.
     pub(super) fn definition(&mut self, pool: &str) -> Result<Definition, Error> {
         let path = self.engine.path(&Key::Pool(pool.to_owned()));
         let definition = self.any_definition(pool)?.ok_or_else(|| {
@@ -86,13 +87,13 @@ impl<'a> Claims<'a> {
         Definition::parse(&self.engine.path(&key), &found.value).map(Some)
     }
 
-    /// Claims a free block of a pool: the wanted one, or any. It is written to the node's file
-    /// before and after.
+    /// Claims a free block of a pool: `wanted`, or any. The node's file is written before and
+    /// after the claim.
     ///
     /// # Errors
     ///
-    /// Those of the engine; code 11 if no block is free; code 111 if the wanted one is another
-    /// node's; code 7 if addresses of the pool are given one by one.
+    /// Those of the engine; code 11 if no block is free; code 111 if another node has the wanted
+    /// block; code 7 if addresses of the pool are reserved one by one.
     pub(super) fn claim(
         &mut self,
         files: &BlockFiles,
@@ -120,7 +121,8 @@ impl<'a> Claims<'a> {
                 return Err(no_block(&pool, definition));
             }
             let cidr = free.swap_remove(fastrand::usize(..free.len()));
-            // Written first: if this process is killed, the next one finds out.
+            // Written before the claim: if this process is killed, the next one finds the block in
+            // the file.
             file.claiming = Some(Block::new(cidr, BlockOwner::new(&self.node.name)));
             files.write(file)?;
             let other = self.try_claim(file)?;
@@ -140,20 +142,21 @@ impl<'a> Claims<'a> {
         )))
     }
 
-    /// Claims the block that the node's file has as being claimed; returns its owner, for
-    /// people, if it is another's.
+    /// Claims the block that is `claiming` in the node's file. If another node has it, returns
+    /// that owner for messages.
     pub(super) fn try_claim(&mut self, file: &mut PoolFile) -> Result<Option<String>, Error> {
         let Some(claiming) = file.claiming.clone() else {
             return Ok(None);
         };
         self.latest_state.refuse_older(self.node, self.engine)?;
         let change = self.change(file.pool(), &claiming);
-        // If no answer comes, `claiming` stays, and a comparison finds out.
+        // Without an answer, `claiming` stays in the file, and the next comparison finds the
+        // block.
         let outcome = self.engine.commit(&change)?;
         file.claiming = None;
         let now = outcome.found.get(1).and_then(Found::first);
         if outcome.done || now.is_some_and(|now| now.value == claiming.owner.to_value()) {
-            // Of some engines, only a change shows which state they have.
+            // Some engines show their revision only in the answer to a change.
             if let Err(error) = self.latest_state.refuse_older(self.node, self.engine) {
                 self.give_back(&claiming, file.pool())?;
                 return Err(error);
@@ -168,7 +171,7 @@ impl<'a> Claims<'a> {
         self.reason(file.pool(), &outcome).map(Some)
     }
 
-    /// Verifies that the node could claim a block now, up to the point of claiming.
+    /// Verifies that the node could claim a block now, without claiming one.
     ///
     /// # Errors
     ///
@@ -185,8 +188,8 @@ impl<'a> Claims<'a> {
         self.reason(pool, &outcome).map(|_| ())
     }
 
-    /// The change that claims a block: the engine was not restored, this machine has the node's
-    /// name, nobody has the block, and the definition is the one that was read.
+    /// The change that claims a block. Its conditions: the engine was not restored, this machine
+    /// has the node's name, the block is free, and the definition is the one that was read.
     fn change(&self, pool: &str, block: &Block) -> Change {
         let key = Key::Block(pool.to_owned(), block.cidr);
         let definition = Key::Pool(pool.to_owned());
@@ -195,7 +198,8 @@ impl<'a> Claims<'a> {
             conditions: vec![
                 self.identity.is_current(),
                 Condition::Missing(key.clone()),
-                // With another definition, the block might overlap with one of another length.
+                // With a changed definition, the block might overlap with a block of another
+                // length.
                 Condition::Revision(definition.clone(), self.defined_at),
                 Condition::Empty(addresses.clone()),
                 is_reconciled(),
@@ -212,7 +216,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// The reason why a block was not claimed: its owner, for people, or an error.
+    /// The reason why a block was not claimed: its owner for messages, or an error.
     fn reason(&mut self, pool: &str, outcome: &Outcome) -> Result<String, Error> {
         let mut found = outcome.found.iter().map(Found::first);
         let mut next = || found.next().flatten();
@@ -242,9 +246,9 @@ impl<'a> Claims<'a> {
         ))
     }
 
-    /// The blocks of another length than this, which were claimed before the definition was
-    /// changed. Once there is none, there will be none until the next change: each claim
-    /// compares the definition. So the pool's blocks are read once for each.
+    /// The blocks with another length than `length`, from before a change of the definition. Every
+    /// claim compares the definition, so no such block can appear until the definition changes
+    /// again. The pool's blocks are therefore read only once per definition.
     pub(super) fn of_other_lengths(
         &mut self,
         file: &mut PoolFile,
@@ -276,7 +280,7 @@ impl<'a> Claims<'a> {
             .collect())
     }
 
-    /// Some free blocks that overlap with none of `others`; empty if there is none.
+    /// Some free blocks that overlap with none of `others`; an empty list if no block is free.
     fn free_blocks(
         &mut self,
         pool: &str,
@@ -305,11 +309,11 @@ impl<'a> Claims<'a> {
         Ok(free.collect())
     }
 
-    /// Gives a block back. One that isn't the node's any more is no error.
+    /// Gives a block back. It is no error if the node doesn't have it any more.
     ///
     /// # Errors
     ///
-    /// Those of the engine: the block may then be given back, or not.
+    /// Those of the engine: then it is unknown whether the block was given back.
     pub(super) fn give_back(&mut self, block: &Block, pool: &str) -> Result<(), Error> {
         let key = Key::Block(pool.to_owned(), block.cidr);
         self.engine.commit(&Change {

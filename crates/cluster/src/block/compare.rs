@@ -8,26 +8,25 @@ use crate::try_again;
 use crate::value::BlockOwner;
 use crate::{Definition, Found, Group, Key, Read};
 
-/// Comparisons after which a call gives up: during each, a person has released what the node
-/// holds.
+/// Most comparisons of one call. Between two, a person has released the node's holdings.
 const MOST_TRIES: u32 = 5;
 
 /// State of a block of the node's file in the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InEngine {
-    /// It is this node's.
+    /// This node has it.
     Ours,
     /// The engine doesn't have it.
     Missing,
-    /// It is another node's, or was claimed again.
+    /// Another node has it, or it was claimed again.
     Others,
 }
 
 impl Claims<'_> {
-    /// Compares the node's blocks with the engine's, and writes the incarnation in which it has
-    /// done so. A block that is another node's is removed from the list. A block that the engine
-    /// has lost, such as by a restore, is claimed again if that is possible, since containers may
-    /// use its addresses. A block whose claim had no answer is added, if the engine has given it.
+    /// Compares the node's blocks with the engine's, and notes the incarnation of the comparison.
+    /// A block of another node is removed from the file. A block that the engine has lost, for
+    /// example in a restore, is claimed again if possible, since containers may use its addresses.
+    /// A block whose claim had no answer is added if the engine has it.
     ///
     /// # Errors
     ///
@@ -63,7 +62,8 @@ impl Claims<'_> {
             match state {
                 InEngine::Ours if !is_listed => compared.blocks.push(block.clone()),
                 InEngine::Missing if i < known.len() => {
-                    // In the list until it is known whether it can be claimed again.
+                    // The block stays in the list until it is known whether it can be claimed
+                    // again.
                     compared.blocks.push(block.clone());
                     lost.push(block);
                 }
@@ -92,12 +92,12 @@ impl Claims<'_> {
         self.states(&[], "").map(|_| ())
     }
 
-    /// The state of each block in the engine, read while the node's registration was this one.
+    /// The state of each block in the engine, read while the node had this registration.
     fn states(&mut self, blocks: &[Block], pool: &str) -> Result<Vec<InEngine>, Error> {
         for _ in 0..MOST_TRIES {
             let mut states = Vec::with_capacity(blocks.len());
             let mut is_registered = true;
-            // Without a block, only the registration is read.
+            // Without blocks, only the registration is read.
             let none = blocks.is_empty().then_some(blocks);
             for chunk in blocks.chunks(AT_ONCE).chain(none) {
                 let read = |block: &Block| Read::Get(Key::Block(pool.to_owned(), block.cidr));
@@ -158,7 +158,7 @@ impl Claims<'_> {
         Ok(())
     }
 
-    /// The blocks that the engine has as this node's and that the node's file doesn't list.
+    /// The blocks that this node has in the engine, but not in its file.
     ///
     /// # Errors
     ///

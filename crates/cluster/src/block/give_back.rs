@@ -1,4 +1,4 @@
-//! GC of blocks: compares the node's blocks with the engine's, and gives back empty ones.
+//! GC of blocks: compares the node's blocks with the engine's, and gives empty ones back.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,12 +18,12 @@ use crate::{Definition, Engine, Node};
 /// Default of `ipam.keepEmptyBlocks`.
 const KEEP: Duration = Duration::from_secs(60 * 60);
 
-/// Time between the end of a block's use and its return: an ADD that still knew the block
-/// has ended by then.
+/// Time for which a block is put aside before it is given back. Any ADD that still uses it has
+/// ended by then.
 const LEAVE: Duration = Duration::from_secs(10 * 60);
 
-/// Gives back blocks of this node that have been empty for long: of all pools that the node has
-/// blocks of, whether a network still names them or not. `data_dir` is `ipam.dataDir`.
+/// Gives back blocks that have been empty for a while, in all pools of which the node has blocks,
+/// even if no network names the pool any more. `data_dir` is `ipam.dataDir`.
 ///
 /// # Errors
 ///
@@ -76,7 +76,8 @@ fn collect(
         return Ok(());
     };
     let mut claims = Claims::new(engine, node.node, call)?;
-    // Without a definition with blocks, all of them go as soon as they are empty.
+    // If the definition is missing or has no `block`, each block is given back as soon as it is
+    // empty.
     let definition = claims.any_definition(pool)?;
     let definition = definition.filter(|definition| definition.block.is_some());
     if let Some(definition) = &definition {
@@ -93,7 +94,8 @@ fn collect(
     node.files.write(&file)?;
     for block in gone {
         claims.give_back(&block, pool)?;
-        // Removed only now: otherwise it would stay claimed if the answer were lost.
+        // Removed after the engine's answer: if the answer is lost, the file must still have the
+        // block.
         file.blocks.retain(|kept| *kept != block);
         node.files.write(&file)?;
         tracing::debug!(block = %block.cidr, pool, "gave a block back");
@@ -101,8 +103,7 @@ fn collect(
     Ok(())
 }
 
-/// Marks the blocks that are empty and those that aren't used any more; returns those that
-/// are to be given back.
+/// Marks the blocks that are empty or put aside. Returns those that are to be given back.
 fn mark(
     definition: Option<&Definition>,
     file: &mut PoolFile,
@@ -126,12 +127,12 @@ fn mark(
         if used(block) > 0 {
             match definition {
                 Some(_) => (block.empty_since, block.leaving_since) = (None, None),
-                // Nothing more is given from it.
+                // No more addresses are given from it.
                 None => _ = block.leaving_since.get_or_insert_with(|| now.clone()),
             }
             continue;
         }
-        // After a boot, the time starts anew.
+        // After a boot, the time starts again.
         let passed = |since: &Option<BootTime>| since.as_ref().and_then(|since| since.until(now));
         if block.leaving_since.is_some() {
             match passed(&block.leaving_since) {
@@ -157,7 +158,7 @@ fn mark(
     Ok(gone)
 }
 
-/// Number of addresses that a block gives; 0 without a definition.
+/// Number of addresses in a block; 0 without a definition.
 fn capacity(definition: Option<&Definition>, block: &Block) -> u128 {
     let ranges = definition.map(|found| ranges_in(&found.pool.ranges, block.cidr));
     let mut entry = Object::new();

@@ -1,4 +1,4 @@
-//! DEL, CHECK and GC of a selector: the pools by the node's files only.
+//! DEL, CHECK and GC of a selector: the pools from the node's files, without the engine.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use super::BlockNode;
 use super::asked::asked_pools;
 use crate::{Engine, Node};
 
-/// `prevResult` with the blocks of the node's files; nothing if there are none. The engine isn't
-/// asked. A pool of which the node has nothing is left out.
+/// `prevResult` with the blocks in the node's files; nothing if there are no files. The engine
+/// isn't asked. A pool without a file is left out.
 pub fn known_pools(engine: &dyn Engine, node: &Node, data_dir: &Path, call: &Call<'_>) -> Reply {
     let known =
         entries(engine, node, data_dir, call).and_then(|entries| match entries.is_empty() {
@@ -22,8 +22,8 @@ pub fn known_pools(engine: &dyn Engine, node: &Node, data_dir: &Path, call: &Cal
     })
 }
 
-/// `prevResult` without pools: the answer to STATUS. The node's blocks may be full, and a further
-/// one free in the engine; and the allocator behind doesn't know the names in `prevResult`.
+/// `prevResult` without pools: the answer to STATUS. If the node's blocks are full, a block may
+/// still be free in the engine, and the allocator doesn't know the names in `prevResult`.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn without_pools(call: &Call<'_>) -> Result<IpamResult, Error> {
     with_pools(call, &[])
 }
 
-/// `prevResult` with only these pools.
+/// `prevResult` with these pools instead of its own.
 pub(super) fn with_pools(call: &Call<'_>, entries: &[Object]) -> Result<IpamResult, Error> {
     let mut result = call.config.prev_result()?.unwrap_or_default();
     result.set_other("pools", entries);
@@ -50,7 +50,7 @@ fn entries(
     for pool in asked_pools(&call.config)? {
         if let Some(file) = node.files.read(&pool.name)? {
             let definition = node.definition(engine, &file)?;
-            // Blocks that aren't used any more may have an attachment's address.
+            // A block that is put aside may still have an attachment's address.
             let blocks = file.blocks.iter().map(|block| block.cidr);
             entries.push(pool.without_request(&definition, blocks));
         }

@@ -1,4 +1,4 @@
-//! Blocks of a pool as values: the list of them, and their ranges for `ipam-da-host-local`.
+//! Divides a pool into blocks, and makes their ranges for `ipam-da-host-local`.
 
 use std::net::IpAddr;
 
@@ -7,8 +7,8 @@ use ipam::{Interval, IpNet, Range, RangeSet};
 
 use crate::address::candidates::random_address;
 
-/// The block of this length with an address; `None` for a length that the address's family
-/// doesn't have.
+/// The block of this length that contains an address; `None` if the length is invalid for the
+/// address family.
 pub fn block_of(ip: IpAddr, length: u8) -> Option<IpNet> {
     IpNet::new(ip, length).ok().map(|block| block.trunc())
 }
@@ -19,7 +19,7 @@ pub(crate) fn ranges_in(ranges: &RangeSet, block: IpNet) -> Vec<Object> {
     let block = Interval::from(block);
     let part = |range: &Range| {
         let part = range.addresses().intersection(block)?;
-        // A part that gives no address is left out.
+        // A part without a usable address is left out.
         range.given().iter().find(|given| given.overlaps(part))?;
         let mut object = Object::new();
         object.set("subnet", &range.subnet().to_string());
@@ -31,7 +31,7 @@ pub(crate) fn ranges_in(ranges: &RangeSet, block: IpNet) -> Vec<Object> {
     ranges.ranges().iter().filter_map(part).collect()
 }
 
-/// Blocks of a pool that give an address: all of them, or this number at random.
+/// Blocks of a pool with a usable address: all, or a random sample of `most`.
 pub(crate) fn some_blocks(ranges: &RangeSet, length: u8, most: usize) -> Vec<IpNet> {
     let all: Vec<IpNet> = blocks(ranges.given(), length).take(most + 1).collect();
     if all.len() <= most {
@@ -51,8 +51,8 @@ pub(crate) fn some_blocks(ranges: &RangeSet, length: u8, most: usize) -> Vec<IpN
     some
 }
 
-/// The blocks of this length that cover these intervals, lowest first in each interval. A
-/// block comes twice if intervals share it that don't follow each other.
+/// The blocks of this length that cover these intervals, in ascending order within each interval.
+/// Only consecutive duplicates are removed.
 pub fn blocks(
     intervals: impl IntoIterator<Item = Interval>,
     length: u8,

@@ -21,27 +21,27 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolFile {
     version: u32,
-    /// The node whose blocks these are.
+    /// The node that has these blocks.
     node: String,
     prefix: String,
     pool: String,
-    /// Folder of the reservations: which addresses of these blocks are reserved.
+    /// Directory of the reservations in these blocks.
     #[serde(default)]
     data_dir: Option<PathBuf>,
-    /// Addresses of the engine that the blocks were compared with.
+    /// Addresses of the engine with which the blocks were compared.
     #[serde(default)]
     pub(crate) endpoints: Vec<String>,
     /// The pool's definition in the engine.
     pub definition: Object,
-    /// The blocks that are this node's.
+    /// The blocks that this node has.
     pub blocks: Vec<Block>,
-    /// A block that is being claimed: the engine may have given it to this node.
+    /// A block that is being claimed. The engine may already have it as this node's.
     #[serde(default)]
     pub(crate) claiming: Option<Block>,
-    /// The incarnation of the node in which the blocks were compared with the engine's.
+    /// The incarnation of the node when the blocks were last compared with the engine's.
     #[serde(default)]
     pub(crate) verified_in: Option<String>,
-    /// Revision of the definition since which no block in the engine has another length.
+    /// Revision of the definition from which on all blocks in the engine have its length.
     #[serde(default)]
     pub(crate) one_length_since: Option<i64>,
     /// Time of the last claim that failed.
@@ -57,18 +57,18 @@ pub struct Block {
     pub cidr: IpNet,
     /// The value in the engine.
     pub owner: BlockOwner,
-    /// The time since which GC has found it empty.
+    /// Since when GC has found the block empty.
     #[serde(default)]
     pub(crate) empty_since: Option<BootTime>,
-    /// The time since which nothing is given from it, because it will be given back.
+    /// Since when the block is put aside: no address is given from it, and it will be given back.
     #[serde(default)]
     pub(crate) leaving_since: Option<BootTime>,
 }
 
-/// A time that doesn't depend on the clock: a boot, and the seconds since then.
+/// A time without the clock: a boot, and the seconds since that boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BootTime {
-    /// The boot; `None` if it isn't known.
+    /// The boot's ID; `None` if it can't be read.
     boot: Option<String>,
     /// Seconds since the boot.
     seconds: u64,
@@ -83,7 +83,7 @@ impl BootTime {
         }
     }
 
-    /// The time that has passed until `now`; `None` if there was a boot between.
+    /// The duration until `now`; `None` if the machine booted between.
     pub(crate) fn until(&self, now: &Self) -> Option<Duration> {
         let passed = now.seconds.checked_sub(self.seconds)?;
         (self.boot == now.boot).then(|| Duration::from_secs(passed))
@@ -115,8 +115,7 @@ impl BlockFiles {
         Ok(files)
     }
 
-    /// The files of all pools that the node has blocks of, each with the folder of its
-    /// reservations.
+    /// The files of all pools of which the node has blocks, each with its `dataDir`.
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl BlockFiles {
         StateFile::open(&self.folder, format!("{pool}.json"))
     }
 
-    /// Runs `f` while no other process changes files; `None` if another one does so for
-    /// longer than this.
+    /// Runs `f` while no other process changes the files; `None` if another process holds the lock
+    /// for longer than `at_most`.
     ///
     /// # Errors
     ///
@@ -171,7 +170,7 @@ impl BlockFiles {
         self.file("")?.locked(at_most, f)
     }
 
-    /// Reads the file of a pool; `None` if the node has nothing of it.
+    /// Reads the file of a pool; `None` if the node has no blocks of it.
     ///
     /// # Errors
     ///
@@ -192,11 +191,11 @@ impl BlockFiles {
         Ok(Some(file))
     }
 
-    /// As [`Self::read`], also of a network with another `dataDir`: see [`PoolFile::data_dir`].
+    /// As [`Self::read`], but accepts a file with another `dataDir`: see [`PoolFile::data_dir`].
     ///
     /// # Errors
     ///
-    /// Code 5 for a file that can't be read; code 7 for one of another node or prefix, whose
+    /// Code 5 for a file that can't be read; code 7 for a file of another node or prefix, whose
     /// blocks can't be used.
     pub(crate) fn read_of_any_folder(&self, pool: &str) -> Result<Option<PoolFile>, Error> {
         let file = self.file(pool)?;
@@ -242,8 +241,8 @@ impl BlockFiles {
         Ok(pools)
     }
 
-    /// Writes the file of a pool to the disk in one step: a claim that a power failure removes
-    /// from it would be nobody's until GC.
+    /// Replaces the file of a pool, and returns after it is on the disk. If a power failure
+    /// removed a claim from it, no node would use that block until GC.
     pub(crate) fn write(&self, content: &PoolFile) -> Result<(), Error> {
         let json = serde_json::to_vec(content).expect("texts are JSON");
         self.file(&content.pool)?.replace_durably(&json)
@@ -251,7 +250,7 @@ impl BlockFiles {
 }
 
 impl PoolFile {
-    /// The file of a node that has nothing of a pool yet.
+    /// A new file for a pool of which the node has no blocks yet.
     pub(crate) fn new(files: &BlockFiles, pool: &str, definition: Object) -> Self {
         Self {
             version: VERSION,
@@ -274,7 +273,7 @@ impl PoolFile {
         &self.pool
     }
 
-    /// True if the blocks were compared with an engine that has one of these addresses, too.
+    /// True if the blocks were compared with an engine that shares an address with this one.
     pub(crate) fn is_of(&self, node: &Node) -> bool {
         node.endpoints
             .iter()
@@ -287,13 +286,12 @@ impl PoolFile {
         self.endpoints.clone_from(&node.endpoints);
     }
 
-    /// Folder of the reservations of addresses of these blocks.
+    /// Directory of the reservations in these blocks.
     pub(crate) fn data_dir(&self) -> &Path {
         self.data_dir.as_deref().unwrap_or(Path::new(""))
     }
 
-    /// Takes a block that was put aside into use again: the wanted one, or any. False if there is
-    /// none.
+    /// Uses a block again that was put aside: the wanted one, or any. False if there is none.
     pub(crate) fn use_again(&mut self, wanted: Option<IpNet>) -> bool {
         let is_wanted = |block: &&mut Block| {
             block.leaving_since.is_some() && wanted.is_none_or(|wanted| overlap(block.cidr, wanted))
@@ -305,7 +303,7 @@ impl PoolFile {
         true
     }
 
-    /// The blocks that addresses are given from.
+    /// The blocks from which addresses are given.
     pub(crate) fn used(&self) -> impl Iterator<Item = IpNet> {
         let used = self
             .blocks
@@ -316,7 +314,7 @@ impl PoolFile {
 }
 
 impl Block {
-    /// A block that is used from now on.
+    /// A block that is used immediately.
     pub(crate) fn new(cidr: IpNet, owner: BlockOwner) -> Self {
         Self {
             cidr,

@@ -1,4 +1,4 @@
-//! Room for an ADD in the node's blocks, by the node's files.
+//! Room for an ADD in the node's blocks, by the files of the node.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,30 +12,30 @@ use super::layout::block_of;
 use super::pool_file::{BootTime, PoolFile};
 use crate::Definition;
 
-/// Time in which the engine isn't asked again for a block that isn't needed yet.
+/// After a failed claim of a block that isn't needed yet, the engine isn't asked for this time.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Most free addresses below which a block is claimed ahead of need.
+/// Upper bound of [`low`].
 const MOST_LOW: u128 = 64;
 
-/// What a pool needs on this node.
+/// The block that a pool needs on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// Nothing.
+    /// No block.
     Nothing,
-    /// A further block, soon.
+    /// Another block, soon.
     Soon,
-    /// A block, or this one, at once.
+    /// A block now: this one, or any.
     Now(Option<IpNet>),
 }
 
 impl BlockNode<'_> {
-    /// What an ADD needs, by the allocator's files.
+    /// The block that an ADD needs, by the allocator's files.
     ///
     /// # Errors
     ///
-    /// Code 5 if the allocator's directory can't be read; code 7 for a requested address that
-    /// isn't the pool's.
+    /// Code 5 if the allocator's directory can't be read; code 7 for a requested address outside
+    /// of the pool.
     pub(super) fn need(
         &self,
         pool: &AskedPool,
@@ -44,7 +44,7 @@ impl BlockNode<'_> {
     ) -> Result<Need, Error> {
         if let Some(ip) = pool.requested {
             let (ip, block) = requested_block(pool, ip, definition)?;
-            // The node's block may have a length that the definition had before.
+            // The node's block may have the length of a former definition.
             return Ok(match file.used().any(|used| used.contains(&ip)) {
                 true => Need::Nothing,
                 false => Need::Now(Some(block)),
@@ -66,7 +66,7 @@ impl BlockNode<'_> {
     }
 }
 
-/// A requested address, in the pool's family, and the block with it.
+/// The requested address of the pool's family, and its block.
 fn requested_block(
     pool: &AskedPool,
     ip: IpAddr,
@@ -86,7 +86,7 @@ fn requested_block(
     Ok((ip, block))
 }
 
-/// Number of free addresses below which the blocks are nearly full: a quarter of a block.
+/// With fewer free addresses than this, the blocks count as nearly full: a quarter of a block.
 pub(super) fn low(definition: &Definition) -> u128 {
     let longest = definition.pool.ranges.ranges()[0].subnet().max_prefix_len();
     let bits = u32::from(longest - definition.block.unwrap_or(longest).min(longest));

@@ -1,4 +1,5 @@
-//! STATUS of a selector: verifies that an ADD would find room on this node, or a free block.
+//! STATUS of a selector: verifies that an ADD would find room in this node's blocks, or a free
+//! block.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,15 +13,15 @@ use super::claim::Claims;
 use crate::pool::has_selector;
 use crate::{Engine, Group, Node, Read};
 
-/// Longest time to verify the node's name while there is room without the engine.
+/// Longest time to verify the node's registration while its blocks have room.
 const WITH_ROOM: Duration = Duration::from_secs(1);
 
-/// Fails if an ADD would be refused, up to the point of claiming a block. A node with room in
-/// all pools is ready while the engine can't be reached.
+/// Fails if an ADD would be refused. Claims nothing. A node with room in all pools is ready even
+/// if the engine can't be reached.
 ///
 /// # Errors
 ///
-/// Code 50; code 7 for a wrong configuration.
+/// Code 50; code 7 for an invalid configuration.
 pub fn status(
     engine: &mut dyn Engine,
     node: &Node,
@@ -55,7 +56,7 @@ pub fn status(
         other => other.map_err(unavailable)?,
     };
     if pools.is_empty() {
-        // The pools depend on the container: only the right to read them is verified.
+        // The pools depend on the container, so only the right to read them is verified.
         let read = claims.engine.read(&[Read::First(Group::Pools, 1)]);
         return read.map(|_| ()).map_err(|error| unavailable(error.into()));
     }

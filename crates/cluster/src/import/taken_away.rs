@@ -1,4 +1,4 @@
-//! Finds what changed definitions take away from addresses and blocks that are held.
+//! Finds held addresses and blocks that lose something by changed definitions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,28 +9,27 @@ use ipam::{Disjoint, Interval, Range};
 use crate::contents::{ClaimedBlock, HeldAddress};
 use crate::{Definition, Holder};
 
-/// A definition that is written.
+/// A definition that will be written.
 #[derive(Clone, Copy)]
 pub(super) struct Redefined<'a> {
     pub(super) name: &'a NetworkName,
-    /// The definition that etcd has.
+    /// The definition in the engine.
     pub(super) old: Option<&'a Definition>,
     pub(super) new: &'a Definition,
 }
 
-/// The definitions that are written, by pool and by address.
+/// The definitions that will be written, by pool and by address.
 struct Changes<'a> {
     by_pool: BTreeMap<&'a NetworkName, Redefined<'a>>,
     all: &'a [Redefined<'a>],
-    /// Owners are indexes of `all`.
+    /// Owners are indexes into `all`.
     ranges: Disjoint,
     /// New gateways.
     gateways: BTreeMap<IpAddr, Redefined<'a>>,
 }
 
-/// The reasons why these definitions can't be written: one for each address and each block
-/// that is held and loses its range, its gateway or its block size, or that another pool would
-/// give.
+/// The reasons why these definitions can't be written: one for each held address or block that
+/// loses its range, its gateway or its block size, or that another pool would give.
 pub(super) fn taken_away(
     changes: &[Redefined<'_>],
     addresses: &[HeldAddress],
@@ -47,7 +46,7 @@ impl<'a> Changes<'a> {
         let mut ranges = Disjoint::default();
         let mut gateways = BTreeMap::new();
         for (i, change) in all.iter().enumerate() {
-            // They don't overlap: that was verified before.
+            // The pools don't overlap: that was verified before.
             let _ = ranges.add(&change.new.pool.ranges, i);
             let old = change.old.map(|old| old.pool.ranges.ranges());
             let had = |ip| old.is_some_and(|old| old.iter().any(|range| range.gateway() == ip));
@@ -62,7 +61,7 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// What a held address loses.
+    /// The message about a held address that loses something.
     fn address(&self, held: &HeldAddress) -> Option<String> {
         let HeldAddress { pool, ip, holder } = held;
         let holder = match holder {
@@ -101,7 +100,7 @@ impl<'a> Changes<'a> {
             .then(|| format!("{of} would be given by pool {}", other.name))
     }
 
-    /// What a held block loses.
+    /// The message about a held block that loses something.
     fn block(&self, held: &ClaimedBlock) -> Option<String> {
         let ClaimedBlock { pool, block, .. } = held;
         let of = format!(
@@ -117,8 +116,8 @@ impl<'a> Changes<'a> {
                     .iter()
                     .any(|range| range.addresses().overlaps(interval))
             });
-            // Pools that stay as they are overlap with none that is written, but nobody may
-            // define this one any more.
+            // Unchanged pools overlap with no written one. But this pool may have no definition
+            // any more.
             return other.map(|change| format!("{of} would be given by pool {}", change.name));
         };
         let old = change.old?;
@@ -131,7 +130,7 @@ impl<'a> Changes<'a> {
                 size(old.block)
             ));
         }
-        // The node gives addresses of it without asking etcd.
+        // The node gives addresses of its block without asking the engine.
         let parts = |definition: &'a Definition| {
             let ranges = definition.pool.ranges.ranges().iter();
             ranges.filter_map(move |range| Some((range, range.addresses().intersection(interval)?)))
@@ -161,7 +160,7 @@ fn contains(outer: Interval, inner: Interval) -> bool {
     outer.contains(inner.first()) && outer.contains(inner.last())
 }
 
-/// True if each address of a part that was given is still given.
+/// True if each address of a part that was usable is still usable.
 fn keeps_given(old: &[Interval], new: &[Interval], part: Interval) -> bool {
     let mut given = old
         .iter()
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The refusals of a pool that is changed, and of a second one that is new.
+    /// The refusals for a changed pool and a second, new one.
     fn refusals(
         old: &str,
         new: &str,

@@ -1,4 +1,4 @@
-//! The file with the node's registration of this boot, in a folder that a boot empties.
+//! The file with the node's registration in this boot, in a folder that a boot empties.
 
 use cni::{Environment, Error};
 
@@ -6,10 +6,10 @@ use super::machine::{Registration, this_boot};
 use super::state_file::StateFile;
 use crate::Node;
 
-/// The registration of this boot, as the engine has confirmed it.
+/// The registration in this boot, which the engine has confirmed.
 ///
-/// A copied disk doesn't have the file. In a folder that survives a boot, the boot's ID in the
-/// file differs.
+/// A copied disk doesn't have the file. If the folder survives a boot, the file has another boot's
+/// ID.
 #[derive(Debug)]
 pub(crate) struct BootFile(StateFile);
 
@@ -18,18 +18,18 @@ impl BootFile {
         StateFile::open(&node.cache_dir, node.file_name("registered")).map(Self)
     }
 
-    /// The registration; `None` if there is none of this boot yet.
+    /// The registration; `None` if the file is missing or of an earlier boot.
     pub(crate) fn read(&self, environment: &Environment) -> Result<Option<Registration>, Error> {
         let Some(content) = self.0.read()? else {
             return Ok(None);
         };
         let boot = Some(this_boot(environment)?);
-        // Foreign content is no registration: the node asks the engine for a new one.
+        // Foreign content counts as missing: the node registers again.
         let read = Registration::parse(&content);
         Ok(read.filter(|registration| registration.machine.boot == boot))
     }
 
-    /// Forgets the registration: another machine has the name.
+    /// Deletes the registration, because another machine has the name.
     pub(crate) fn remove(&self) -> Result<(), Error> {
         self.0.remove()
     }

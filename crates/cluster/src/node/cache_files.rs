@@ -1,4 +1,4 @@
-//! Files of `cacheDir` that may be lost at any time. Failures are logged.
+//! Files of `cacheDir` that may be lost at any time. Their errors are only logged.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use state_files::StateFolder;
 
 use crate::Node;
 
-/// Files whose names start alike.
+/// Files with a common prefix in their names.
 pub(crate) struct CacheFiles {
     folder: Option<StateFolder>,
     prefix: String,
@@ -26,7 +26,8 @@ impl CacheFiles {
         self.folder.as_ref()?.read_with_time(&name).ok()
     }
 
-    /// Writes a file, unless another process is writing one: its content is as good.
+    /// Writes a file, unless another process is writing one of these files: skipping it does no
+    /// harm.
     pub(crate) fn write(&self, name: &str, content: &[u8]) {
         let Some(folder) = &self.folder else {
             return;

@@ -1,11 +1,11 @@
 //! Registers the node with the engine, once in each boot. Every claim depends on the registration.
 //!
-//! GC releases what a node holds for attachments that its runtime doesn't list. Of two
-//! machines with one name, each would release the other's addresses while their containers
-//! run. So a claim and a release are made on the condition that the engine still has this
-//! machine's registration of this boot. A registration replaces only one that this disk has
-//! sent: of a disk and its copy, the one that registers second gets the name or is refused, and
-//! the other is refused from then on, until a person decides.
+//! GC releases the node's addresses whose attachments the runtime doesn't list. If two machines
+//! had one name, each would release the other's addresses while their containers run. So every
+//! claim and every release has the condition that the engine still has this machine's registration
+//! of this boot. A registration replaces only one that was sent from this disk. Of a disk and its
+//! copy, the one that registers second either gets the name or is refused. If it gets the name,
+//! the first one is refused from then on, until a person decides.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::token_file::{Known, TokenFile, random};
 use crate::try_again;
 use crate::{Change, Condition, Engine, Key, Node, Read, Stored};
 
-/// Time after which a process that waits for another one's registration looks again.
+/// Interval in which a process looks whether another process has registered the node.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// This node, registered in this boot.
@@ -30,14 +30,13 @@ pub struct Identity<'a> {
 }
 
 impl<'a> Identity<'a> {
-    /// The registration of this boot. The first call of a boot makes it; others read it from a
-    /// file, and don't ask the engine.
+    /// The registration of this boot. The first call of a boot makes it; later calls read it from
+    /// a file, without the engine.
     ///
     /// # Errors
     ///
     /// Those of the engine; code 5 for a file that can't be read or written; code 7 if another
-    /// machine has the name; code 11 if another process registers for longer than requests may
-    /// take.
+    /// machine has the name; code 11 if another process registers for longer than the timeout.
     pub fn of(
         node: &'a Node,
         environment: &'a Environment,
@@ -50,12 +49,12 @@ impl<'a> Identity<'a> {
         })
     }
 
-    /// The incarnation: random, and new for each registration.
+    /// The incarnation: random and unique for each registration.
     pub fn incarnation(&self) -> &str {
         &self.registration.incarnation
     }
 
-    /// The condition that the engine has this registration for the node.
+    /// The condition that the engine has this registration of the node.
     pub fn is_current(&self) -> Condition {
         Condition::Value(self.key(), self.registration.to_value().into_bytes())
     }
@@ -69,9 +68,9 @@ impl<'a> Identity<'a> {
         Key::Node(self.node.name.clone())
     }
 
-    /// Compares the engine's registration after a condition has failed: true if it is this one.
-    /// If there is none, because a person has released what the node held, the node registers
-    /// again, as after a boot.
+    /// Compares the engine's registration after a condition has failed: true if it is this one. If
+    /// there is none, because a person has released the node's holdings, the node registers again,
+    /// as after a boot.
     ///
     /// # Errors
     ///
@@ -89,7 +88,8 @@ impl<'a> Identity<'a> {
             Some(other) => match of_this_disk(node, environment, engine, &other.value)? {
                 Some(ours) => ours,
                 None => {
-                    // What needs no request, such as giving from a block, ends as well.
+                    // Calls that need no request, such as those that give addresses from a block,
+                    // are refused from now on as well.
                     BootFile::open(node)?.remove()?;
                     let this = self.registration.to_string();
                     return Err(refusal(node, engine, &other.value, &this));
@@ -104,8 +104,8 @@ impl<'a> Identity<'a> {
     }
 }
 
-/// Registers this machine under its name, regardless of the machine that has it: a person has
-/// decided.
+/// Registers this machine under its name, even if another machine has it, because a person has
+/// decided so.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ fn value_of(node: &Node, engine: &mut dyn Engine) -> Result<Option<Vec<u8>>, Err
     Ok(found.map(|registration| registration.value))
 }
 
-/// The registration of this boot, but not the one with the incarnation that was lost.
+/// The registration of this boot, unless it has the incarnation `lost`.
 fn registered(
     node: &Node,
     environment: &Environment,
@@ -145,7 +145,7 @@ fn registered(
         let Some(known) = boot_file.read(environment)? else {
             return Ok(None);
         };
-        // The folder may be that of another disk, too.
+        // The file may have been made by another disk.
         let is_ours = disk.token()?.is_some_and(|token| token == known.token);
         Ok(Some(known).filter(|known| is_ours && Some(known.incarnation.as_str()) != lost))
     };
@@ -157,8 +157,8 @@ fn registered(
         if left.is_zero() {
             return Err(is_busy(&disk));
         }
-        // A thousand first calls wait for the file that one of them makes, and not for the lock
-        // after each other.
+        // A thousand first calls wait for the file that one of them writes, instead of taking the
+        // lock one after the other.
         let done = disk.locked(Duration::ZERO, |known| match of_this_boot()? {
             Some(registration) => Ok(registration),
             None => register(node, environment, engine, known),
@@ -177,8 +177,8 @@ fn is_busy(disk: &TokenFile) -> Error {
     ))
 }
 
-/// The registration that the engine has, if another process of this disk has made it in this
-/// boot: two networks may have a `cacheDir` each.
+/// The engine's registration, if another process on this disk has made it in this boot: two
+/// networks may have different `cacheDir`s.
 fn of_this_disk(
     node: &Node,
     environment: &Environment,
@@ -241,7 +241,7 @@ fn replace(
         otherwise: vec![Read::Get(key.clone())],
         ..Change::default()
     })?;
-    // The first time that the change was sent, its answer may have been lost.
+    // The change may have been made by the first attempt, whose answer was lost.
     let now = outcome.found.first().and_then(|found| found.first());
     if !outcome.done && now.is_none_or(|now| now.value != value.as_bytes()) {
         return Err(try_again(format!(
@@ -253,7 +253,7 @@ fn replace(
     Ok(registration)
 }
 
-/// The refusal: another machine has the name.
+/// The error if another machine has the name.
 fn refusal(node: &Node, engine: &dyn Engine, other: &[u8], this: &str) -> Error {
     let name = &node.name;
     Error::new(

@@ -1,4 +1,4 @@
-//! The machine that has a node's name, in one of its boots: the value of a registration.
+//! A machine and one of its boots: the value of a registration.
 
 use std::fmt;
 use std::io;
@@ -11,35 +11,35 @@ use state_files::boot_id;
 
 use crate::value::now;
 
-/// Variable with a folder that is read instead of `/sys`.
+/// Variable that names a folder to read instead of `/sys`.
 const SYS: &str = "IPAM_DELEGATED_SYS";
 
-/// A registration: it is new in each boot, and every claim is made on the condition that
-/// the engine has exactly this value.
+/// A registration. It is new in each boot, and every claim has the condition that the engine has
+/// exactly this value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
-    /// The token on the machine's disk.
+    /// The token on this machine's disk.
     pub token: String,
-    /// Random, and new in each boot. Empty in a value that an earlier release wrote.
+    /// Random, and new in each boot. Empty in a value from an earlier release.
     #[serde(default)]
     pub incarnation: String,
     /// The machine.
     #[serde(flatten)]
     pub machine: Machine,
-    /// The machine's time.
+    /// Time of the registration by the machine's clock.
     pub since: String,
 }
 
-/// A machine in one of its boots.
+/// A machine and one of its boots.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The host's name.
+    /// The hostname.
     #[serde(default)]
     pub host: Option<String>,
-    /// The hardware's or virtual machine's UUID; `None` if it isn't known.
+    /// The UUID of the hardware or virtual machine; `None` if it is unknown.
     #[serde(default)]
     pub hardware: Option<String>,
-    /// The ID that the kernel gave the boot.
+    /// The kernel's ID of the boot.
     #[serde(default)]
     pub boot: Option<String>,
 }
@@ -65,7 +65,7 @@ impl Registration {
         serde_json::to_string(self).expect("texts are JSON")
     }
 
-    /// The machine that a value names, for people.
+    /// The machine in a value, for messages.
     pub fn describe(value: &[u8]) -> String {
         match Self::parse(value) {
             Some(registration) => registration.to_string(),
@@ -88,7 +88,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// Code 5: the boot's ID can't be read, or the UUID can't be read although there is one.
+    /// Code 5: the boot's ID or an existing UUID can't be read.
     pub fn this(environment: &Environment) -> Result<Self, Error> {
         Ok(Self {
             host: Some(uname().nodename().to_string_lossy().into_owned()),
@@ -97,8 +97,7 @@ impl Machine {
         })
     }
 
-    /// The reason why this can't be a later boot of the machine `before`; `None` if nothing
-    /// differs.
+    /// The reason why this can't be a later boot of the machine `before`; `None` if there is none.
     pub fn differs_from(&self, before: &Self) -> Option<&'static str> {
         let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
         if differs(&self.hardware, &before.hardware) {
@@ -123,7 +122,7 @@ impl fmt::Display for Machine {
 ///
 /// # Errors
 ///
-/// Code 5: without the ID, a registration of an earlier boot couldn't be told from this one's.
+/// Code 5: without the ID, registrations of this boot and of an earlier one look alike.
 pub(crate) fn this_boot(environment: &Environment) -> Result<String, Error> {
     boot_id(environment).ok_or_else(|| {
         Error::io(
@@ -133,7 +132,7 @@ pub(crate) fn this_boot(environment: &Environment) -> Result<String, Error> {
     })
 }
 
-/// `product_uuid` of the firmware. Only root may read it, and not every machine has it.
+/// `product_uuid` of the firmware. Only root may read it, and some machines don't have it.
 fn hardware(environment: &Environment) -> Result<Option<String>, Error> {
     let sys = environment.get(SYS).unwrap_or("/sys".as_ref());
     let path = Path::new(sys).join("class/dmi/id/product_uuid");
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_another_if_its_host_or_its_hardware_is() {
+    fn a_machine_differs_by_its_host_or_its_hardware() {
         let before = machine("a", Some("1"), "first");
         for (now, differs) in [
             (machine("a", Some("1"), "second"), false),

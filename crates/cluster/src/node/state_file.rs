@@ -1,4 +1,4 @@
-//! A file of this node in a state folder, with errors that name it.
+//! A file of this node in a state folder. Its errors name the file.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// The file of this name; its folder is created if it is missing.
+    /// The file with this name. Its folder is created if it is missing.
     ///
     /// # Errors
     ///
@@ -45,13 +45,13 @@ impl StateFile {
         }
     }
 
-    /// Replaces the content in one step.
+    /// Replaces the content atomically.
     pub(crate) fn replace(&self, content: &[u8]) -> Result<(), Error> {
         let replaced = self.folder.replace(&self.name, content);
         replaced.map_err(|error| self.failed(error))
     }
 
-    /// Replaces the content, and returns when it is on the disk.
+    /// Replaces the content, and returns after it is on the disk.
     pub(crate) fn replace_durably(&self, content: &[u8]) -> Result<(), Error> {
         let replaced = self.folder.replace_durably(&self.name, content);
         replaced.map_err(|error| self.failed(error))
@@ -63,7 +63,8 @@ impl StateFile {
         removed.map_err(|error| self.failed(error))
     }
 
-    /// Runs `f` with the folder's lock; `None` if another process holds it for longer than this.
+    /// Runs `f` with the folder's lock; `None` if another process holds it for longer than
+    /// `at_most`.
     pub(crate) fn locked<T>(
         &self,
         at_most: Duration,

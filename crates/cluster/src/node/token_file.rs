@@ -1,4 +1,4 @@
-//! The file with the node's token: what a disk has registered the node's name with.
+//! The file with the node's token: the proof that this disk has registered the node's name.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::Node;
 /// Version of the file.
 const VERSION: u32 = 2;
 
-/// Most values that are kept.
+/// Most values that the file keeps.
 const MOST_KEPT: usize = 32;
 
 /// The file's content.
@@ -25,10 +25,11 @@ struct Content {
     node: String,
     #[serde(default)]
     token: String,
-    /// The last values that this disk has sent. After a restore, the engine has an earlier one.
+    /// The last values that this disk has sent. After a restore, the engine may have an older one
+    /// of them.
     #[serde(default, rename = "confirmed")]
     sent: Vec<String>,
-    /// Values that an earlier release has sent without an answer.
+    /// Values that an earlier release has sent and that were not answered.
     #[serde(default, skip_serializing)]
     pending: Vec<String>,
     /// Version 1: the only value.
@@ -36,7 +37,7 @@ struct Content {
     value: Option<String>,
 }
 
-/// The file, in a folder that survives a boot.
+/// The file. It survives a boot.
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     file: StateFile,
@@ -58,12 +59,12 @@ impl TokenFile {
         })
     }
 
-    /// The path, for people.
+    /// The path, for messages.
     pub(crate) fn path(&self) -> String {
         self.file.path()
     }
 
-    /// The token; `None` if the disk has none yet.
+    /// The token; `None` if the disk has none.
     pub(crate) fn token(&self) -> Result<Option<String>, Error> {
         Ok(self.read()?.map(|content| content.token))
     }
@@ -94,7 +95,8 @@ impl TokenFile {
         Ok(Some(content))
     }
 
-    /// Runs `f` while no other process registers; `None` if one does so for longer than this.
+    /// Runs `f` while no other process registers; `None` if another one does for longer than
+    /// `at_most`.
     pub(crate) fn locked<T>(
         &self,
         at_most: Duration,
@@ -130,8 +132,9 @@ impl Known<'_> {
         sent.any(|known| known.as_bytes() == value)
     }
 
-    /// Writes a value to the disk before it is sent: whatever happens then, the disk has it as its
-    /// own. The oldest value goes if there are too many, but never the one that the engine has.
+    /// Writes a value to the disk before it is sent, so that the disk knows it as its own in any
+    /// case. If there are too many values, the oldest is dropped, but never the one that the
+    /// engine has.
     pub(crate) fn sends(&mut self, value: &str, in_engine: Option<&[u8]>) -> Result<(), Error> {
         let sent = &mut self.content.sent;
         if sent.len() >= MOST_KEPT
@@ -143,12 +146,13 @@ impl Known<'_> {
         }
         sent.push(value.to_owned());
         let json = serde_json::to_vec(&self.content).expect("texts are JSON");
-        // Lost by a power failure, the node would be taken for another one of its name.
+        // Written durably: if a power failure removed it, the node's own registration would look
+        // like another machine's.
         self.disk.file.replace_durably(&json)
     }
 }
 
-/// 128 bits that no other node has.
+/// 128 random bits.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The pools of an allocator's call: those without ranges are looked up in the engine by name.
+//! The pools of an allocator's call. Those without ranges are looked up in the engine by name.
 
 use cni::{Error, NetworkConfig, Object};
 use ipam::{Pool, PoolName};
@@ -6,7 +6,7 @@ use ipam::{Pool, PoolName};
 use super::definition::Definition;
 use crate::{Condition, Engine, Key, Read};
 
-/// Pools that are looked up in one request.
+/// Most pools that are looked up in one request.
 const AT_ONCE: usize = 100;
 
 /// `prevResult.pools` of a call.
@@ -17,7 +17,7 @@ pub(crate) struct AskedPools {
     wanted: Vec<(usize, PoolName)>,
 }
 
-/// The definitions to look up, as the engine keeps them; `None` for one that is missing.
+/// The values of the definitions in the engine; `None` for a missing one.
 pub(crate) type Values = Vec<Option<Vec<u8>>>;
 
 impl AskedPools {
@@ -25,7 +25,7 @@ impl AskedPools {
     ///
     /// # Errors
     ///
-    /// Code 7 for what is no list of pools, and for an invalid name.
+    /// Code 7 if it isn't a list of pools, or for an invalid name.
     pub(crate) fn read(config: &NetworkConfig) -> Result<Self, Error> {
         let entries = ipam::pool_objects(config)?;
         let mut wanted = Vec::new();
@@ -79,8 +79,8 @@ impl AskedPools {
     ///
     /// # Errors
     ///
-    /// Code 7 for an invalid pool, one without a name and without ranges, and a name that
-    /// the engine doesn't know, has no valid definition of, or gives in blocks.
+    /// Code 7 for an invalid pool, for one without a name and ranges, and for a name whose
+    /// definition is missing, invalid, or has `block`.
     pub(crate) fn pools(&self, engine: &dyn Engine, values: &Values) -> Result<Vec<Pool>, Error> {
         let mut entries = self.entries.clone();
         for ((i, name), value) in self.wanted.iter().zip(values) {
@@ -94,7 +94,7 @@ impl AskedPools {
             };
             let definition = Definition::parse(&path, value)?;
             if let Some(block) = definition.block {
-                // An address would be given twice: here, and in a block.
+                // An address would be given twice: by itself, and in a block.
                 return Err(Error::config(format!(
                     "{path}.block: {block}: this pool is given in blocks, by ipam-ds-{} before ipam-da-host-local",
                     engine.name()

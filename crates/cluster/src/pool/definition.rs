@@ -1,9 +1,9 @@
-//! A pool's definition: its ranges, what it excludes, the length of its blocks.
+//! A pool's definition: its ranges, its exclusions, the length of its blocks.
 
 use cni::{Error, Object};
 use ipam::Pool;
 
-/// Keys that a definition gives to an entry of `prevResult.pools`.
+/// Keys of a definition that are copied into an entry of `prevResult.pools`.
 const OWN_KEYS: [&str; 6] = [
     "ranges",
     "subnet",
@@ -13,10 +13,10 @@ const OWN_KEYS: [&str; 6] = [
     "exclude",
 ];
 
-/// A pool's definition, valid.
+/// A valid definition of a pool.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Its ranges, without what it excludes.
+    /// Its ranges, without its exclusions.
     pub pool: Pool,
     /// `block`: length of the prefix of the blocks that nodes claim.
     pub block: Option<u8>,
@@ -24,7 +24,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Reads the value of an object with this path, which messages name.
+    /// Reads the value of an object. Messages name `path`.
     ///
     /// # Errors
     ///
@@ -56,15 +56,15 @@ impl Definition {
         })
     }
 
-    /// The definition as it is written.
+    /// The definition as JSON.
     pub fn object(&self) -> &Object {
         &self.object
     }
 
-    /// Completes an entry of `prevResult.pools`: its ranges are those of the definition.
+    /// Adds the definition's ranges to an entry of `prevResult.pools`.
     pub fn complete(&self, entry: &mut Object) {
         for key in OWN_KEYS {
-            // Exclusions of the entry are added to those of the definition.
+            // The exclusions of the entry are added to those of the definition.
             let own = entry.get(key).filter(|raw| raw.get() != "null");
             match (self.object.get(key), own) {
                 (Some(raw), None) => entry.set_raw(key, raw.to_owned()),

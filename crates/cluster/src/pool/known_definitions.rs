@@ -1,5 +1,6 @@
-//! The definitions that an earlier ADD has read, in files of `cacheDir`. The request that
-//! looks for free addresses reads the engine's, too: if these differ, they replace the files.
+//! Cache of definitions that an earlier ADD has read, in files of `cacheDir`. The request that
+//! looks for free addresses also reads the engine's definitions; if these differ, they replace the
+//! files.
 
 use super::asked::{AskedPools, Values};
 use crate::Node;
@@ -14,13 +15,13 @@ impl KnownDefinitions {
         Self(CacheFiles::open(node, prefix))
     }
 
-    /// The definitions of all pools of an ADD; `None` if one is unknown.
+    /// The definitions of all pools of an ADD; `None` if one isn't in the cache.
     pub(crate) fn read(&self, asked: &AskedPools) -> Option<Values> {
         let read = |name| self.0.read(name).map(|(value, _)| Some(value));
         asked.names().map(read).collect()
     }
 
-    /// Writes those that have changed.
+    /// Writes the definitions that have changed.
     pub(crate) fn write(&self, asked: &AskedPools, values: &Values) {
         for (name, value) in asked.names().zip(values) {
             if let Some(value) = value

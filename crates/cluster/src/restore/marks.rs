@@ -1,4 +1,4 @@
-//! Marks of the nodes that have to say what lives there, since the engine was restored.
+//! Marks of the nodes that have to run `ipamctl reconcile` after a restore of the engine.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use cni::NetworkName;
 use crate::value::BlockOwner;
 use crate::{Change, Condition, Engine, EngineError, Group, Holding, Key, Stored};
 
-/// Marks that are written at once.
+/// Most marks that one change writes.
 const AT_ONCE: usize = 100;
 
-/// The mark that lasts while the others are written. It names no node.
+/// The mark that exists while the others are written. It names no node.
 const BEGINNING: &str = ".begin";
 
-/// Marks these nodes and all that the engine has something of; returns their names. Nothing is
-/// marked if there is none.
+/// Marks these nodes, and all nodes that the engine has objects of. Returns their names. Without
+/// any node, nothing is marked.
 ///
 /// # Errors
 ///
@@ -24,7 +24,7 @@ pub fn mark_nodes(
     named: &[String],
 ) -> Result<BTreeSet<String>, EngineError> {
     let beginning = Key::Mark(BEGINNING.to_owned());
-    // First: a process that is killed here leaves a mark.
+    // Written first: if this process is killed, this mark stays.
     write(engine, vec![(beginning.clone(), Vec::new())])?;
     let mut nodes = known_nodes(engine)?;
     nodes.extend(named.iter().cloned());
@@ -60,7 +60,7 @@ fn delete(
     Ok(outcome.done || outcome.resent)
 }
 
-/// The nodes that the engine has something of.
+/// The nodes that the engine has objects of.
 fn known_nodes(engine: &mut dyn Engine) -> Result<BTreeSet<String>, EngineError> {
     let mut nodes = BTreeSet::new();
     for block in engine.list(&Group::Blocks(None), true)? {

@@ -1,4 +1,4 @@
-//! Claims again what lives on a node and an engine that was restored has lost.
+//! Claims the addresses and blocks of a node again that a restored engine has lost.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,26 @@ use crate::{
     Change, Condition, Definition, Engine, Found, Group, HeldKey, Identity, Key, Node, Read,
 };
 
-/// Times that an object is looked at again, because it was changed meanwhile.
+/// Most times that an object is read again, because it was changed meanwhile.
 const MOST_TRIES: u32 = 10;
 
-/// State in the engine of an address or a block that lives on this node.
+/// Outcome for an address or a block that this node uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reconciled {
-    /// The engine had it as this node's.
+    /// The engine still had it as this node's.
     Held,
-    /// The engine had lost it, and has it again.
+    /// The engine had lost it. It was claimed again.
     Claimed,
-    /// The engine has this instead: a person has to decide.
+    /// The engine has this instead: a person must decide.
     Conflict(String),
 }
 
-/// Claims an address again; `None` if its attachment was deleted meanwhile, by `lives`.
+/// Claims an address again; `None` if `lives` says that its attachment was deleted meanwhile.
 ///
 /// # Errors
 ///
-/// Those of the engine; code 7 if another machine has the node's name; code 11 if the address is
-/// changed all the time.
+/// Those of the engine; code 7 if another machine has the node's name; code 11 if others keep
+/// changing the address.
 pub fn reconcile_address(
     engine: &mut dyn Engine,
     identity: &mut Identity<'_>,
@@ -67,7 +67,7 @@ pub fn reconcile_address(
             if lives() {
                 return Ok(Some(Reconciled::Claimed));
             }
-            // Its DEL had ended when this was claimed.
+            // The attachment's DEL had ended before this claim, so the claim is undone.
             engine.commit(&Change {
                 conditions: vec![
                     Condition::Value(address.clone(), value.clone()),
@@ -90,7 +90,7 @@ pub fn reconcile_address(
             if now_entry.is_some_and(|entry| entry.value == now.value) {
                 return Ok(Some(Reconciled::Held));
             }
-            // DEL and GC find the address by its entry.
+            // DEL and GC find the address by this entry.
             let completed = engine.commit(&Change {
                 conditions: vec![
                     identity.is_current(),
@@ -114,11 +114,11 @@ pub fn reconcile_address(
     Err(changes_all_the_time(&engine.path(&address)))
 }
 
-/// Claims the blocks in the node's files again, and those in which addresses are reserved on the
-/// node. Returns each with its pool.
+/// Claims the blocks in the node's files again, and the blocks of addresses that are reserved on
+/// the node. Returns each with its pool.
 ///
-/// No process of the node claims a block meanwhile: one that has its answer of before the
-/// restore has not written it yet.
+/// A lock keeps other processes of the node from claiming meanwhile. A process whose claim was
+/// answered before the restore may not have written its answer to the file yet.
 ///
 /// # Errors
 ///
@@ -155,8 +155,8 @@ pub fn reconcile_blocks(
     })
 }
 
-/// The blocks of a pool that other nodes have, each with its owner for people. Nothing is claimed
-/// meanwhile but what lives on a node.
+/// The blocks of a pool that other nodes have, each with its owner for messages. While there are
+/// marks, only blocks that are in use are claimed.
 fn of_other_nodes(
     engine: &mut dyn Engine,
     node: &Node,
@@ -174,7 +174,7 @@ fn of_other_nodes(
     Ok(others)
 }
 
-/// The blocks of a pool that live on this node, each with its value.
+/// The blocks of a pool that this node uses, each with its value.
 fn living(
     engine: &dyn Engine,
     node: &Node,
@@ -213,7 +213,8 @@ fn reconcile_block(
     let value = owner.to_value();
     let mut old = None;
     for _ in 0..MOST_TRIES {
-        // A value of this node's from before the restore is replaced: its files have this one.
+        // A different value of this node, from before the restore, is replaced with the value in
+        // its file.
         let is_as_found = match old.take() {
             None => Condition::Missing(key.clone()),
             Some(old) => Condition::Value(key.clone(), old),
@@ -247,7 +248,7 @@ fn reconcile_block(
     Err(changes_all_the_time(&engine.path(&key)))
 }
 
-/// The failure of a claim that the engine has refused for no reason that is seen.
+/// The error for a claim that the engine refuses without a visible reason.
 fn changes_all_the_time(path: &str) -> Error {
     try_again(format!(
         "{path} is changed by others all the time: run this again"

@@ -33,8 +33,8 @@ fn listed(node: &Node) -> Vec<(String, BlockOwner)> {
         .collect()
 }
 
-/// Claims and gives back, and reserves the first address of each block as `ipam-da-host-local`
-/// does.
+/// Claims blocks and gives them back, and reserves the first address of each block as
+/// `ipam-da-host-local` would.
 fn claim_on_end(store: &Store, node: &Node, data_dir: &Path, faults: Faults) {
     let environment = Environment::default();
     for seed in 0..40 {
@@ -52,7 +52,7 @@ fn claim_on_end(store: &Store, node: &Node, data_dir: &Path, faults: Faults) {
 }
 
 #[test]
-fn no_block_is_claimed_by_two_nodes_and_each_in_a_nodes_file_is_its_own() {
+fn no_block_is_claimed_by_two_nodes_and_a_nodes_file_has_only_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(folder.path());
     let store = Store::default();
@@ -74,7 +74,7 @@ fn no_block_is_claimed_by_two_nodes_and_each_in_a_nodes_file_is_its_own() {
             scope.spawn(move || claim_on_end(store, node, data_dir, faults));
         }
     });
-    // Without faults, each node finds what lost answers have left open.
+    // Without faults, each node resolves the claims whose answers were lost.
     let environment = Environment::default();
     for (node, data_dir) in nodes.iter().zip(&data_dirs) {
         let engine = &mut MemoryEngine::new(&store, Faults::default(), 1);

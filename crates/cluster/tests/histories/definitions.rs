@@ -1,4 +1,4 @@
-//! Import of pools, what the engine lists, and what is released of a node that is gone.
+//! Import of pools, the lists of an engine's contents, and the release of a lost node's holdings.
 
 use cluster::contents::{DefinedPool, claimed_blocks, definitions, held_addresses};
 use cluster::forget::NodeHoldings;
@@ -65,7 +65,7 @@ fn pools_are_created_left_and_replaced() {
     assert_eq!(first.unwrap(), [Imported::Created]);
     let second = outcomes(&store, &[blue, green], false);
     assert_eq!(second.unwrap(), [Imported::Unchanged, Imported::Created]);
-    // The order of the keys is no change.
+    // The order of the keys doesn't matter.
     let same = pool("blue", r#"{"vlan":7, "subnet":"10.0.0.0/24"}"#);
     let same = outcomes(&store, &[same], false);
     assert_eq!(same.unwrap(), [Imported::Unchanged]);
@@ -96,7 +96,7 @@ fn pools_that_overlap_are_refused_and_none_is_written() {
         (value_of(&store, "red"), value_of(&store, "wide")),
         (None, None)
     );
-    // What is replaced doesn't overlap with itself.
+    // A replaced pool isn't compared with its own former definition.
     let wider = pool("green", r#"{"subnet":"10.0.0.0/16"}"#);
     let replaced = outcomes(&store, &[wider], true);
     assert_eq!(replaced.unwrap(), [Imported::Replaced]);
@@ -119,7 +119,7 @@ fn what_is_held_keeps_its_range_and_each_loss_is_named() {
     );
     assert!(refused.ends_with("… and 9 more"), "{refused}");
     assert!(value_of(&store, "blue").unwrap().contains("10.0.0.0/16"));
-    // Exclusions take nothing away from those that are held.
+    // Exclusions don't affect held addresses.
     let excluded = pool(
         "blue",
         r#"{"subnet":"10.0.0.0/16","exclude":["10.0.9.0/24"]}"#,
@@ -230,7 +230,7 @@ fn a_node_that_returns_meanwhile_keeps_what_it_has() {
             .unwrap()
             .is_some()
     );
-    // A block that was claimed again since it was read is another claim.
+    // A block that was claimed again after it was read is a different claim.
     store.delete(&node);
     let holdings = NodeHoldings::read(engine, "n1").unwrap();
     claim(&store, "n1", "green", "10.0.1.0/26");

@@ -1,5 +1,5 @@
-//! Histories of concurrent calls on an engine in memory, judged by the checker of the end-to-end
-//! tests: no address is given twice, and none is lost.
+//! Histories of concurrent calls on an engine in memory. The checker of the end-to-end tests
+//! verifies that no address is given twice, and that none is lost.
 
 mod blocks;
 mod definitions;
@@ -35,7 +35,7 @@ fn nodes(folder: &std::path::Path) -> Vec<Node> {
         .collect()
 }
 
-/// The addresses in the store, with their holders, by both of their keys.
+/// The addresses in the store with their holders, by both of their keys.
 fn observe(store: &Store, traffic: &Traffic<'_>) -> Observation {
     let started = traffic.now();
     let (mut addresses, mut index) = (Vec::new(), Vec::new());
@@ -64,8 +64,8 @@ fn observe(store: &Store, traffic: &Traffic<'_>) -> Observation {
     }
 }
 
-/// Callers on all nodes add and delete containers while the engine has these faults; then GC runs
-/// on each node without faults. Returns what must not have happened.
+/// Callers on all nodes add and delete containers while the engine has these faults. Then GC runs
+/// on each node without faults. Returns the violations.
 fn violations(faults: Faults, after: impl FnOnce(&Store)) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let nodes = nodes(folder.path());
@@ -158,10 +158,10 @@ fn an_engine_of_an_older_state_gives_nothing_before_its_nodes_are_reconciled() {
     store.restore(older);
     let refused = caller(&nodes[0]).add("c", &["blue"]).unwrap_err();
     assert!(refused.msg.contains("was restored"), "{refused}");
-    // The node's mark counts for all of them.
+    // The mark of one node holds back all nodes.
     let refused = caller(&nodes[1]).add("d", &["blue"]).unwrap_err();
     assert!(refused.msg.contains("ipamctl reconcile: n0"), "{refused}");
-    // What the node says lives there is claimed again, and then addresses are given.
+    // After the node has claimed its address again, addresses are given.
     traffic.reconcile(&nodes[0], &environment, "b", "blue", given[0]);
     let next = caller(&nodes[1]).add("d", &["blue"]).unwrap();
     assert_ne!(next, given);

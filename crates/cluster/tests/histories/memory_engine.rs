@@ -1,5 +1,5 @@
-//! An engine in memory, with faults: requests and answers that are lost, changes that are made
-//! late, an older state that is restored.
+//! An engine in memory, with faults: lost requests, lost answers, late changes, a restored older
+//! state.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use cluster::{
 };
 use fastrand::Rng;
 
-/// Faults in percent of the requests.
+/// Faults, each in percent of the requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     /// A request is not executed.
@@ -60,7 +60,7 @@ impl Store {
         self.lock().objects.remove(key);
     }
 
-    /// Makes the changes that are late.
+    /// Makes the late changes.
     pub(crate) fn settle(&self) {
         let mut state = self.lock();
         for late in std::mem::take(&mut state.late) {
@@ -268,7 +268,7 @@ impl Engine for MemoryEngine<'_> {
         self.unreachable()?;
         let store = self.store;
         let mut state = store.lock();
-        // A change that was late comes before this one.
+        // A late change comes before this one.
         for late in std::mem::take(&mut state.late) {
             state.apply(&late);
         }

@@ -1,4 +1,4 @@
-//! Callers on the nodes of a cluster: they add and delete containers, and write down the answers.
+//! Callers on the nodes of a cluster. They add and delete containers, and record the answers.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -87,12 +87,12 @@ impl<'a> Traffic<'a> {
         address::gc(&mut self.engine(Faults::default()), node, &call)
     }
 
-    /// The same, which succeeds.
+    /// As [`Self::try_collect`], but panics if GC fails.
     pub(crate) fn collect(&self, node: &Node, environment: &Environment, valid: &[String]) {
         self.try_collect(node, environment, valid).unwrap();
     }
 
-    /// Says that this address lives on a node, and clears the node's mark.
+    /// Claims this address of a node again, and clears the node's mark.
     pub(crate) fn reconcile(
         &self,
         node: &Node,
@@ -131,7 +131,7 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// ADD; the addresses.
+    /// ADD. Returns the addresses.
     pub(crate) fn add(&self, container: &str, pools: &[&str]) -> Result<Vec<IpAddr>, Error> {
         let pools: Value = pools.iter().map(|name| json!({"name": name})).collect();
         let result = json!({"cniVersion": "1.1.0", "ips": [], "pools": pools});
@@ -147,7 +147,7 @@ impl<'a> Caller<'a> {
         address::del(engine, self.node, &attachment(container), &call)
     }
 
-    /// So many ADDs, each followed by DELs, by none, or by a DEL that is never repeated.
+    /// Runs this number of ADDs. After most of them, DEL is tried up to three times.
     pub(crate) fn call(&self, number: usize) {
         let mut random = Rng::with_seed(self.number as u64);
         let pools: &[&str] = match self.number % 2 {
@@ -169,7 +169,7 @@ impl<'a> Caller<'a> {
                 ),
             };
             self.push(&container, started, Command::Add(outcome));
-            // The last one stays; some are lost without a DEL.
+            // The last container stays; some are lost without a DEL.
             if i + 1 == number || random.u8(..100) == 0 {
                 continue;
             }

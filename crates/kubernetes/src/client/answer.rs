@@ -1,4 +1,4 @@
-//! Answers of the API server, and what they say of the request.
+//! Answers of the API server, and whether they mean that the request was executed.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::request::Request;
 
-/// Characters of the API server's message that are shown. It names each field that is wrong.
+/// Most characters of the API server's message that are shown. The message names each invalid
+/// field.
 const LONGEST_MESSAGE: usize = 1000;
 
 /// An answer, with its whole body.
@@ -21,8 +22,8 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// A `Status` object, in which the API server says why it refuses. Proxies and load balancers
-/// answer without.
+/// A `Status` object: the API server's reason for a refusal. Answers of proxies and load balancers
+/// have none.
 #[derive(Default, Deserialize)]
 struct StatusObject {
     kind: String,
@@ -39,24 +40,24 @@ struct Details {
     name: String,
 }
 
-/// What an answer says of its request.
+/// Outcome of a request, by its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was executed.
+    /// The request was executed.
     Executed,
-    /// It was not executed: it is to be sent again after a while.
+    /// The request was not executed, and should be sent again later.
     Later,
-    /// It may have been executed.
+    /// The request may have been executed.
     Unknown,
-    /// It was refused: the object exists.
+    /// The request was refused: the object exists.
     Exists,
-    /// It was refused: the object is in another state.
+    /// The request was refused: the object was changed.
     Changed,
     /// The object doesn't exist.
     Missing,
     /// The token of a list's next page has expired.
     Expired,
-    /// It was refused for another reason.
+    /// The request was refused for another reason.
     Refused,
 }
 
@@ -67,7 +68,7 @@ impl Answer {
             (200..=299, _) => Verdict::Executed,
             (429, _) => Verdict::Later,
             (503, _) if self.retry_after.is_some() => Verdict::Later,
-            // After a start, the API server hasn't read the policies' parameters yet.
+            // For a while after its start, the API server has not read the policies' parameters.
             _ if said.message.contains("failed to configure policy") => Verdict::Later,
             (408 | 500..=599, _) => Verdict::Unknown,
             (409, "AlreadyExists") => Verdict::Exists,
@@ -78,7 +79,7 @@ impl Answer {
         }
     }
 
-    /// The answer in words: the API server's message, or the start of what came instead.
+    /// The answer as text: the API server's message, or else the start of the body.
     pub(super) fn said(&self) -> String {
         let message: String = self.status_object().message;
         let status = self.status.as_u16();
@@ -109,7 +110,7 @@ impl Answer {
 }
 
 impl StatusObject {
-    /// False for a resource that is missing as a whole.
+    /// True if the `Status` names this object; false if the whole resource is missing.
     fn is_about(&self, name: &str) -> bool {
         let details = self.details.as_ref();
         !name.is_empty() && details.is_some_and(|details| details.name == name)

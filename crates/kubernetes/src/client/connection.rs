@@ -1,4 +1,4 @@
-//! One connection to the API server: made, and used for one request after the other.
+//! A connection to the API server. Requests are sent one after the other.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use super::tls::Tls;
 /// Largest answer. A page of a list stays far below it.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// Longest pause between two requests on one connection. The API server, and whatever is in
-/// front of it, closes connections that nobody uses; a request that crosses the end would be lost.
+/// Longest pause between two requests on one connection. The API server, or a proxy before it,
+/// closes idle connections. A request that is sent at that moment would be lost.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Text of an answer of a proxy other than 200.
+/// Error text if a proxy answers with another status than 200.
 const REFUSED_BY_PROXY: &str = "tunnel error: unsuccessful";
 
-/// How the API server is reached.
+/// Address of the API server, with TLS and proxy.
 pub(super) struct Route {
     pub(super) server: Uri,
     /// `None` for an `http` URL.
@@ -49,11 +49,12 @@ pub(super) struct Connection {
 pub(super) enum Failure {
     /// The request was not sent.
     NotSent(String),
-    /// A certificate isn't trusted, here or there: the request was not executed.
+    /// The client doesn't trust the server's certificate, or the server the client's. The request
+    /// was not executed.
     Distrusted(String),
-    /// The request was sent.
+    /// The request was sent, and there is no answer.
     Lost(String),
-    /// The request was answered with more than a client reads.
+    /// The answer is longer than the client reads.
     TooLong,
 }
 
@@ -61,7 +62,7 @@ impl Connection {
     pub(super) async fn open(route: &Route) -> Result<Self, Failure> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        // Otherwise the first request waits for 40 ms until the handshake is acknowledged.
+        // Without this, the first request waits 40 ms for the acknowledgement of the handshake.
         tcp.set_nodelay(true);
         let server = route.server.clone();
         let connected = match &route.proxy {
@@ -147,7 +148,7 @@ where
 {
     let started = handshake(io).await;
     let (sender, connection) = started.map_err(|error| Failure::NotSent(reason(&error)))?;
-    // It ends with an error if the connection does, and so does the request.
+    // If the connection fails, this future ends with an error, and the request fails as well.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -1,4 +1,4 @@
-//! One request: sent until it is answered, the time is up, or nobody knows whether it was
+//! One request: sent until it is answered, the time is up, or it is unknown whether it was
 //! executed.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{Client, proxy, tls};
 use crate::kubeconfig::{Kubeconfig, refused};
 use cluster::client::Executor;
 
-/// Wait after a failure; it doubles, up to the longest.
+/// First wait after a failure. It doubles each time, up to the longest wait.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 const LONGEST_WAIT: Duration = Duration::from_millis(250);
 
@@ -58,7 +58,7 @@ impl Client<'_> {
         Ok(self.started.as_mut().expect("it was started just now"))
     }
 
-    /// Sends a request until there is an answer that says what became of it.
+    /// Sends a request until an answer says whether it was executed.
     pub(super) fn call(&mut self, request: &Request) -> Result<(Answer, Verdict), EngineError> {
         self.time.start_request();
         let server = self.start()?.route.server.to_string();
@@ -135,7 +135,7 @@ impl Client<'_> {
         let sending = wait_for(connection.send(message), time.remaining(), cancellation);
         let sent = started.executor.run(sending);
         if !matches!(sent, Ok(Ok(_))) {
-            // A late answer must not be taken for that of the next request.
+            // A late answer must not be read as the answer to the next request.
             started.connection = None;
         }
         Ok(match sent {

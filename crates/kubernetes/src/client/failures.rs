@@ -1,4 +1,4 @@
-//! Failures, as errors that say what is known of a change.
+//! Errors of the client. Each says whether a change was or may have been made.
 
 use cluster::{EngineError, Kind};
 
@@ -25,7 +25,7 @@ pub(super) fn refusal(settings: &Settings, request: &Request, answer: &Answer) -
             Kind::Refused,
             format!("; the user in {path} has no tokenFile, token or client-certificate"),
         ),
-        // What RBAC says; policies refuse with another message.
+        // Message of RBAC; policies refuse with other messages.
         403 if said.contains(&format!("cannot {verb} resource")) => (
             Kind::Refused,
             format!(
@@ -73,7 +73,7 @@ pub(super) fn lost(request: &Request, reason: &str) -> EngineError {
     EngineError::new(Kind::Lost, msg)
 }
 
-/// The error for a server that can't be trusted, or doesn't trust: nothing was changed.
+/// The error if client and server don't trust each other's certificates: nothing was changed.
 pub(super) fn distrusted(settings: &Settings, server: &str, reason: &str) -> EngineError {
     let path = settings.kubeconfig.display();
     let hint = if reason.contains("UnknownIssuer") {

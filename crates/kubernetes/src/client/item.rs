@@ -16,18 +16,18 @@ pub struct Item {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// `metadata.uid`: no other object ever has the same.
+    /// `metadata.uid`: unique among all objects that ever existed.
     pub uid: String,
     /// `metadata.resourceVersion`: revision of the last change.
     pub revision: i64,
-    /// `metadata.generation`: it grows with each change of the spec, and with no other one. 0 if
-    /// the resource has none.
+    /// `metadata.generation`: it grows with each change of the spec only. 0 if the resource has
+    /// none.
     pub generation: i64,
     /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
-    /// `spec`; null if only metadata was asked for.
+    /// `spec`; null if only metadata was requested.
     pub spec: Value,
 }
 
@@ -36,7 +36,7 @@ pub struct Item {
 pub struct List {
     /// The objects, in the order of their names.
     pub items: Vec<Item>,
-    /// `metadata.resourceVersion` of the list: the state that it shows.
+    /// `metadata.resourceVersion` of the list: the revision of the state that it shows.
     pub revision: i64,
 }
 
@@ -76,7 +76,7 @@ impl Item {
     ///
     /// # Errors
     ///
-    /// [`Kind::Unable`]: it isn't an object of Kubernetes' API.
+    /// [`Kind::Unable`]: the JSON isn't an object of Kubernetes' API.
     pub(crate) fn read(resource: Target, mut object: Value) -> Result<Self, EngineError> {
         let metadata = &object["metadata"];
         let text = |key: &str| {
@@ -107,14 +107,14 @@ impl Item {
 }
 
 impl Item {
-    /// Names the object with its present spec: the UID and the generation.
+    /// Identifies the object and its current spec: the UID and the generation.
     pub(crate) fn spec_id(&self) -> String {
         format!("{}/{}", self.uid, self.generation)
     }
 }
 
 impl List {
-    /// Adds a page.
+    /// Adds the objects of a page.
     pub(super) fn add(&mut self, resource: &Target, page: &mut Value) -> Result<(), EngineError> {
         self.revision = revision(&page["metadata"])?;
         let is_list = page["kind"]
@@ -122,7 +122,7 @@ impl List {
             .is_some_and(|kind| kind.ends_with("List"));
         let items = match page["items"].take() {
             Value::Array(items) => items,
-            // An empty list of metadata has null.
+            // An empty list of metadata has null as `items`.
             Value::Null if is_list => Vec::new(),
             _ => {
                 let msg = "the API server's answer has no items";
@@ -136,7 +136,8 @@ impl List {
     }
 }
 
-/// `resourceVersion`. Since Kubernetes 1.35, it is promised to be a number that grows.
+/// `resourceVersion` as a number. Since Kubernetes 1.35, the API guarantees that it is a number
+/// that grows.
 fn revision(metadata: &Value) -> Result<i64, EngineError> {
     let text = metadata["resourceVersion"].as_str().unwrap_or_default();
     text.parse().map_err(|_| {

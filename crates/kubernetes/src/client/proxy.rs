@@ -1,4 +1,4 @@
-//! The proxy in front of the API server: the kubeconfig's, or the environment's.
+//! Selects the proxy for the API server, from the kubeconfig or the environment.
 
 use cluster::{EngineError, Kind};
 use cni::Environment;
@@ -15,12 +15,12 @@ pub(super) struct Proxy {
 
 /// The proxy for requests to the kubeconfig's API server; `None` to connect directly.
 ///
-/// As with kubectl, the kubeconfig's `proxy-url` counts before `HTTPS_PROXY` and `HTTP_PROXY`, and
-/// a server on this machine is reached without those.
+/// As with kubectl, the kubeconfig's `proxy-url` precedes `HTTPS_PROXY` and `HTTP_PROXY`. A server
+/// on this machine is reached directly, unless `proxy-url` is set.
 ///
 /// # Errors
 ///
-/// [`Kind::Settings`], naming the key or the variable. The value isn't shown: it may have a
+/// [`Kind::Settings`], naming the key or the variable. The value isn't shown: it may contain a
 /// password.
 pub(super) fn proxy(
     kubeconfig: &Kubeconfig,
@@ -58,7 +58,7 @@ pub(super) fn proxy(
         return Ok(None);
     }
     let all = Matcher::builder().all(url.as_str());
-    // A value that is no URL leads to no proxy, as an exception of NO_PROXY does.
+    // An invalid URL in the variable means no proxy, like an exception in NO_PROXY.
     let Some(proxy) = all.build().intercept(server).filter(is_http) else {
         return Err(EngineError::new(Kind::Settings, format!("{name}: {why}")));
     };

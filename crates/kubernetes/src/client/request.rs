@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::resource::{Resource, Target};
 
-/// Bytes that are written in a path or a query as they are.
+/// Characters that are not percent-encoded in a path or a query.
 pub(super) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -16,8 +16,8 @@ pub(super) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// Objects in a page of a list.
 const PAGE: u32 = 1000;
 
-/// The field manager of pools. The policy for those who change pools by hand lets this one pass:
-/// it compares a change with what is held.
+/// Field manager of imported pools. The admission policy for manual changes of pools exempts it,
+/// since an import itself compares the change with the addresses that are reserved.
 const IMPORT: &str = "ipamctl-import";
 
 /// A request to the API server.
@@ -31,11 +31,11 @@ pub(super) struct Request {
     pub(super) accept: &'static str,
     /// `Content-Type` of the body.
     pub(super) content_type: &'static str,
-    /// True if it changes something, once it is executed.
+    /// True if the request changes something. A dry run doesn't.
     pub(super) changes: bool,
     /// Name of the object; empty for a list.
     pub(super) name: String,
-    /// What the object is one of.
+    /// The resource, perhaps in a namespace.
     pub(super) of: Target,
 }
 
@@ -63,7 +63,7 @@ impl Request {
         Self::new(Method::GET, of, name)
     }
 
-    /// One page; the first one, or that to which a token of the page before leads.
+    /// One page of a list: the first, or the page of this continue token.
     pub(super) fn list(
         of: impl Into<Target>,
         labels: Option<&str>,
@@ -91,7 +91,7 @@ impl Request {
         Self::new(Method::PUT, of, name(object)).writing(object, dry_run)
     }
 
-    /// A change of some keys of an object (RFC 7396).
+    /// A JSON merge patch (RFC 7396) of an object.
     pub(super) fn merge(of: impl Into<Target>, patch: &Value) -> Self {
         let request = Self::new(Method::PATCH, of, name(patch));
         Self {
@@ -139,7 +139,7 @@ impl Request {
         }
     }
 
-    /// The request with one more parameter.
+    /// Adds a query parameter.
     fn with(mut self, key: &str, value: &str) -> Self {
         let separator = if self.target.contains('?') { '&' } else { '?' };
         self.target.push(separator);
@@ -149,13 +149,13 @@ impl Request {
         self
     }
 
-    /// What is asked for, such as `create addresses.ipam-delegated.io blue.10.0.0.5`.
+    /// The request in words, such as `create addresses.ipam-delegated.io blue.10.0.0.5`.
     pub(super) fn in_words(&self) -> String {
         let words = format!("{} {} {}", self.verb(), self.of.full_name(), self.name);
         words.trim_end().to_owned()
     }
 
-    /// The verb of the right that it needs.
+    /// The RBAC verb that the request needs.
     pub(super) fn verb(&self) -> &'static str {
         match self.method {
             Method::POST => "create",

@@ -1,4 +1,4 @@
-//! The resources that are asked for: their kinds, and their paths.
+//! The resources that the client uses: their kinds and paths.
 
 use percent_encoding::utf8_percent_encode;
 
@@ -21,9 +21,9 @@ pub enum Resource {
     Block,
     /// Registrations of nodes.
     IpamNode,
-    /// The address that a sticky key was given last.
+    /// The last address of each sticky key.
     StickyKey,
-    /// The sticky key that was given an address last.
+    /// The last sticky key of each address.
     StickyAddress,
     /// Marks of a restore or an import.
     Restore,
@@ -54,7 +54,7 @@ impl Resource {
         }
     }
 
-    /// Name in a path, and in rights.
+    /// Plural name, as paths and RBAC rules have it.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Pool => "pools",
@@ -117,14 +117,14 @@ impl OtherResource {
     }
 }
 
-/// Objects that are asked for: those of a resource, or those of it in one namespace.
+/// Objects of a request: those of a resource, or those of a resource in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Objects of the API group.
+    /// Objects of our API group.
     Own(Resource),
-    /// Objects of another one.
+    /// Objects of another API group.
     Other(OtherResource),
-    /// Objects of another one in this namespace.
+    /// Objects of another API group in this namespace.
     InNamespace(OtherResource, String),
 }
 

@@ -1,4 +1,4 @@
-//! TLS by the kubeconfig: authorities, the client's certificate, the name in the server's.
+//! TLS settings from the kubeconfig: authorities, client certificate, server name.
 
 use std::sync::Arc;
 
@@ -88,8 +88,8 @@ fn authorities(pem: &[u8]) -> Result<RootCertStore, String> {
     }
 }
 
-/// Accepts each certificate, for `insecure-skip-tls-verify`. Signatures of the handshake are
-/// verified all the same.
+/// Accepts every certificate, for `insecure-skip-tls-verify`. The signatures of the handshake are
+/// still verified.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

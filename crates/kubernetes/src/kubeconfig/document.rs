@@ -1,4 +1,4 @@
-//! A kubeconfig as it is written: the keys that are honoured, and those that are refused.
+//! The YAML of a kubeconfig: supported keys and refused keys.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) struct Document {
     pub(super) contexts: Vec<NamedContext>,
     #[serde(default)]
     pub(super) clusters: Vec<NamedCluster>,
-    /// kubectl writes null for none.
+    /// kubectl writes null if there are no users.
     pub(super) users: Option<Vec<NamedUser>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct NamedContext {
 #[derive(Deserialize)]
 pub(super) struct Context {
     pub(super) cluster: String,
-    /// Empty for a cluster that asks for no credentials.
+    /// Empty for a cluster without credentials.
     #[serde(default)]
     pub(super) user: String,
     #[serde(default)]
@@ -88,7 +88,7 @@ pub(super) struct User {
     as_user_extra: Option<Present>,
 }
 
-/// A value of a key that is refused. It isn't kept: it may be a secret.
+/// A value of a refused key. It isn't stored: it may be a secret.
 struct Present;
 
 impl<'de> Deserialize<'de> for Present {
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Present {
 }
 
 impl Document {
-    /// The node in the current context's extension of ours.
+    /// The node in our extension of the current context.
     pub(super) fn node(&self) -> Option<String> {
         let is_current = |context: &&NamedContext| context.name == self.current_context;
         let context = &self.contexts.iter().find(is_current)?.context;
@@ -111,7 +111,7 @@ impl Document {
 }
 
 impl User {
-    /// The first key that is set and can't be honoured, and why.
+    /// The first unsupported key that is set, and the reason for the refusal.
     pub(super) fn unsupported(&self) -> Option<(&'static str, &'static str)> {
         let command = "no command is executed for credentials; use tokenFile or client-certificate";
         let basic = "the API server knows no passwords; use tokenFile or client-certificate";
@@ -145,7 +145,7 @@ impl Document {
         })?;
         let reader = yaml_serde::Deserializer::from_slice(&content);
         serde_path_to_error::deserialize(reader).map_err(|error| {
-            // Without the reason, which may quote a secret.
+            // The error's own text is left out: it may quote a secret.
             let key = match error.path().to_string() {
                 top if top == "." => String::new(),
                 key => format!("{key}: "),
@@ -158,7 +158,7 @@ impl Document {
         })
     }
 
-    /// The current context's cluster, and its index.
+    /// The cluster of the current context, and its index.
     pub(super) fn cluster(&self, path: &Path) -> Result<(usize, &Cluster), EngineError> {
         let name = &self.context(path)?.cluster;
         let mut clusters = self.clusters.iter().enumerate();
@@ -171,7 +171,7 @@ impl Document {
         }
     }
 
-    /// The current context's user, and its index. A context may have none.
+    /// The user of the current context, and its index. A context may have no user.
     pub(super) fn user(&self, path: &Path) -> Result<(usize, Option<&User>), EngineError> {
         let name = &self.context(path)?.user;
         if name.is_empty() {

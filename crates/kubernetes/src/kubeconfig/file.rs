@@ -1,4 +1,4 @@
-//! Files of a kubeconfig: itself, and those that it names.
+//! Reads the files of a kubeconfig.
 
 use std::fmt::Display;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,8 @@ use std::{fs, io};
 
 use cluster::{EngineError, Kind};
 
-/// Reads a regular file: a call would wait at a pipe for longer than its timeout.
+/// Reads a regular file. Other files, such as pipes, are refused: a read could wait longer than
+/// the timeout.
 pub(super) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_file() || kind.is_dir() {
@@ -27,7 +28,7 @@ pub(super) fn warn_if_readable_by_all(path: &Path) {
     }
 }
 
-/// The error that a kubeconfig can't be used.
+/// The error for a kubeconfig that can't be used.
 pub(crate) fn refused(path: &Path, why: &dyn Display) -> EngineError {
     let msg = format!("ipam.kubernetes.kubeconfig: {}: {why}", path.display());
     EngineError::new(Kind::Settings, msg)

@@ -1,4 +1,4 @@
-//! The values of one part of a kubeconfig: validated, and decoded.
+//! Validates and decodes the values of one part of a kubeconfig.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use super::file::{read_file, refused};
 
 /// A client's certificate.
 pub(crate) struct Identity {
-    /// The certificate, and perhaps intermediate ones, PEM.
+    /// The certificate with any intermediate certificates, PEM.
     pub(crate) certificate: Vec<u8>,
     /// Its key, PEM.
     pub(crate) key: Vec<u8>,
 }
 
-/// A part of a kubeconfig, for messages.
+/// A part of a kubeconfig; its path is shown in messages.
 pub(super) struct Section<'a> {
     pub(super) path: &'a Path,
     /// Its path in the kubeconfig, such as `users[0].user`.
@@ -31,7 +31,7 @@ impl Section<'_> {
         refused(self.path, &format_args!("{}.{key}: {why}", self.prefix))
     }
 
-    /// A file that is named relative to the kubeconfig's folder.
+    /// A file path relative to the kubeconfig's folder.
     pub(super) fn resolve(&self, file: &str) -> PathBuf {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         folder.join(file)
@@ -58,7 +58,7 @@ impl Section<'_> {
         Ok(server)
     }
 
-    /// A file's content, or its base64 in the kubeconfig, which counts before the file.
+    /// The base64 in the kubeconfig (`…-data`), else the content of the file that it names.
     pub(super) fn content(
         &self,
         key: &str,
@@ -84,7 +84,8 @@ impl Section<'_> {
         } else {
             return Ok(None);
         };
-        // An empty list of authorities would trust nobody, and say nothing of the reason.
+        // An empty list of authorities would trust no server, and the error would not name the
+        // reason.
         if !content.windows(11).any(|part| part == b"-----BEGIN ") {
             return Err(self.refused(&key, "it is no PEM"));
         }
@@ -115,7 +116,7 @@ impl Section<'_> {
     }
 }
 
-/// A key that is set to the empty string counts as missing, as with kubectl.
+/// The value of a key. As with kubectl, an empty string counts as missing.
 pub(super) fn set(value: Option<&String>) -> Option<&String> {
     value.filter(|text| !text.is_empty())
 }

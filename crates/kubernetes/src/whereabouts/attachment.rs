@@ -1,5 +1,5 @@
-//! The attachment of an allocation: its pod says the node, and Multus' status of the pod the
-//! interface with the address and the network.
+//! Finds the attachment of an allocation: the pod has the node's name, and the pod's Multus status
+//! has the interface and the network of the address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,8 +11,7 @@ use serde_json::Value;
 use super::Allocation;
 use crate::{Client, Item, OtherResource};
 
-/// Annotations of a pod in which Multus says what each network has given; the second name is that
-/// of older releases.
+/// Annotations with Multus' status of a pod; the second is the name in older releases.
 const NETWORK_STATUS: [&str; 2] = [
     "k8s.v1.cni.cncf.io/network-status",
     "k8s.v1.cni.cncf.io/networks-status",
@@ -23,7 +22,7 @@ const NETWORK_STATUS: [&str; 2] = [
 pub struct PodAttachment {
     /// The Node of the pod.
     pub node: String,
-    /// The network's name, as the plugins get it.
+    /// The network's name, as plugins receive it.
     pub network: String,
     /// The interface in the container.
     pub ifname: String,
@@ -31,12 +30,12 @@ pub struct PodAttachment {
     pub namespace: String,
     /// The pod's name.
     pub pod: String,
-    /// Namespace and name of the network's NetworkAttachmentDefinition; `None` if Multus doesn't
-    /// say it.
+    /// Namespace and name of the network's NetworkAttachmentDefinition; `None` if Multus' status
+    /// doesn't have it.
     pub definition: Option<String>,
 }
 
-/// An interface, in Multus' words.
+/// One interface in Multus' status.
 #[derive(Clone, Debug, Deserialize)]
 struct Status {
     #[serde(default)]
@@ -47,7 +46,7 @@ struct Status {
     ips: Vec<String>,
 }
 
-/// Pods and definitions, each read once.
+/// Cache of pods and definitions: each is read once.
 pub(super) struct Pods<'c, 'a> {
     client: &'c mut Client<'a>,
     pods: HashMap<String, Option<Item>>,
@@ -64,7 +63,7 @@ impl<'c, 'a> Pods<'c, 'a> {
         }
     }
 
-    /// The attachment that has the address, or the reason why it isn't known.
+    /// The attachment that has the address, or the reason why it is unknown.
     pub(super) fn attachment(
         &mut self,
         allocation: &Allocation,
@@ -94,7 +93,7 @@ impl<'c, 'a> Pods<'c, 'a> {
         };
         let definition = split(&status.name).map(|_| status.name.clone());
         let network = match &definition {
-            // An older Multus gives the network's name.
+            // An older Multus writes the network's name instead of the definition's.
             None => Ok(status.name.clone()),
             Some(definition) => self.network(definition)?,
         };
@@ -127,7 +126,7 @@ impl<'c, 'a> Pods<'c, 'a> {
     }
 }
 
-/// Namespace and name.
+/// Splits `namespace/name`.
 fn split(text: &str) -> Option<(&str, &str)> {
     text.split_once('/').filter(|(namespace, name)| {
         !namespace.is_empty() && !name.is_empty() && !name.contains('/')
@@ -166,8 +165,8 @@ fn interface(pod: &Item, allocation: &Allocation) -> Result<Status, String> {
     }
 }
 
-/// The network's name in the spec of a NetworkAttachmentDefinition of this name. Multus takes the
-/// definition's name if the configuration has none.
+/// The network's name in the spec of a NetworkAttachmentDefinition. If the configuration has no
+/// name, Multus uses the definition's.
 fn network_of(spec: &Value, definition: &str) -> Result<String, String> {
     let config = spec["config"].as_str().unwrap_or_default();
     if config.is_empty() {
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_with_the_address_is_the_attachments() {
+    fn the_attachment_is_that_of_the_interface_with_the_address() {
         let status = json!([
             {"name": "tenants", "interface": "eth0", "ips": ["10.1.0.7"], "default": true},
             {"name": "shop/lan", "interface": "net1", "ips": ["10.40.0.7", "fd00::7"]},

@@ -1,8 +1,8 @@
 //! `IPPool` and `OverlappingRangeIPReservation` objects of whereabouts.
 //!
-//! `spec.range` is an address with a prefix length, `spec.allocations` an object whose keys are
-//! decimal offsets from that address. A reservation is named after its address and, with
-//! `network_name`, begins with that name.
+//! `spec.range` is an address with a prefix length. `spec.allocations` is an object whose keys are
+//! decimal offsets from that address. A reservation's name is its address, after the
+//! `network_name` if there is one.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,14 +11,14 @@ use ipam::IpNet;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An address that whereabouts has given.
+/// An address that whereabouts has allocated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// The address.
     pub ip: IpAddr,
     /// Namespace and name of the `IPPool`.
     pub ip_pool: String,
-    /// The container's ID, as the runtime has passed it to the plugin.
+    /// The container's ID from the runtime.
     pub container_id: String,
     /// The interface in the container; `None` in allocations of releases before 0.8.
     pub ifname: Option<String>,
@@ -40,14 +40,14 @@ struct Entry {
     ifname: Option<String>,
 }
 
-/// The allocations in an `IPPool`, each as one that is read or as a sentence about what can't be.
+/// The allocations in an `IPPool`. An unreadable one is a message.
 pub(super) fn allocations(ip_pool: &str, spec: &Value) -> Vec<Result<Allocation, String>> {
     let problem = |why: &dyn std::fmt::Display| format!("IPPool {ip_pool}: {why}");
     let spec: Spec = match serde_json::from_value(spec.clone()) {
         Ok(spec) => spec,
         Err(error) => return vec![Err(problem(&error))],
     };
-    // The address counts, not the first one of its subnet.
+    // Offsets count from this address, not from the first address of its subnet.
     let first = match spec.range.parse::<IpNet>() {
         Ok(range) => range.addr(),
         Err(_) => return vec![Err(problem(&format_args!("range {:?}", spec.range)))],
@@ -82,7 +82,7 @@ fn add(first: IpAddr, offset: u64) -> Option<IpAddr> {
     })
 }
 
-/// Sentences about reservations of addresses that no `IPPool` has allocated to the same pod.
+/// Messages about reservations whose address no `IPPool` has allocated to the same pod.
 pub(super) fn without_allocation<'a>(
     allocations: impl Iterator<Item = &'a Allocation>,
     reservations: impl Iterator<Item = (&'a String, &'a Value)>,
@@ -109,7 +109,7 @@ pub(super) fn without_allocation<'a>(
     unmatched
 }
 
-/// The name of an address's reservation, without that of the network.
+/// The name of an address's reservation, without the network's name.
 fn reservation_name(ip: IpAddr) -> String {
     let name = ip.to_string().replace(':', "-");
     match name.ends_with('-') {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_allocation_is_named() {
+    fn an_unreadable_allocation_is_named_in_a_message() {
         for (range, offset) in [
             ("10.40.0.0/16", "x"),
             ("10.40.0.0/16", "-1"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_of_the_allocation_with_its_address_and_its_pod() {
+    fn a_reservation_belongs_to_the_allocation_with_its_address_and_its_pod() {
         let allocation = |ip: &str| Allocation {
             ip: ip.parse().unwrap(),
             ip_pool: "p".into(),

@@ -10,23 +10,23 @@ use std::thread::{self, JoinHandle};
 use serde_json::{Value, json};
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// What the server does with a request that it has read.
+/// The server's reaction to a request.
 pub(crate) enum Reply {
-    /// It answers with this status, these header lines, and this body.
+    /// Answers with this status, these header lines, and this body.
     Answer(u16, &'static str, Vec<u8>),
-    /// It closes the connection.
+    /// Closes the connection.
     Close,
-    /// It answers with a body that never ends.
+    /// Answers with an endless body.
     Endless,
 }
 
 impl Reply {
-    /// An object.
+    /// An answer with an object.
     pub(crate) fn object(status: u16, object: &Value) -> Self {
         Self::Answer(status, "", object.to_string().into_bytes())
     }
 
-    /// A `Status` about an object.
+    /// An answer with a `Status` about an object.
     pub(crate) fn status(code: u16, reason: &str, name: &str) -> Self {
         let status = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
@@ -37,7 +37,7 @@ impl Reply {
     }
 }
 
-/// A request, as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// Method, target and version.
@@ -49,14 +49,14 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// A header's value; empty without.
+    /// A header's value; empty if it is missing.
     pub(crate) fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
     }
 }
 
-/// The server. It ends when it is dropped.
+/// The server. Dropping it stops it.
 pub(crate) struct FakeServer {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -127,12 +127,12 @@ impl FakeServer {
         format!("http://{}", self.address)
     }
 
-    /// The requests that came.
+    /// The requests so far.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.state.received.lock().unwrap().clone()
     }
 
-    /// Number of connections that were made.
+    /// Number of connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.lock().unwrap().len()
     }
@@ -144,7 +144,7 @@ impl Drop for FakeServer {
         for connection in self.state.connections.lock().unwrap().iter() {
             let _ = connection.shutdown(Shutdown::Both);
         }
-        // Wakes the thread that listens.
+        // Wakes up the listening thread.
         let _ = TcpStream::connect(self.address);
         if let Some(listening) = self.listening.take() {
             let _ = listening.join();
@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// Writes until nobody reads any more.
+/// Writes until the client closes the connection.
 fn endless(to: &mut impl Write) -> std::io::Result<()> {
     to.write_all(b"HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n\r\n")?;
     let chunk = [b"100000\r\n", " ".repeat(1 << 20).as_bytes(), b"\r\n"].concat();

@@ -1,4 +1,4 @@
-//! Kubeconfigs: what is honoured, and what is refused by name.
+//! Kubeconfigs: supported keys, and refused keys.
 
 use cluster::Kind;
 use kubernetes::Client;
@@ -8,7 +8,7 @@ use crate::POOL;
 use crate::fake_server::{FakeServer, Reply};
 use crate::setting::{Setting, pool};
 
-/// The refusal of a kubeconfig, without what comes before its key.
+/// The error for a kubeconfig, from the key's name on.
 fn refusal(setting: &Setting) -> String {
     let mut client = Client::new(&setting.settings, None);
     let error = client.get(POOL, "blue").unwrap_err();

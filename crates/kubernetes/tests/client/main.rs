@@ -1,4 +1,4 @@
-//! The client against a server that answers by a script.
+//! Tests the client against a server that sends scripted replies.
 
 mod fake_server;
 mod kubeconfigs;
@@ -45,7 +45,7 @@ fn an_object_is_read_over_one_connection() {
 }
 
 #[test]
-fn a_missing_resource_is_no_missing_object() {
+fn a_missing_resource_is_not_taken_for_a_missing_object() {
     let server = FakeServer::start([
         Reply::Answer(404, "", b"404 page not found\n".to_vec()),
         Reply::status(404, "NotFound", ""),
@@ -80,7 +80,7 @@ fn both_kinds_of_409_are_told_apart() {
 }
 
 #[test]
-fn writes_are_made_and_say_what_they_are() {
+fn writes_have_the_right_method_path_and_body() {
     let done = json!({"kind": "Status", "status": "Success"});
     let server = FakeServer::start([
         Reply::object(201, &pool("blue", 8)),
@@ -122,7 +122,7 @@ fn writes_are_made_and_say_what_they_are() {
 }
 
 #[test]
-fn a_request_that_was_put_off_is_sent_again() {
+fn a_request_is_sent_again_after_a_429_or_503() {
     let retry = "Retry-After: 0\r\n";
     let server = FakeServer::start([
         Reply::Answer(429, retry, Vec::new()),

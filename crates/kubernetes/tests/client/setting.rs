@@ -1,4 +1,4 @@
-//! Settings and objects of a test.
+//! Kubeconfigs and objects for the tests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// A kubeconfig of this cluster and this user, as JSON.
+    /// A kubeconfig of this cluster and user, as JSON.
     pub(crate) fn new(cluster: &Value, user: &Value) -> Self {
         let kubeconfig = json!({
             "current-context": "c",
@@ -26,7 +26,7 @@ impl Setting {
         Self::with(&kubeconfig.to_string())
     }
 
-    /// A kubeconfig of this text.
+    /// A kubeconfig with this text.
     pub(crate) fn with(text: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
@@ -43,7 +43,7 @@ impl Setting {
         }
     }
 
-    /// The same with a short time limit, for requests that can't succeed.
+    /// The same settings with a short time limit, for requests that can't succeed.
     pub(crate) fn impatient(mut self) -> Self {
         self.settings.timeout = Duration::from_millis(300);
         self
@@ -55,7 +55,7 @@ impl Setting {
     }
 }
 
-/// A pool as the API server keeps it.
+/// A pool in an answer of the API server.
 pub(crate) fn pool(name: &str, revision: u32) -> Value {
     json!({
         "apiVersion": "ipam-delegated.io/v1",

@@ -1,4 +1,4 @@
-//! TLS: whom the client trusts, and by whom it is trusted.
+//! TLS: which certificates client and server accept.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ impl Authority {
         (certificate.pem(), key.serialize_pem())
     }
 
-    /// A server with a certificate for this host. It asks for one if there are `clients`.
+    /// A server with a certificate for this host. If there are `clients`, it requires their
+    /// certificate.
     fn server(&self, host: &str, clients: Option<&Self>) -> FakeServer {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -59,7 +60,7 @@ impl Authority {
     }
 }
 
-/// A setting whose kubeconfig lies beside `ca.pem`, `cert.pem` and `key.pem`.
+/// A kubeconfig beside `ca.pem`, `cert.pem` and `key.pem`.
 fn setting(server: &FakeServer, authority: &Authority, cluster: &Value, user: &Value) -> Setting {
     let mut all = json!({"server": format!("https://{}", server.address)});
     let cluster = cluster.as_object().unwrap().clone();
@@ -119,7 +120,7 @@ fn a_server_is_trusted_by_its_authority_or_not_at_all() {
 }
 
 #[test]
-fn a_client_shows_its_certificate() {
+fn a_client_sends_its_certificate() {
     let ours = Authority::new("ours");
     let cluster = json!({"certificate-authority": "ca.pem"});
     let server = ours.server("127.0.0.1", Some(&ours));
@@ -136,7 +137,7 @@ fn a_client_shows_its_certificate() {
 }
 
 #[test]
-fn a_cluster_is_known_by_its_url_and_its_authorities() {
+fn a_clusters_id_depends_on_its_url_and_its_authorities() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let server = ours.server("127.0.0.1", None);
     let id = |authority: &Authority, cluster: Value| {

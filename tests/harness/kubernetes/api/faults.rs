@@ -1,4 +1,4 @@
-//! Faults of the API server and of its etcd: starts and ends them.
+//! Starts and ends faults of the API server and of its etcd.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -71,15 +71,15 @@ impl KubernetesApi {
         Snapshot(folder)
     }
 
-    /// Sets etcd back to a snapshot. Its revisions are those of then, and grow from there.
+    /// Sets etcd back to a snapshot. Revisions continue from the snapshot's.
     pub fn restore(&mut self, snapshot: &Snapshot) {
         let folder = &snapshot.0;
         self.replace_data(&format!("rm -rf /run/etcd; cp -a {folder} /run/etcd"));
     }
 
-    /// Makes etcd's revision grow by more than the API server's own writes after a start: a node
-    /// that sees a lower one later knows that etcd was restored. The calling thread must be in the
-    /// network namespace.
+    /// Increases etcd's revision by more than the API server's own writes after a start. A node
+    /// that later sees a lower revision then knows that etcd was restored. The calling thread must
+    /// be in the network namespace.
     ///
     /// # Panics
     ///
@@ -96,7 +96,7 @@ impl KubernetesApi {
         for _ in 0..WRITES {
             stream.write_all(request.as_bytes()).unwrap();
             let mut answer = String::new();
-            // An answer ends with the brackets of its header and of itself.
+            // An answer ends with the closing braces of its header and its object.
             while !answer.contains("}}") {
                 let mut part = [0; 4096];
                 let read = stream.read(&mut part).unwrap();

@@ -1,4 +1,4 @@
-//! Users of the API server, and their kubeconfigs.
+//! Users of the API server with their kubeconfigs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,8 +17,8 @@ impl KubernetesApi {
         self.root().join("administrator.kubeconfig")
     }
 
-    /// The kubeconfig of a node, as the installer writes it: with a token that is bound to a pod of
-    /// the DaemonSet on this node.
+    /// The kubeconfig of a node, like the installer's: its token is bound to a pod of the
+    /// DaemonSet on this node.
     ///
     /// # Panics
     ///
@@ -36,7 +36,7 @@ impl KubernetesApi {
         self.token_in_pod(NODES_ACCOUNT, node)
     }
 
-    /// A token of a service account of `kube-system`, bound to a pod on this node, which is made.
+    /// A token of a service account of `kube-system`, bound to a new pod on this node.
     ///
     /// # Panics
     ///
@@ -69,8 +69,8 @@ impl KubernetesApi {
         self.kubectl(&words).trim().to_owned()
     }
 
-    /// The kubeconfig of a service account of a namespace, which must exist. Its token is bound to
-    /// no pod.
+    /// The kubeconfig of a service account in an existing namespace. Its token is not bound to a
+    /// pod.
     ///
     /// # Panics
     ///
@@ -80,7 +80,7 @@ impl KubernetesApi {
         self.kubeconfig_with_token(&format!("{namespace}-{account}"), token.trim())
     }
 
-    /// The kubeconfig of a user who has a certificate with this name.
+    /// The kubeconfig of a user with a certificate for this name.
     pub fn kubeconfig_of_user(&self, user: &str) -> PathBuf {
         let files = self.authority.sign(user, &[]);
         let path = self.root().join(format!("user-{user}.kubeconfig"));
@@ -89,19 +89,19 @@ impl KubernetesApi {
         path
     }
 
-    /// A kubeconfig with this token, in a file of this name without its ending.
+    /// A kubeconfig with this token; `name` is the file's name without extension.
     pub fn kubeconfig_with_token(&self, name: &str, token: &str) -> PathBuf {
         let path = self.root().join(format!("{name}.kubeconfig"));
         self.write_kubeconfig(&path, &self.url(), &json!({"token": token}));
         path
     }
 
-    /// Writes a kubeconfig with the same user for another address of the API server, such as a
-    /// proxy's; returns its path.
+    /// Writes a kubeconfig with the same user for another URL, such as a proxy's; returns its
+    /// path.
     ///
     /// # Panics
     ///
-    /// If the kubeconfig isn't one of those that are made here.
+    /// If the kubeconfig isn't from this file's functions.
     pub fn kubeconfig_for_server(&self, kubeconfig: &Path, name: &str, url: &str) -> PathBuf {
         let text = fs::read_to_string(kubeconfig).unwrap();
         let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -121,7 +121,7 @@ impl KubernetesApi {
             "current-context": "test",
         });
         fs::write(path, config.to_string()).unwrap();
-        // As the installer's: plugins warn of one that others may read.
+        // The installer's mode: plugins log a warning if others may read the file.
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! A proxy in front of an API server. A rule decides for each request whether it is handed on, and
-//! whether the client hears the answer.
+//! A proxy in front of an API server. A rule decides for each request whether it is forwarded, and
+//! whether the client receives the answer.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use rustls::{
 use super::KubernetesApi;
 use crate::kubernetes::control_plane::ControlPlane;
 
-/// A request, as the client has sent it.
+/// A request from the client.
 #[derive(Clone, Debug)]
 pub struct ProxiedRequest {
     /// The method, such as `POST`.
@@ -29,41 +29,42 @@ pub struct ProxiedRequest {
     pub path: String,
     /// The body; empty if there is none.
     pub body: Vec<u8>,
-    /// Lines of the head.
+    /// The header lines.
     head: Vec<String>,
 }
 
-/// What the proxy does with a request.
+/// The proxy's reaction to a request.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// It is handed on, and answered.
+    /// The request is forwarded and answered.
     Answered,
-    /// It is handed on. Instead of the answer, the connection is closed.
+    /// The request is forwarded. The connection is closed without an answer.
     AnswerLost,
     /// It is handed on. The answer has this status instead, and no body.
     AnswerReplaced(u16),
     /// It is handed on. There is no answer, and the connection stays open.
     AnswerHeld,
-    /// It is not handed on, and the connection is closed.
+    /// The request is not forwarded, and the connection is closed.
     RequestLost,
-    /// It is handed on after this time, and answered.
+    /// The request is forwarded after this time, and answered.
     Late(Duration),
-    /// It is handed on twice, as by a load balancer that lost the first answer. The second answer
-    /// is answered.
+    /// The request is forwarded twice, as by a load balancer that lost the first answer. The client
+    /// gets the second answer.
     Repeated,
-    /// The connection is closed. [`ApiProxy::deliver`] hands it on.
+    /// The connection is closed. [`ApiProxy::deliver`] forwards the request later.
     HeldBack,
-    /// It is not handed on. The answer is that to the last such request that was answered.
+    /// The request is not forwarded. The answer is the last one to the same method and path.
     Old,
-    /// It is not handed on. The answer has this status, these lines of the head, and this body.
+    /// The request is not forwarded. The answer has this status, these header lines, and this
+    /// body.
     Refused(u16, Vec<String>, String),
 }
 
 type Rule = Box<dyn FnMut(&ProxiedRequest) -> Fate + Send>;
 type ClientStream = StreamOwned<ServerConnection, TcpStream>;
 
-/// The proxy, on a port of the loopback interface in the API server's network namespace. It ends with
-/// the process.
+/// The proxy, on a port of the loopback interface in the API server's network namespace. It ends
+/// with the process.
 pub struct ApiProxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -91,7 +92,7 @@ impl fmt::Debug for ApiProxy {
 }
 
 impl ApiProxy {
-    /// Starts a proxy that hands all requests on.
+    /// Starts a proxy that forwards all requests.
     ///
     /// # Panics
     ///
@@ -114,7 +115,7 @@ impl ApiProxy {
             sender.send(listener.local_addr().unwrap()).unwrap();
             for stream in listener.incoming() {
                 let shared = Arc::clone(&of_thread);
-                // A client that goes away is no failure.
+                // A closed connection is no failure.
                 thread::spawn(move || shared.serve(stream.unwrap()));
             }
         });
@@ -127,24 +128,24 @@ impl ApiProxy {
         format!("https://{}", self.address)
     }
 
-    /// Decides so from now on.
+    /// Sets the rule for further requests.
     pub fn decide(&self, rule: impl FnMut(&ProxiedRequest) -> Fate + Send + 'static) {
         *self.shared.rule.lock().unwrap() = Box::new(rule);
     }
 
-    /// The requests since the last time that they were taken.
+    /// The requests since the last call of this function.
     pub fn take_requests(&self) -> Vec<ProxiedRequest> {
         std::mem::take(&mut self.shared.requests.lock().unwrap())
     }
 
-    /// The kubeconfig of the same user by way of the proxy.
+    /// A kubeconfig for the same user through the proxy.
     pub fn kubeconfig_like(&self, api: &KubernetesApi, direct: &Path) -> PathBuf {
         let user = direct.file_stem().unwrap_or_default().display();
         api.kubeconfig_for_server(direct, &format!("proxied-{user}"), &self.url())
     }
 
-    /// Hands on the requests that are held back; returns their answers. The calling thread must be
-    /// in the API server's network namespace.
+    /// Forwards the requests with [`Fate::HeldBack`]; returns their answers. The calling thread
+    /// must be in the API server's network namespace.
     ///
     /// # Panics
     ///
@@ -211,7 +212,7 @@ impl Shared {
         stream.flush()
     }
 
-    /// The answer of the API server, head and body, on a connection that ends with it.
+    /// The answer of the API server with headers and body, on a separate connection.
     fn hand_on(&self, request: &ProxiedRequest) -> std::io::Result<Vec<u8>> {
         let name = ServerName::try_from(ControlPlane::HOST).unwrap();
         let connection = ClientConnection::new(Arc::clone(&self.client), name).unwrap();
@@ -226,7 +227,7 @@ impl Shared {
         stream.flush()?;
         let mut answer = Vec::new();
         match stream.read_to_end(&mut answer) {
-            // The end without a word of TLS.
+            // The connection was closed without TLS's close_notify.
             Err(_) if !answer.is_empty() => Ok(answer),
             read => read.map(|_| answer),
         }
