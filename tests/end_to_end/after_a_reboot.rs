@@ -1,6 +1,5 @@
-//! `"reclaim": "boot"`: the network's first call after a boot releases its reservations
-//! from before the boot. The tests reboot no machine: they write the files with the boot's
-//! ID and its start.
+//! `"reclaim": "boot"`: the network's first call after a boot releases its reservations from
+//! before the boot. The tests don't reboot: they write the files with the boot's ID and its start.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,14 +31,14 @@ impl Machine {
         self.sandbox.root().join("proc")
     }
 
-    /// From now on, this boot is the last. What is in memory is gone. It has started after
-    /// everything that is there was made.
+    /// Simulates a boot with this ID: empties the folders in memory, and sets a start that is
+    /// later than all existing files.
     fn boots(&self, id: &str) {
         self.has_booted(id, 1);
         let _ = fs::remove_dir_all(self.sandbox.cache_dir());
     }
 
-    /// The ID of the boot, which started so many seconds from now.
+    /// Sets the ID of the boot and its start, in seconds from now.
     fn has_booted(&self, id: &str, from_now: i64) {
         let random = self.proc().join("sys/kernel/random");
         fs::create_dir_all(&random).unwrap();
@@ -95,7 +94,7 @@ fn the_first_call_after_a_boot_releases_the_reservations_from_before_it() {
     let output = machine.ours("ADD", "c");
     assert_eq!(output.ips(), ["10.1.0.4"]);
     assert!(output.stderr.contains("released=2"), "{output:?}");
-    // And only the first one.
+    // Only the first call releases reservations.
     let output = machine.ours("ADD", "d");
     assert!(output.stderr.is_empty(), "{output:?}");
     assert_eq!(machine.reserved(), ["10.1.0.4", "10.1.0.5"]);
@@ -111,7 +110,7 @@ fn neither_a_deleted_cache_nor_a_clock_that_steps_costs_a_live_address() {
     machine.ours("ADD", "old").result();
     machine.boots("second");
     machine.ours("ADD", "a").result();
-    // A machine without a hardware clock: the file's time is long ago.
+    // As on a machine without a hardware clock: the file's time is long ago.
     let file = machine.sandbox.data_dir().join("testnet/10.1.0.3");
     let touched = std::process::Command::new("touch")
         .args(["-d", "1970-01-02"])
@@ -130,13 +129,13 @@ fn neither_a_deleted_cache_nor_a_clock_that_steps_costs_a_live_address() {
 fn a_reservation_that_may_be_of_this_boot_stays_until_the_next() {
     needs!("host-local");
     let machine = Machine::new(json!("boot"));
-    // A directory in which the allocator has never looked.
+    // The allocator has never read this directory.
     machine.host_local("ADD", "h1").result();
     machine.ours("ADD", "a").result();
     assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
 
     machine.boots("second");
-    // Used since the boot, before we were.
+    // Reserved since the boot, but before the allocator's first call.
     machine.host_local("ADD", "h2").result();
     machine.ours("ADD", "b").result();
     assert_eq!(machine.reserved(), ["10.1.0.4", "10.1.0.5"]);
@@ -154,7 +153,7 @@ fn nothing_is_released_in_a_boot_without_the_key() {
     machine.reclaim = Value::Null;
     machine.ours("ADD", "b").result();
     machine.reclaim = json!("boot");
-    // b is alive, and a isn't.
+    // b is alive, a isn't.
     machine.ours("ADD", "c").result();
     assert_eq!(machine.reserved(), ["10.1.0.3", "10.1.0.4"]);
 }
@@ -192,7 +191,7 @@ fn old_files_without_an_interface_go_too_and_other_files_stay() {
 }
 
 #[test]
-fn host_local_takes_the_note_of_the_boot_for_no_reservation() {
+fn host_local_ignores_the_file_about_the_boot() {
     needs!("host-local");
     let machine = Machine::new(json!("boot"));
     machine.ours("ADD", "a").result();
@@ -224,7 +223,7 @@ fn another_value_is_refused_and_an_unknown_boot_is_no_boot() {
         msg.contains("ipam.reclaim") && msg.contains("\"always\""),
         "{error}"
     );
-    // It keeps nobody from a release.
+    // DEL still releases addresses.
     let output = machine.ours("DEL", "a");
     output.nothing();
     assert!(output.stderr.contains("ipam.reclaim"), "{output:?}");
@@ -239,7 +238,8 @@ fn another_value_is_refused_and_an_unknown_boot_is_no_boot() {
     );
 }
 
-/// A machine with a reservation that its first boot has listed, and one that it has made.
+/// A machine with two reservations: one that was listed in its first boot, and one that was made
+/// in it.
 fn with_two_that_live() -> Machine {
     let machine = Machine::new(json!("boot"));
     let directory = machine.sandbox.data_dir().join("testnet");
@@ -261,7 +261,7 @@ fn a_damaged_note_of_the_boot_releases_nothing_and_is_written_anew() {
         String::new(),
     ] {
         fs::write(machine.last_boot(), damaged).unwrap();
-        // A clock that was set since the boot makes everything older.
+        // After the clock was set, all files are older than the boot's start.
         machine.has_booted("first", 60);
         machine.ours("STATUS", "b").nothing();
         assert_eq!(machine.reserved(), ["10.1.0.2", "10.1.0.3"]);
@@ -284,7 +284,7 @@ fn two_boot_ids_on_one_kernel_release_nothing_of_each_other() {
         machine.ours("ADD", &format!("c{n}")).result();
     }
     assert_eq!(machine.reserved().len(), 4);
-    // The machine boots: those of both go.
+    // After the machine's next boot, the reservations of both are released.
     machine.boots("next");
     machine.ours("STATUS", "c").nothing();
     assert!(machine.reserved().is_empty(), "{:?}", machine.reserved());
@@ -299,7 +299,7 @@ fn an_unknown_start_of_the_boot_releases_nothing() {
     assert_eq!(output.ips(), ["10.1.0.4"]);
     assert!(output.stderr.contains("isn't known"), "{output:?}");
     assert_eq!(machine.reserved().len(), 3);
-    // As soon as it is known, they go.
+    // Once the start is known, they are released.
     machine.has_booted("second", 1);
     machine.ours("STATUS", "b").nothing();
     assert_eq!(machine.reserved(), ["10.1.0.4"]);

@@ -1,4 +1,4 @@
-//! `ipam-da-host-local` without a chain: it gets pools and keeps files.
+//! `ipam-da-host-local` without a chain: it reserves addresses of given pools in files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn addresses_are_given_round_robin() {
     }
     sandbox.allocator_call("DEL", "a", &pools).run().nothing();
     sandbox.allocator_call("DEL", "c", &pools).run().nothing();
-    // Not the one that has just become free.
+    // Not the address that was released last.
     for (container, ip) in [
         ("d", "10.1.0.5"),
         ("e", "10.1.0.6"),
@@ -140,14 +140,14 @@ fn a_second_add_for_the_same_interface_is_refused() {
             .contains("c1 eth0 has 10.1.0.2"),
         "{error}"
     );
-    // With another address requested, too.
+    // Also with a different requested address.
     let requested = json!([{"subnet": "10.1.0.0/24", "requested-ip": "10.1.0.9"}]);
     assert_eq!(
         sandbox.allocator_call("ADD", "c1", &requested).run().code(),
         110
     );
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
-    // Another interface, or another pool, is another matter.
+    // Another interface or another pool is accepted.
     let output = sandbox
         .allocator_call("ADD", "c1", &pools)
         .env("CNI_IFNAME", "eth1")
@@ -174,7 +174,7 @@ fn a_requested_address_is_given_or_none() {
         "{error}"
     );
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.77"]);
-    // It counts as the last one given.
+    // The requested address counts as the last one given.
     assert_eq!(
         add(&sandbox, "c2", &json!([{"subnet": "10.1.0.0/24"}])),
         "10.1.0.78"
@@ -182,7 +182,7 @@ fn a_requested_address_is_given_or_none() {
 }
 
 #[test]
-fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
+fn a_full_pool_is_named_with_its_size_and_the_addresses_of_other_pools_are_released() {
     let sandbox = Sandbox::default();
     let pools = json!([
         {"subnet": "10.1.0.0/24"},
@@ -217,12 +217,12 @@ fn a_full_pool_is_told_by_name_and_count_and_gives_back_what_others_gave() {
         .allocator_call("STATUS", "-", &pools)
         .run()
         .nothing();
-    // The refused one took its turn in the first pool.
+    // The refused ADD advanced the rotation of the first pool.
     assert_eq!(add(&sandbox, "d", &pools), "10.1.0.6 10.3.0.1");
 }
 
 #[test]
-fn a_pool_whose_gateway_is_reserved_by_somebody_counts_right() {
+fn a_reserved_gateway_doesnt_count_as_an_address_of_the_pool() {
     let sandbox = Sandbox::default();
     let pools = json!([{"subnet": "10.1.0.0/30"}]);
     fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
@@ -253,7 +253,7 @@ fn check_compares_with_the_files() {
             .run()
     };
     check("c1", &["10.1.0.2/24", "fd00:1::2/64"]).nothing();
-    // An address of no pool is somebody else's.
+    // An address in none of the pools is ignored.
     check("c1", &["192.0.2.1/24", "10.1.0.2/24"]).nothing();
     for (container, ips, word) in [
         (
@@ -337,7 +337,7 @@ fn gc_keeps_valid_attachments_and_what_is_no_reservation() {
     for name in ["README", "10.1.0", "lock", "last_reserved_ip.0"] {
         assert!(directory.join(name).exists(), "{name}");
     }
-    // An empty list: none is valid.
+    // With an empty list, no attachment is valid.
     gc(&sandbox, "testnet", &pools, &[]).nothing();
     assert!(sandbox.reserved("testnet").is_empty());
 }
@@ -392,7 +392,7 @@ fn del_logs_how_many_addresses_it_released_and_is_silent_on_stderr() {
         let (_, count) = line.unwrap().rsplit_once("addresses=").unwrap();
         count.to_owned()
     };
-    // The short ID that podman prints is another container's.
+    // podman prints the short ID, which would be another container.
     assert_eq!(released(&id[..12]), "0");
     assert_eq!(released(id), "2");
     assert_eq!(released(id), "0");

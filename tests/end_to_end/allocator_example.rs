@@ -36,7 +36,7 @@ impl Chain {
         self.sandbox.config("1.1.0", &self.delegates, &ipam)
     }
 
-    /// The reserved addresses, and who has them.
+    /// The reserved addresses with their holders.
     fn reserved(&self) -> Vec<(String, String)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let table = fs::read(self.table_dir().join("table.json")).unwrap();
@@ -59,7 +59,7 @@ fn chain() -> Chain {
     Chain::new(&["ipam-ds-ranges", "ipam-da-table"])
 }
 
-/// Two addresses, 10.1.0.2 and 10.1.0.3.
+/// A pool of two addresses, 10.1.0.2 and 10.1.0.3.
 fn two_addresses() -> Value {
     json!([[{"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.3"}]])
 }
@@ -95,7 +95,7 @@ fn a_second_add_is_refused_with_110_and_the_first_ones_address_stays() {
     );
     let allocator = |config: &Value| chain.sandbox.chain_call("ADD", "a", config).run();
     assert_eq!(allocator(&config).code(), 110);
-    // The chain refuses by its record; without one, the allocator does.
+    // The chain refuses by its record. Without a record, the allocator refuses.
     let error = allocator(&chain.without_record(&config)).error();
     assert_eq!(error["code"], 110);
     assert_eq!(error["msg"], "ipam-da-table: a eth0 has 10.1.0.2 already");

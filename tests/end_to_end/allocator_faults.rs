@@ -1,5 +1,5 @@
-//! Each system call of the allocator fails in turn: no living container's reservation is
-//! released, nothing recorded is lost, and a call that reports success has done everything.
+//! Each system call of the allocator fails in turn: no living container's reservation is released,
+//! no recorded one is lost, and a successful call has done all of its work.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,8 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use harness::{Call, FaultPoint, FaultWalk, STRACE, Sandbox, needs, skip};
 use serde_json::{Value, json};
 
-/// A directory of its own and a shared one, each with an address that lives and one whose
-/// container has gone.
+/// A network's own directory and a shared one. In each, one container is alive and one is gone.
 struct Place {
     sandbox: Sandbox,
     reclaim: Value,
@@ -23,14 +22,15 @@ impl Place {
         let random = network.sandbox.root().join("proc/sys/kernel/random");
         fs::create_dir_all(&random).unwrap();
         fs::write(random.join("boot_id"), "this\n").unwrap();
-        // Made by others before the first look, so listed in the note of the boot.
+        // Reserved before the allocator's first call, so listed in the file about the boot.
         let own = network.sandbox.data_dir().join("testnet");
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("10.1.0.9"), "listed\r\neth0").unwrap();
         for container in ["lives", "gone"] {
             network.call("ADD", container).run().result();
         }
-        // By a clock that was set since, everything is older than the boot: only the boot's ID keeps it.
+        // The clock was set, so all files are older than the boot's start: only the boot's ID
+        // keeps them.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let stat = format!("btime {}\n", now.as_secs() + 60);
         fs::write(network.sandbox.root().join("proc/stat"), stat).unwrap();
@@ -71,8 +71,8 @@ impl Place {
     }
 }
 
-/// Walks the system calls of a command for a container; `verify` is told the point, and
-/// whether the call has succeeded without a warning.
+/// Walks the system calls of a command for a container. `verify` gets the point, and whether the
+/// call succeeded without a warning.
 fn walk(command: &str, container: &str, verify: impl Fn(&Place, bool, &FaultPoint)) {
     if !FaultWalk::is_possible() {
         return skip("allocator_faults", "no process may trace another");
@@ -83,12 +83,12 @@ fn walk(command: &str, container: &str, verify: impl Fn(&Place, bool, &FaultPoin
         let call = place.call(command, container);
         let (walk, output) = FaultWalk::record(call, &trace, "/networks");
         assert!(output.status.success(), "{output:?}");
-        // A close never leaves a descriptor open, as strace's failing one does.
+        // A real failed close still closes the descriptor; strace's doesn't.
         for point in walk.points.iter().filter(|point| point.name != "close") {
             let place = Place::new(reclaim.clone());
             let output = FaultWalk::run_at(place.call(command, container), point);
             place.assert_lives(point);
-            // What can't be read is kept, with a warning.
+            // An unreadable file is kept, with a warning.
             let is_done = output.status.success() && !output.stderr.contains("WARN");
             verify(&place, is_done, point);
             place.assert_lives(point);

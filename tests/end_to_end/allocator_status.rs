@@ -56,7 +56,7 @@ fn an_allocator_without_a_selector_is_not_ready() {
             "{error}"
         );
     }
-    // Its pools may depend on the container.
+    // The pools of such a chain may depend on the container.
     run(json!(["ipam-ds-rules", ALLOCATOR])).nothing();
 }
 
@@ -136,7 +136,7 @@ fn a_full_pool_is_read_once_in_ten_seconds_and_not_at_each_add() {
         trace.matches("\"10.1.0.").count()
     };
     assert_eq!(opened("ADD"), 253);
-    // Ten seconds may pass on a machine with too much to do.
+    // On a loaded machine, more than ten seconds may pass between two calls.
     let again = (0..3).map(|_| opened("ADD") + opened("STATUS")).min();
     assert_eq!(again, Some(0));
 }

@@ -44,7 +44,7 @@ fn a_chain_that_is_no_list_of_names_is_refused_by_every_command() {
                 &words,
             );
         }
-        // Nothing is recorded, so there is nothing to undo.
+        // There is no record, so no delegate is undone.
         let output = sandbox.call("ipam-delegated", "DEL", &config).run();
         output.nothing();
         for word in words.iter().chain(&["WARN"]) {
@@ -81,7 +81,7 @@ fn a_configuration_without_an_ipam_section_is_refused() {
 
 #[test]
 fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
-    // The delegate comes last, so that an address has been reserved by then.
+    // The failing delegate is the last one, so an address has been reserved before.
     let sandbox = Sandbox::default()
         .with_script("by-signal", "kill -9 $$")
         .with_script("without-json", "echo disk on fire >&2; exit 3")
@@ -145,7 +145,7 @@ fn each_failure_of_a_delegate_has_its_code_and_leaves_nothing_reserved() {
         details.contains(not_executable.to_str().unwrap()),
         "{error}"
     );
-    // Its last words are in the details.
+    // Its last stderr lines are in the details.
     config["ipam"]["delegates"] = json!(["without-json"]);
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     let error = call.container("c2").run().error();

@@ -1,5 +1,5 @@
-//! Invalid calls: each gets a CNI error with its code, a message that names what is
-//! wrong, and an exit status other than 0; nothing is reserved.
+//! Invalid calls: each fails with a CNI error and its code, a message that names the invalid
+//! input, and an exit status other than 0; nothing is reserved.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -18,8 +18,8 @@ pub(crate) fn good(sandbox: &Sandbox) -> Value {
     config
 }
 
-/// Checks that the call gets this code, that the message says all these words,
-/// and that nothing is reserved afterwards.
+/// Checks that the call fails with this code, that its message has all of these words, and that
+/// nothing is reserved.
 #[track_caller]
 pub(crate) fn gets(sandbox: &Sandbox, call: Call, code: u64, words: &[&str]) {
     let output = call.run();
@@ -199,7 +199,7 @@ fn an_unknown_command_is_refused() {
             4,
             &["CNI_COMMAND"],
         );
-        // A runtime that has set the other variables gets an answer.
+        // A call with the other CNI variables gets a CNI error.
         let call = sandbox.call(plugin, "ADD", &config).without("CNI_COMMAND");
         gets(&sandbox, call, 4, &["CNI_COMMAND"]);
     }
@@ -227,7 +227,7 @@ fn an_unsupported_version_is_refused_and_so_is_a_command_that_it_lacks() {
                 &["cniVersion"],
             );
         }
-        // Versions that don't have the command.
+        // These versions don't have the command.
         for (version, command) in [
             ("0.3.1", "CHECK"),
             ("0.3.1", "GC"),
@@ -275,7 +275,7 @@ fn a_configuration_that_would_take_the_nodes_memory_is_refused_before_it_is_read
     stdin.extend(br#""}"#);
     for plugin in ["ipam-delegated", "ipam-gc"] {
         for command in ["ADD", "DEL"] {
-            // 40 MB, several times over, don't fit.
+            // Reading 40 MB several times would exceed the memory limit.
             let call = sandbox.call(plugin, command, &Value::Null);
             let call = call
                 .stdin(stdin.clone())

@@ -1,6 +1,6 @@
-//! Invalid ranges, requests and pools: each is refused with code 7, naming the key and
-//! the value, by the selector or the allocator that reads it. The unit tests of `ipam`
-//! and of the plugins have every refusal; these show that they reach the runtime.
+//! Invalid ranges, requests and pools: the selector or allocator that reads them fails with code
+//! 7, naming the key and the value. The unit tests of `ipam` and of the plugins have every case;
+//! these tests show that the error reaches the runtime.
 
 use std::fs;
 
@@ -128,7 +128,7 @@ fn a_request_that_no_pool_serves_is_refused() {
             );
         }
         gets(&sandbox, call(key, json!("10.7.0.5")), 7, &[key]);
-        // The gateway is in the pool, and can't be given.
+        // The gateway is in the pool, but is never given.
         gets(
             &sandbox,
             call(key, json!(["10.7.0.1"])),

@@ -1,4 +1,4 @@
-//! Calls end, whatever a delegate or a caller does.
+//! Calls end within their time limit, whatever a delegate or a caller does.
 
 use std::fs;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn a_caller_that_does_not_read_stderr_holds_nothing_up() {
     );
     let config = config(&sandbox, &["talks"], &Value::Null);
     let running = sandbox.call("ipam-delegated", "ADD", &config).start();
-    // Nobody reads the pipe before the process has ended.
+    // The pipe is read only after the process has ended.
     let stat = PathBuf::from(format!("/proc/{}/stat", running.id()));
     wait_for(|| fs::read_to_string(&stat).is_ok_and(|text| text.contains(") Z ")));
     running.output().result();
@@ -54,7 +54,7 @@ fn a_caller_that_does_not_read_stderr_holds_nothing_up() {
 struct FrozenCgroup(PathBuf);
 
 impl FrozenCgroup {
-    /// `None` where cgroups can't be made.
+    /// `None` if cgroups can't be created here.
     fn new() -> Option<Self> {
         let name = format!("ipam-delegated-test-{}", std::process::id());
         let roots = [
@@ -131,9 +131,9 @@ fn a_delegate_that_cannot_be_ended_is_named_and_recorded() {
         "{msg}"
     );
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
-    // A bound, not a measurement: three delegates, each twice, and five seconds.
+    // An upper bound, not a measurement: two tries of three delegates, and five seconds.
     assert!(took < Duration::from_secs(6 * 5 + 5), "{took:?}");
-    // A DEL names it as well, and succeeds once it has ended.
+    // A DEL also names it, and succeeds once the delegate has ended.
     let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
     assert!(
         error["msg"].as_str().unwrap().contains(pid.trim()),
@@ -160,7 +160,7 @@ fn a_busy_executable_is_tried_again_within_the_limit() {
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert_eq!(error["code"], 101, "{error}");
     drop(writer);
-    // It runs, and prints nothing.
+    // The delegate runs and prints nothing.
     let error = sandbox.call("ipam-delegated", "ADD", &config).run().error();
     assert_eq!(error["code"], 104, "{error}");
 }

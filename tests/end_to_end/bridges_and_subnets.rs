@@ -10,7 +10,7 @@ use crate::documents::{blocks, document};
 
 const PAGE: &str = "docs/bridges-and-subnets.md";
 
-/// The conflist of this name in the page.
+/// The conflist with this name on the page.
 fn conflist(name: &str) -> Value {
     let conflists = blocks(&document(PAGE), "json");
     conflists
@@ -20,7 +20,7 @@ fn conflist(name: &str) -> Value {
         .unwrap_or_else(|| panic!("{PAGE} has no conflist {name}"))
 }
 
-/// The shell commands of the page that contain this text.
+/// The shell commands on the page that contain `part`.
 fn commands(part: &str) -> String {
     let all = blocks(&document(PAGE), "sh");
     let mut found = all.into_iter().filter(|block| block.contains(part));
@@ -59,13 +59,13 @@ impl Network {
             .run_on(&self.node)
     }
 
-    /// Sets the address that was given last, so that the rotation continues after it.
+    /// Sets the last given address, after which the rotation continues.
     fn continue_after(&self, last: &str) {
         let folder = self.sandbox.data_dir().join(self.name());
         fs::write(folder.join("last_reserved_ip.0"), last).unwrap();
     }
 
-    /// Removes the interface that a failed ADD leaves in the container.
+    /// Removes the interface that a failed ADD has left in the container.
     fn disconnect(&self, container: &str) {
         self.node
             .sh(&format!("ip netns exec {container} ip link del eth0"));
@@ -105,7 +105,7 @@ fn slices_of_one_subnet_work_on_a_bridge_that_is_the_gateway() {
     }
 }
 
-/// Upstream's: `bridge` with `isGateway` accepts one IPv4 subnet.
+/// A limitation of upstream: `bridge` with `isGateway` accepts one IPv4 subnet.
 #[test]
 fn a_bridge_that_is_the_gateway_refuses_a_second_subnet_and_nothing_stays() {
     needs!("root", "bridge");
@@ -123,7 +123,7 @@ fn a_bridge_that_is_the_gateway_refuses_a_second_subnet_and_nothing_stays() {
     assert_eq!(network.sandbox.records("routed"), ["c1:eth0.json"]);
 }
 
-/// A defect of `bridge`: `forceAddress` takes the gateway from its containers.
+/// A defect of `bridge`: with `forceAddress`, its containers lose the gateway.
 #[test]
 fn force_address_cuts_the_containers_of_the_first_subnet_off() {
     needs!("root", "bridge", "/bin/ping");
@@ -155,7 +155,7 @@ fn a_bridge_without_gateway_takes_several_subnets_that_the_node_routes() {
     ] {
         assert!(network.pings(from, to), "{from} to {to}");
     }
-    // The commands once more change nothing: they may run at each boot.
+    // The commands are idempotent: they may run at each boot.
     network.node.sh(&commands("type bridge"));
     let link = network.node.sh("ip link show routed0");
     assert!(link.contains("02:00:0a:47:00:01"), "{link}");
@@ -172,8 +172,8 @@ fn ptp_takes_several_subnets() {
     assert!(network.pings("c1", "10.82.0.2") && network.pings("c2", "10.81.0.2"));
 }
 
-/// Upstream's: `bridge` leaves a bridge without a fixed MAC address after a failed first
-/// ADD.
+/// A defect of upstream: after a failed first ADD, `bridge` leaves a bridge without a fixed MAC
+/// address.
 #[test]
 fn a_half_made_bridge_is_mended_by_removing_it_or_by_an_address() {
     needs!("root", "bridge");

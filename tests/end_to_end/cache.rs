@@ -1,5 +1,5 @@
-//! The allocator's cache: the reservation files decide, whatever happens to the cache, and
-//! whatever others do to the directory.
+//! The allocator's cache: the reservation files decide, even if the cache is damaged or others
+//! change the directory.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 
 use crate::opened_files::opened_in;
 
-/// A network with an allocator of its own: the selector is left out, its pool is
-/// handed over.
+/// A network with only an allocator: its pool is passed without a selector.
 struct Network {
     sandbox: Sandbox,
     pools: Value,
@@ -44,7 +43,7 @@ impl Network {
         self.sandbox.data_dir().join("testnet")
     }
 
-    /// The one file in the cache.
+    /// The only file in the cache.
     fn index(&self) -> PathBuf {
         let mut files: Vec<PathBuf> = fs::read_dir(self.sandbox.cache_dir())
             .unwrap()
@@ -54,8 +53,7 @@ impl Network {
         files.remove(0)
     }
 
-    /// Does ADD and DEL, and checks that both do what they should, whatever the
-    /// cache is like.
+    /// Runs ADD and DEL, and checks that both work in any state of the cache.
     #[track_caller]
     fn works(&self, round: &str) {
         let before = self.sandbox.reserved("testnet");
@@ -125,10 +123,10 @@ fn the_cache_may_be_deleted_or_damaged_at_any_moment() {
         file.write_all_at(b"\xa5", page as u64 * 4096 + 20).unwrap();
         network.works(&format!("page-{page}"));
     }
-    // One that is whole, but of the directory as it once was.
+    // A valid index, but of an earlier state of the directory.
     fs::write(&index, &whole).unwrap();
     network.works("old");
-    // Of another version.
+    // An index of another version.
     let file = OpenOptions::new().write(true).open(&index).unwrap();
     file.write_all_at(b"ipamidx0", 0).unwrap();
     network.works("other-version");
@@ -157,10 +155,10 @@ fn an_address_is_free_at_once_when_a_script_removes_its_file() {
             .map(|n| network.call("ADD", &name(n)).ips().remove(0))
             .collect();
         network.call("DEL", &name(2)).nothing();
-        // At once: within the same tick of the kernel's clock.
+        // Immediately: within the same tick of the kernel's clock.
         fs::remove_file(network.directory().join(&ips[0])).unwrap();
-        // The first one's turn comes before the third one's. The pool isn't full, so that an
-        // index that misses the change gives the third one.
+        // The first address comes before the third in the rotation. The pool isn't full, so an
+        // index that misses the change would give the third.
         assert_eq!(network.call("ADD", "next").ips(), [ips[0].as_str()]);
         for n in 0..5 {
             network.call("DEL", &name(n)).nothing();
@@ -199,14 +197,14 @@ fn changes_by_host_local_are_seen_at_once() {
     let network = Network::new("10.1.0.0/29");
     network.works("first");
     for round in 0..20 {
-        // Five addresses, all given by it, then all by us.
+        // Five addresses: first all by host-local, then all by us.
         for n in 0..5 {
             network.host_local("ADD", &format!("h{round}-{n}")).result();
         }
         assert_eq!(network.call("ADD", "one-too-many").code(), 11);
         assert_eq!(network.call("STATUS", "-").code(), 50);
         for n in 0..5 {
-            // Each by one of the two.
+            // Each address by one of the two.
             let container = format!("h{round}-{n}");
             if n % 2 == 0 {
                 network.host_local("DEL", &container).nothing();
@@ -236,7 +234,7 @@ fn a_directory_that_is_made_anew_has_a_cache_of_its_own() {
 
 #[test]
 fn the_cache_grows_with_the_directory() {
-    // More than fits into the smallest index, with one call after the other.
+    // More reservations than the smallest index can hold, by successive calls.
     let network = Network::new("10.1.0.0/20");
     network.call("ADD", "first").result();
     let size = fs::metadata(network.index()).unwrap().len();
@@ -259,7 +257,7 @@ fn the_cache_grows_with_the_directory() {
 
 #[test]
 fn an_index_that_overflows_is_built_anew() {
-    // Each address of another chunk of the index: its second table is small.
+    // Each address is in another chunk of the index, whose second table is small.
     let network = Network::new("fd00::/64");
     let add = |n: u32| {
         let mut config = network.sandbox.config("1.1.0", &[], &json!({}));

@@ -1,4 +1,4 @@
-//! The chain runs delegates of any kind: order, `prevResult`, failures.
+//! The chain runs delegates of any kind: their order, `prevResult`, failures.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use harness::{Call, PLUGINS, Sandbox};
 use serde_json::{Value, json};
 
-/// A delegate that notes its calls in `calls` beside the plugins, with the
-/// `prevResult` that it was given, and then runs the body.
+/// A delegate that appends its calls and their `prevResult` to the file `calls` beside the
+/// plugins, and then runs `body`.
 fn noting(sandbox: Sandbox, name: &str, body: &str) -> Sandbox {
     let calls = sandbox.root().join("calls");
     let script = format!(
@@ -64,7 +64,7 @@ fn a_delegate_may_succeed_on_del_without_a_result() {
     let config = sandbox.config("1.0.0", &["silent", "chatty"], &json!({}));
     let output = sandbox.call("ipam-delegated", "DEL", &config).run();
     output.nothing();
-    // That it says what nobody understands is worth a warning.
+    // Its unreadable output causes a warning.
     assert!(
         output.stderr.contains("WARN") && output.stderr.contains("deleted."),
         "{output:?}"
@@ -204,7 +204,7 @@ fn del_without_add_and_twice_succeeds() {
         .call("ipam-delegated", "DEL", &config)
         .run()
         .nothing();
-    // And leaves no folder behind.
+    // No folder is left, either.
     assert!(!sandbox.data_dir().exists());
     sandbox
         .call("ipam-delegated", "ADD", &config)
@@ -217,7 +217,7 @@ fn del_without_add_and_twice_succeeds() {
             .nothing();
         assert!(sandbox.reserved("testnet").is_empty());
     }
-    // CNI_NETNS may be gone by then.
+    // The namespace in CNI_NETNS may not exist any more.
     sandbox
         .call("ipam-delegated", "DEL", &config)
         .without("CNI_NETNS")
@@ -265,7 +265,7 @@ fn a_delegates_stderr_goes_to_stderr() {
 
 #[test]
 fn delegates_that_print_a_lot_before_they_read_do_not_block() {
-    // More than a pipe holds, in both directions and on both streams.
+    // More than a pipe can hold, in both directions and on both streams.
     let sandbox = Sandbox::default().with_script(
         "big",
         "head -c 300000 /dev/zero | tr '\\0' y >&2\n\
@@ -326,7 +326,7 @@ fn a_delegate_runs_from_the_first_folder_that_has_it_and_from_no_other() {
             .env("CNI_PATH", folders)
             .run();
     }
-    // PATH doesn't count.
+    // The PATH variable isn't searched.
     let output = call
         .env("PATH", one.as_os_str())
         .env("CNI_PATH", "/nowhere")

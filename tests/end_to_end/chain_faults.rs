@@ -1,6 +1,6 @@
-//! Each system call of a chain fails in turn, in each form of chain: no living container's
-//! address is released, no record is lost while an address is held, and a call that
-//! succeeds has released everything.
+//! Each system call of a chain fails in turn, in each form of chain: no living container's address
+//! is released, no record is lost while an address is held, and a successful call has released
+//! everything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use harness::{
 };
 use serde_json::{Value, json};
 
-/// A form of chain with a neighbour that lives, and calls for a container `c`.
+/// A form of chain, with a living neighbour, and calls for a container `c`.
 struct Chain {
     sandbox: Sandbox,
     config: Value,
-    /// The executable that is called: the chain itself, or `ipam-gc` for GC.
+    /// The executable that is called for GC: the chain itself, or `ipam-gc`.
     gc: &'static str,
     /// The directories of reservations.
     directories: Vec<&'static str>,
-    /// The delegate whose system calls fail, or the chain itself.
+    /// The delegate whose system calls fail; `None` for the chain itself.
     traced: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ impl Chain {
         chain
     }
 
-    /// The reference `host-local` as the only delegate; of version 1.0.0, so without GC.
+    /// The reference `host-local` as the only delegate, with version 1.0.0, so without GC.
     fn host_local() -> Self {
         let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
         let mut chain = Self::new(Form::Separate, "1.0.0", &["host-local"], &ranges);
@@ -96,12 +96,12 @@ impl Chain {
         fs::read_to_string(self.sandbox.state_dir().join(name)).ok()
     }
 
-    /// What must stay as it is.
+    /// The neighbour's addresses and record, which must not change.
     fn living(&self) -> (Vec<String>, Option<String>) {
         (self.held("lives"), self.record("lives"))
     }
 
-    /// Runs the call with this failure, in the chain or in the delegate that is traced.
+    /// Runs the call while this point fails in the traced process.
     fn run_at(&self, command: &str, point: &FaultPoint) -> Output {
         let Some(delegate) = self.traced else {
             return FaultWalk::run_at(self.call(command, "c"), point);
@@ -114,7 +114,7 @@ impl Chain {
         output
     }
 
-    /// Puts strace before the executable of a delegate, for one command.
+    /// Runs a delegate through strace, for one command.
     fn trace_delegate(&self, delegate: &str, command: &str, options: &str) {
         let real = Flavour::Normal.executable(delegate);
         let real = reference(delegate).unwrap_or(real);
@@ -163,7 +163,7 @@ impl Chain {
                 true => assert_eq!(held, count, "{}", about()),
                 false => {}
             }
-            // An ADD warns that it continues without a record.
+            // An ADD that can't write its record warns, and continues without.
             let may_lack_record = command == "ADD" && warns;
             let is_recorded = self.record("c").is_some() || may_lack_record;
             assert!(held == 0 || is_recorded, "{}", about());

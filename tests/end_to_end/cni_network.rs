@@ -1,14 +1,14 @@
-//! The network configuration `web` of the tests of Docker's networks, Docker's calls for
-//! them, and leftovers of endpoints on a node.
+//! The network configuration `web` of the tests of Docker's networks, Docker's calls for it, and
+//! the remains of endpoints on a node.
 
 use std::fs;
 
 use harness::{Node, Sandbox};
 use serde_json::{Value, json};
 
-/// All calls of Docker's network protocol that a dockerd makes. It makes `DiscoverNew` and
-/// `DiscoverDelete` only for drivers whose ConnectivityScope is global, and only in a swarm or
-/// with a cluster store.
+/// All calls of Docker's network protocol that dockerd makes here. It makes `DiscoverNew` and
+/// `DiscoverDelete` only for drivers with global ConnectivityScope, and only in a swarm or with a
+/// cluster store.
 pub(crate) const CALLS: [&str; 8] = [
     "CreateEndpoint",
     "CreateNetwork",
@@ -20,8 +20,8 @@ pub(crate) const CALLS: [&str; 8] = [
     "Leave",
 ];
 
-/// Configures `web`: a bridge with two families and a default route, and these further keys
-/// of the bridge and routes.
+/// Configures `web`: a bridge with two families and a default route, and with these further keys
+/// and routes.
 pub(crate) fn configure(sandbox: &Sandbox, more: &Value, routes: &[Value]) {
     let default = json!({"dst": "0.0.0.0/0"});
     let routes = [&[default], routes].concat();
@@ -49,7 +49,7 @@ pub(crate) fn configure_plugins(sandbox: &Sandbox, name: &str, plugins: &[Value]
     fs::write(file, list.to_string()).unwrap();
 }
 
-/// Names of the interfaces of endpoints on a node, and of their namespaces.
+/// Names of the interfaces and network namespaces of endpoints on a node.
 pub(crate) fn left(node: &Node) -> Vec<String> {
     let interfaces = node.sh("ip -o link | grep -oE ' (cni|veth)[0-9a-f]*' || true");
     let namespaces = node.sh("ls /run/netns 2>/dev/null | grep docker- || true");

@@ -57,7 +57,7 @@ env | grep '^CNI_' | sort > "${0%/*}/../$CNI_COMMAND.env"
     config["runtimeConfig"] = json!({"ips": ["10.0.0.2"]});
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     call.env("CNI_ARGS", "A=1").run().result();
-    // GC comes with neither of these.
+    // GC has neither of these keys.
     config.as_object_mut().unwrap().remove("runtimeConfig");
     gc(&sandbox, &config, &[]).nothing();
     let read = |name: &str| std::fs::read_to_string(sandbox.root().join(name)).unwrap();
@@ -72,7 +72,7 @@ env | grep '^CNI_' | sort > "${0%/*}/../$CNI_COMMAND.env"
     let mut expected = added;
     expected["prevResult"] = json!({"ips": [{"address": "10.0.0.2/24"}]});
     assert_eq!(deleted, expected);
-    // And after that, the GC itself.
+    // The delegate's own GC comes last.
     assert!(read("GC.stdin").contains("cni.dev/valid-attachments"));
 }
 
@@ -104,7 +104,7 @@ esac"#;
                         asked stubborn: GC on network testnet"
         })
     );
-    // A delegate whose DEL failed stays recorded.
+    // If a delegate's DEL fails, the record is kept.
     assert_eq!(
         sandbox.records("testnet"),
         ["bad1:eth0.json", "bad2:eth0.json", "valid:eth0.json"]

@@ -1,4 +1,4 @@
-//! The reference `dhcp` as a delegate: its daemon, and a DHCP server on a veth, in separate
+//! The reference `dhcp` as a delegate: its daemon, and a DHCP server on a veth pair, in separate
 //! namespaces.
 
 use std::fs;
@@ -31,7 +31,7 @@ impl Drop for Background {
 }
 
 #[test]
-fn a_lease_is_had_checked_and_given_back_through_the_chain() {
+fn a_lease_is_obtained_checked_and_released_through_the_chain() {
     needs!("root", "dhcp", DNSMASQ);
     let node = Node::new();
     node.sh("ip netns add c1

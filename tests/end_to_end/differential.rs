@@ -1,7 +1,7 @@
-//! Differential test: Debian's `host-local` and our selector and allocator, on random
-//! configurations and random sequences of ADD and DEL. After each step, both have answered
-//! alike and left the same files. Now and then they change directories, so that each goes
-//! on where the other was.
+//! Differential test: Debian's `host-local` and our selector and allocator, with random
+//! configurations and random sequences of ADD and DEL. After each step, their answers and their
+//! files must be equal. Now and then they swap directories, so that each continues with the
+//! other's files.
 //!
 //! `docs/migrating-from-host-local.md` lists the intended differences, and so does
 //! [`intended`]. `cargo xtask differential` runs more cases, or a given seed again.
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use generator::{Step, configuration};
 use intended::intended;
 
-/// Environment variables with the number of cases and the first one's seed.
+/// Environment variables: the number of cases, and the seed of the first.
 const CASES: &str = "IPAM_DELEGATED_CASES";
 const SEED: &str = "IPAM_DELEGATED_SEED";
 
@@ -53,7 +53,7 @@ fn we_answer_as_host_local_does_and_leave_the_same_files() {
         total(|c| c.refusals),
         total(|c| c.intended),
     );
-    // The cases aren't all refused, nor all accepted.
+    // The cases have both results and refusals.
     assert!(total(|c| c.results) > total(|c| c.refusals) / 4);
     assert!(cases < 50 || total(|c| c.refusals) > 20);
 }
@@ -171,7 +171,7 @@ impl Case {
         self.call("ipam-da-host-local", step, &self.data[1], pools)
     }
 
-    /// Gives our directory the files of host-local's, after an intended difference.
+    /// Copies host-local's files into our directory, after an intended difference.
     fn make_alike(&self) {
         let [theirs, ours] = self.data.each_ref().map(|data| data.join("testnet"));
         let _ = fs::remove_dir_all(&ours);
@@ -183,7 +183,7 @@ impl Case {
     }
 }
 
-/// A result without keys whose value means the same as a missing key.
+/// A result without the keys whose values mean the same as a missing key.
 fn answer(output: &Output) -> Option<Value> {
     if output.stdout.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! The allocator's folders: absolute paths, modes, owners, links, and caches of
-//! directories that are gone.
+//! The allocator's folders: absolute paths, modes, owners, links, and caches of deleted
+//! directories.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -168,9 +168,9 @@ fn caches_of_directories_that_are_gone_are_removed() {
         add(&format!("net{n}"));
         fs::remove_dir_all(sandbox.data_dir().join(format!("net{n}"))).unwrap();
     }
-    // By an ADD that makes an index; the last network's and the one that is there.
+    // An ADD that writes an index removes them. The last network's and the existing one stay.
     assert!(index(&sandbox).len() <= 2, "{:?}", index(&sandbox));
-    // Remains of an earlier version, and of a killed process.
+    // Files of an earlier version, and of a killed process.
     for name in ["1-2.index", "1-2.boot", "1-2.index.tmp"] {
         fs::write(sandbox.cache_dir().join(name), "x").unwrap();
     }

@@ -1,4 +1,4 @@
-//! Each call of Docker's IPAM protocol, by itself and as a real dockerd makes them.
+//! Each call of Docker's IPAM protocol: single calls, and those of a recorded dockerd.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,9 +35,9 @@ fn request_gateway(daemon: &DockerDaemon, pool: &str, ip: &str) -> Value {
     daemon.call("/IpamDriver.RequestAddress", &body).body
 }
 
-/// The addresses that Docker has were never given twice, and nothing is left of them.
+/// Checks that all pools and addresses are released.
 pub(crate) fn assert_empty(sandbox: &Sandbox) {
-    // The files go behind the answers.
+    // The files are deleted after the answers.
     wait_for(|| sandbox.docker_files("pools").is_empty());
     wait_for(|| sandbox.docker_files("addresses").is_empty());
     for network in fs::read_dir(sandbox.data_dir()).into_iter().flatten() {
@@ -125,7 +125,7 @@ fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
             "{call}"
         );
     }
-    // Neither a GET nor what is no text gets further.
+    // Calls with GET or invalid text are refused.
     for (request, status) in [
         (&b"GET /Plugin.Activate HTTP/1.1\r\nHost: x\r\n\r\n"[..], 405),
         (
@@ -137,7 +137,7 @@ fn what_is_no_call_gets_an_http_error_and_what_cannot_be_done_gets_err() {
         stream.write_all(request).unwrap();
         assert_eq!(read_docker_answer(&stream).unwrap().status, status);
     }
-    // No call of these has a payload.
+    // These calls need no payload.
     assert_eq!(status("/Plugin.Activate", "{"), 200);
     assert_eq!(status("/IpamDriver.GetCapabilities", ""), 200);
     let message = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": "nobody's"}));
@@ -169,7 +169,7 @@ fn the_gateway_is_the_pools_and_nobody_elses() {
         request_gateway(&daemon, &pool, "10.9.1.6")["Address"],
         "10.9.1.6/29"
     );
-    // With another gateway, the first address is one like all others.
+    // With another gateway, the first address is given like all others.
     let given: Vec<String> = (0..5).map(|_| daemon.address(&pool, "")).collect();
     assert_eq!(
         given,
@@ -180,7 +180,7 @@ fn the_gateway_is_the_pools_and_nobody_elses() {
         refused.contains("10.9.1.0/29") && refused.contains("all 5 are reserved"),
         "{refused}"
     );
-    // A second network of the pool has the same gateway, or one that is nobody's.
+    // A second network of the pool has the same gateway, or one that nobody has.
     assert_eq!(
         request_gateway(&daemon, &pool, "")["Address"],
         "10.9.1.6/29"
@@ -219,7 +219,7 @@ fn a_gateway_that_no_container_could_use_or_that_takes_all_is_refused() {
             "{said}"
         );
     }
-    // With another gateway, there is an address.
+    // With another gateway, one address is free.
     let given = request_gateway(&daemon, alone, "10.9.1.254");
     assert_eq!(given["Address"], "10.9.1.254/24");
     assert_eq!(daemon.address(alone, ""), "10.9.1.1");

@@ -1,4 +1,4 @@
-//! Docker's networks on network configurations: pools that CNI networks have, too.
+//! Docker networks with a network configuration: they share pools with CNI networks.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -64,7 +64,7 @@ fn a_docker_and_a_cni_network_on_one_pool_never_share_an_address() {
             assert!(given.insert(by_docker) && given.insert(by_cni));
         }
         assert_eq!(sandbox.reserved("web").len(), 60);
-        // The one that is left is Docker's or the other's, and then there is none.
+        // The last address is Docker's or the CNI network's; then the pool is full.
         daemon.address(&pool, "");
         let full = daemon.err("/IpamDriver.RequestAddress", &json!({"PoolID": pool}));
         assert!(
@@ -72,7 +72,7 @@ fn a_docker_and_a_cni_network_on_one_pool_never_share_an_address() {
             "{full}"
         );
         assert!(!call("ADD", 99).run().status.success());
-        // Neither takes the other's away.
+        // Neither releases the other's address.
         let mut valid = config.clone();
         valid["cni.dev/valid-attachments"] = json!([]);
         assert!(
@@ -93,7 +93,7 @@ fn a_docker_and_a_cni_network_on_one_pool_never_share_an_address() {
     }
 }
 
-/// The configuration, called as a chain: `host-local` knows no GC.
+/// The configuration as a chain: `host-local` has no GC.
 fn as_chain(config: &Value) -> Value {
     let mut config = config.clone();
     config["cniVersion"] = json!("1.1.0");
@@ -139,7 +139,7 @@ fn rules_choose_by_the_networks_options_and_each_family_is_a_pool() {
     assert_eq!(request(&v4, "02:42:00:00:00:07"), "10.9.1.7/24");
     assert_eq!(request(&v6, "02:42:00:00:00:01"), "fd00:9::2/64");
     assert_eq!(request(&lab, "02:42:00:00:00:01"), "10.9.2.2/24");
-    // One address of one pool each, in the folder that CNI networks of the pool share.
+    // One address of one pool each, in the directory that CNI networks of the pool share.
     assert_eq!(sandbox.reserved("shop"), ["10.9.1.10", "10.9.1.7"]);
     assert_eq!(sandbox.reserved("shop6"), ["fd00:9::2"]);
     let by_cni = sandbox
@@ -184,7 +184,7 @@ fn a_subnet_of_dockers_goes_into_the_chain_or_is_one_that_it_has() {
         daemon.address(own["PoolID"].as_str().unwrap(), ""),
         "10.9.7.0"
     );
-    // The configuration's range starts behind it.
+    // The configuration's range starts after it.
     let outside = request("10.9.0.0/16", "10.9.2.0/24");
     let said = outside["Err"].as_str().unwrap();
     assert!(
@@ -239,10 +239,10 @@ fn a_delegate_that_is_executed_serves_docker_like_a_linked_one() {
         refused,
         "pool ipam-delegated-local/web/10.9.0.0/24: last: not today"
     );
-    // A failed chain leaves nothing behind.
+    // A failed chain leaves no reservation.
     assert_eq!(sandbox.reserved("web"), ["10.9.0.2"]);
     assert_eq!(sandbox.docker_files("addresses").len(), 1);
-    // The configuration may be gone when the address is released.
+    // The configuration may be deleted before the address is released.
     fs::remove_file(sandbox.conf_dir().join("10.conflist")).unwrap();
     daemon.release(&pool, "10.9.0.2");
     assert_eq!(sandbox.reserved("web"), [""; 0]);

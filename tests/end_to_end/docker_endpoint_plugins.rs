@@ -1,4 +1,4 @@
-//! Plugins of a network that take long, fail, or outlive the daemon while they make or delete an
+//! A network's plugins that take long, fail, or outlive the daemon while they create or delete an
 //! endpoint.
 
 use std::fs;
@@ -29,7 +29,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     let Some((node, sandbox)) = node() else {
         return;
     };
-    // It makes its interface a second after the daemon was killed.
+    // It creates its interface a second after the daemon was killed.
     let add = format!(
         "touch began; while [ ! -e killed ]; do sleep 0.01; done; sleep 1; touch made over; {ANSWER}"
     );
@@ -53,7 +53,7 @@ fn a_plugin_that_goes_on_after_a_kill_of_the_daemon_is_undone_behind_its_end() {
     wait_for(|| file("over").exists());
     assert!(!file("made").exists());
     assert_nothing_left(&node, &sandbox, "");
-    // One that doesn't end keeps its endpoint until it does.
+    // While a plugin runs, its endpoint is kept.
     script(
         &sandbox,
         "if [ $CNI_COMMAND = ADD ]; then touch hangs; while [ ! -e end ]; do sleep 0.01; done; fi",
@@ -105,7 +105,7 @@ fn a_second_deletion_waits_for_the_first_and_a_failed_one_is_made_up_for() {
     });
     assert_eq!(deletions(), 1);
     assert_nothing_left(&node, &sandbox, "");
-    // Docker forgets the endpoint all the same.
+    // Docker forgets the endpoint even after a failure.
     call(&daemon, "CreateEndpoint");
     fs::write(file("fail"), "").unwrap();
     let (path, body) = call_of("DeleteEndpoint");

@@ -1,4 +1,4 @@
-//! Each call of Docker's network protocol, as a real dockerd makes it.
+//! Each call of Docker's network protocol, as recorded from a real dockerd.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ const OUTSIDE: &str = "cni5760cf34a9e3";
 /// The namespace that it joins.
 const SANDBOX: &str = "/run/docker-exec/netns/1352753ab163";
 
-/// A node, a sandbox with the network configuration `web`, and nothing that runs.
+/// A node, and a sandbox with the network configuration `web`; nothing is running.
 pub(crate) fn node() -> Option<(Node, Sandbox)> {
     let node = Node::try_new()
         .inspect_err(|reason| harness::skip("docker_endpoints", reason))
@@ -33,8 +33,8 @@ struct Recorded {
     answer: Value,
 }
 
-/// The calls of a real dockerd, in order, for three networks: with the `null` IPAM driver,
-/// with our IPAM driver and two families, and with Docker's own one and `--internal`.
+/// The recorded calls of a real dockerd, in order, for three networks: with the `null` IPAM
+/// driver, with our IPAM driver and two families, and with Docker's own driver and `--internal`.
 fn recorded() -> Vec<Recorded> {
     let file = repository().join("testdata/docker/network-driver-20.10.24.jsonl");
     let text = fs::read_to_string(file).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn call_of(name: &str) -> (String, String) {
     call.map(|call| (call.path, call.body)).unwrap()
 }
 
-/// An answer without what the kernel chooses.
+/// An answer without the values that the kernel chooses.
 fn without_chance(mut answer: Value) -> Value {
     if let Some(mac) = answer.pointer_mut("/Interface/MacAddress") {
         *mac = json!("random");
@@ -112,7 +112,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
             }
             "Join" => {
                 node.sh(&format!("ip link show dev cni{}", &id[..12]));
-                // Once more, as after a restart of the daemon.
+                // Repeated, as after a restart of the daemon.
                 assert_eq!(daemon.try_call(&path, &body).unwrap().body, whole);
             }
             "Leave" if id == ENDPOINT => give_back(&node),
@@ -138,7 +138,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         paths,
         CALLS.map(|name| format!("/NetworkDriver.{name}")).into()
     );
-    // None of these two is recorded.
+    // These two calls were not recorded.
     for path in [
         "/NetworkDriver.DiscoverNew",
         "/NetworkDriver.DiscoverDelete",
@@ -148,7 +148,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         assert_eq!(daemon.ok(path, &body), json!({}));
         paths.insert(path.to_owned());
     }
-    // What can't be decoded.
+    // Bodies that can't be decoded.
     for path in paths.iter().filter(|path| !path.ends_with("Capabilities")) {
         for body in ["", "x", "[]", "{", "{\"NetworkID\":7,\"DiscoveryType\":}"] {
             let answer = daemon.try_call(path, body).unwrap();
@@ -157,7 +157,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
         }
     }
     assert_nothing_left(&node, &sandbox, "");
-    // What is deleted is deleted.
+    // Deleting again succeeds.
     for name in ["DeleteEndpoint", "Leave", "DeleteNetwork"] {
         assert_eq!(call(&daemon, name), json!({}));
     }
@@ -171,7 +171,7 @@ fn the_calls_of_a_real_dockerd_are_answered_as_their_descriptions_say() {
     }
 }
 
-/// What Docker does behind `Leave`: it gives the interface back.
+/// Moves the interface back to the host, as Docker does after `Leave`.
 fn give_back(node: &Node) {
     node.sh(&format!(
         "ip -netns docker-{ENDPOINT} link set eth0 name back
@@ -197,7 +197,7 @@ fn a_network_that_is_deleted_takes_its_endpoints_with_it() {
     assert_nothing_left(&node, &sandbox, "");
 }
 
-/// Takes the interface of the endpoint into the namespace of its `Join`, as Docker does.
+/// Moves the interface of the endpoint into the namespace of its `Join`, as Docker does.
 fn take(node: &Node) {
     node.sh(&format!(
         "mkdir -p /run/docker-exec/netns && ip netns add sandbox
@@ -217,7 +217,7 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     for name in ["GetCapabilities", "CreateNetwork", "CreateEndpoint", "Join"] {
         call(&daemon, name);
     }
-    // Docker is about to take it, and another container starts.
+    // Docker has not moved the interface yet, and another container starts.
     let other = || {
         let body = call_of("CreateEndpoint").1.replace(ENDPOINT, "0e");
         let answer = daemon.try_call("/NetworkDriver.CreateEndpoint", &body);
@@ -229,10 +229,10 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     other();
     assert_eq!(sandbox.reserved("web").len(), 2);
     take(&node);
-    // An administrator removes the bridge under a running container.
+    // An administrator removes the bridge of a running container.
     node.sh("ip link delete web0");
     other();
-    // Also a new dockerd finds that it runs.
+    // A new dockerd also sees that the container runs.
     call(&daemon, "GetCapabilities");
     assert_eq!(sandbox.reserved("web").len(), 2);
     node.sh(&format!("umount {SANDBOX} && ip netns delete sandbox"));
@@ -241,11 +241,11 @@ fn an_endpoint_is_undone_once_its_container_is_gone_and_not_before() {
     assert_nothing_left(&node, &sandbox, "");
 }
 
-/// A Docker that has the network of the recorded calls, with the first endpoint or without.
+/// A fake Docker with the network of the recorded calls, with or without the first endpoint.
 pub(crate) fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
     let (_, body) = call_of("CreateEndpoint");
     let body: Value = serde_json::from_str(&body).unwrap();
-    // As Docker shows one that hasn't joined a container.
+    // As Docker shows an endpoint that hasn't joined a container.
     let endpoint = json!({"ep-1": {"Name": "c", "EndpointID": body["EndpointID"]}});
     let containers = has_endpoint.then_some(endpoint);
     let network = json!({"Name": "net", "IPAM": {"Config": []}, "Containers": containers});
@@ -253,7 +253,7 @@ pub(crate) fn docker(sandbox: &Sandbox, has_endpoint: bool) -> FakeDocker {
     FakeDocker::start(sandbox, [(id, network)].into())
 }
 
-/// Number of comparisons with Docker that the daemon has ended.
+/// Number of comparisons with Docker that the daemon has completed.
 fn comparisons(sandbox: &Sandbox) -> usize {
     let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
     log.matches("compared with Docker").count()
@@ -291,7 +291,7 @@ fn an_endpoint_that_docker_has_is_kept_whatever_asks_for_capabilities() {
     call(&daemon, "GetCapabilities");
     call(&daemon, "CreateNetwork");
     call(&daemon, "CreateEndpoint");
-    // Swarm mode begins.
+    // Swarm mode is enabled.
     let before = comparisons(&sandbox);
     call(&daemon, "GetCapabilities");
     wait_for(|| comparisons(&sandbox) > before);

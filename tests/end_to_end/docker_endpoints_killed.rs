@@ -1,7 +1,7 @@
-//! SIGKILL of the daemon at every point of each call for an endpoint: before each system call
-//! of its own threads. Then it is started again, and Docker goes on: without an answer, it
-//! repeats the call with an empty body. Or Docker was killed, too, and can't be asked until a
-//! new dockerd starts.
+//! SIGKILL of the daemon at every point of each call for an endpoint: before each system call of
+//! its own threads. Then the daemon is started again. Docker either continues, and repeats an
+//! unanswered call with an empty body; or it was killed as well, and can't be asked until a new
+//! dockerd starts.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
@@ -22,16 +22,16 @@ use crate::waiting::wait_for;
 /// The calls in the life of an endpoint, in Docker's order.
 const LIFE: [&str; 4] = ["CreateEndpoint", "Join", "Leave", "DeleteEndpoint"];
 
-/// What Docker does after the kill.
+/// Docker's reaction to the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It repeats the call with an empty body, if it has no answer, and goes on.
+    /// Docker repeats an unanswered call with an empty body, and continues.
     GoesOn,
-    /// It was killed, too.
+    /// Docker was killed as well.
     HasGone,
 }
 
-/// A call of [`LIFE`], by its place.
+/// A call of [`LIFE`], by its index.
 #[derive(Clone, Copy, Debug)]
 struct Victim(usize);
 
@@ -40,7 +40,7 @@ impl Victim {
         LIFE[self.0]
     }
 
-    /// A daemon that has made all calls before this one.
+    /// A daemon after all calls before this one.
     fn daemon(self, node: &Node, sandbox: &Sandbox) -> DockerDaemon {
         let _ = fs::remove_dir_all(sandbox.docker_state());
         let daemon = DockerDaemon::start_on(node, sandbox, &[]);
@@ -54,7 +54,7 @@ impl Victim {
         daemon
     }
 
-    /// The call, and its answer if there is one.
+    /// Makes the call; returns its answer, if there is one.
     fn call(self, daemon: &DockerDaemon) -> Option<Value> {
         let (path, body) = call_of(self.name());
         let answer = daemon.try_call(&path, &body).ok()?.body;
@@ -75,8 +75,8 @@ impl Victim {
         points
     }
 
-    /// Kills the daemon there, and looks what is left. Returns whether it was killed by
-    /// that: how often a thread waits for another one is not the same each time.
+    /// Kills the daemon at this point, and checks what remains. Returns whether the daemon was
+    /// killed there: the number of waits of a thread varies.
     fn is_killed_at(self, point: &Point, then: Then, node: &Node, sandbox: &Sandbox) -> bool {
         let what = format!("{} killed at {point:?}, then Docker {then:?}", self.name());
         let daemon = self.daemon(node, sandbox);
@@ -86,7 +86,7 @@ impl Victim {
         let was_killed = is_killed_soon(&daemon) && !was_early;
         daemon.kill();
         traced.end();
-        // The next dockerd knows nothing of the endpoint, nor does one that has deleted it.
+        // A new dockerd doesn't know the endpoint, nor does one that has deleted it.
         let is_deleted = self.name() == "DeleteEndpoint";
         let is_known = answer.is_some() || self.name() != "CreateEndpoint";
         let has_endpoint = then == Then::GoesOn && is_known && !is_deleted;
@@ -104,14 +104,14 @@ impl Victim {
                 if is_made {
                     wait_for(|| is_settled(sandbox));
                     assert_eq!(sandbox.reserved("web").len(), 2, "{what}");
-                    // The end of the pair, and the namespace.
+                    // The remaining end of the veth pair, and the namespace.
                     assert_eq!(left(node).len(), 2, "{what}: {:?}", left(node));
                 }
                 for name in &LIFE[self.0 + 1..] {
                     call(&daemon, name);
                 }
                 if self.name() == "DeleteEndpoint" && answer.is_none() {
-                    // Docker has forgotten it.
+                    // Docker has forgotten the endpoint.
                     call(&daemon, "GetCapabilities");
                 }
             }
@@ -141,7 +141,7 @@ fn assert_undone(node: &Node, sandbox: &Sandbox, what: &str) {
     assert_eq!(left(node), [""; 0], "{what}");
 }
 
-/// Walks all points of a call, and says how many there are.
+/// Walks all points of a call, and prints their number.
 fn walk(victim: Victim) {
     let Some((node, sandbox)) = node() else {
         return;
@@ -163,7 +163,7 @@ fn walk(victim: Victim) {
             let Some((point, then)) = queue.lock().unwrap().pop_front() else {
                 return;
             };
-            // A thread may have waited once less; then again.
+            // A thread may have waited less often; then the point is tried again.
             let mut attempts = 0..3;
             let hit = attempts.any(|_| victim.is_killed_at(point, then, node, sandbox));
             killed.fetch_add(usize::from(hit), Ordering::Relaxed);
@@ -182,7 +182,7 @@ fn walk(victim: Victim) {
     });
     let killed = killed.into_inner();
     println!("{}: killed {killed} times of {count}", victim.name());
-    // How often threads wait for one another differs from run to run.
+    // The number of waits between threads differs from run to run.
     assert!(killed * 2 >= count, "{killed} of {count}");
 }
 

@@ -1,11 +1,11 @@
-//! SIGKILL at every point of each call of Docker's IPAM protocol that changes something:
-//! before each system call of the daemon's own threads. Then the daemon is started again. If
-//! Docker has no answer, it repeats the call with an empty body, as it does, or gives up at
-//! once. The daemon asks Docker what it has: that is kept, and nothing else.
+//! SIGKILL at every point of each changing call of Docker's IPAM protocol: before each system call
+//! of the daemon's own threads. Then the daemon is started again. If Docker has no answer, it
+//! repeats the call with an empty body, or gives up. The daemon asks Docker what it has, and keeps
+//! exactly that.
 //!
-//! Two containers of another network have addresses of the pool all the while, and keep
-//! them. The pool is one of its own, or that of a network configuration whose last delegate
-//! is executed.
+//! Meanwhile, two containers of another network keep their addresses of the pool. The pool has its
+//! own subnet, or it is that of a network configuration whose last delegate is a separate
+//! executable.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,16 +19,16 @@ use crate::kill_points::{
 };
 use crate::waiting::{wait_for, wait_until_equal};
 
-/// What Docker does after the kill.
+/// Docker's reaction to the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// It repeats the call with an empty body, and removes the containers later.
+    /// Docker repeats the call with an empty body, and removes the containers later.
     Repeats,
-    /// It doesn't. The network is removed some day.
+    /// Docker gives up. The network is removed later.
     GivesUp,
 }
 
-/// A call that is killed: `POOL` stands for the pool's ID.
+/// The call during which the daemon is killed. `POOL` is replaced with the pool's ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Victim {
     path: &'static str,
@@ -64,7 +64,7 @@ const OTHERS: [Victim; 5] = [
     RELEASE_ADDRESS,
 ];
 
-/// A delegate behind the allocator.
+/// A delegate after the allocator.
 const LAST: &str = "[ $CNI_COMMAND = ADD ] || exit 0\nsed 's/.*\"prevResult\"://; s/}$//'";
 
 /// The folders, and the pool.
@@ -78,7 +78,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// A pool of its own.
+    /// A pool without a network configuration.
     fn plain() -> Self {
         Self {
             sandbox: Sandbox::default(),
@@ -113,7 +113,7 @@ impl Setting {
         }
     }
 
-    /// A daemon with the pool, which two networks have, and two containers' addresses.
+    /// A daemon with the pool, two networks that use it, and the addresses of two containers.
     fn daemon(&self) -> DockerDaemon {
         for folder in [self.sandbox.data_dir(), self.sandbox.docker_state()] {
             let _ = fs::remove_dir_all(folder);
@@ -133,7 +133,7 @@ impl Setting {
         daemon
     }
 
-    /// The call, and its answer if there is one.
+    /// Makes the call; returns its answer, if there is one.
     fn call(&self, daemon: &DockerDaemon, victim: Victim) -> Option<Value> {
         let body = victim.body.replace("POOL", self.pool);
         let answer = daemon.try_call(victim.path, &body);
@@ -149,8 +149,8 @@ impl Setting {
         ["pools", "addresses"].map(|kind| self.sandbox.docker_contents(kind))
     }
 
-    /// Starts the daemon again, and a Docker whose containers have these addresses. If it
-    /// repeats the call, that is refused.
+    /// Starts the daemon again, and a fake Docker whose containers have these addresses. If Docker
+    /// repeats the call, it must be refused.
     fn again(
         &self,
         gateway: &str,
@@ -162,7 +162,7 @@ impl Setting {
             ((*ip).to_owned(), of_it)
         };
         let containers: Map<String, Value> = ips.iter().map(container).collect();
-        // If the gateway wasn't answered, the network has another one.
+        // If the gateway's request was not answered, the network has another gateway.
         let gateway = Some(gateway).filter(|ip| !ip.is_empty());
         let config = json!({"Subnet": "10.9.0.0/29", "Gateway": gateway.unwrap_or("10.9.0.6")});
         let net = json!({"Name": "net", "IPAM": {"Config": [config]}, "Containers": containers});
@@ -176,7 +176,7 @@ impl Setting {
         (daemon, docker)
     }
 
-    /// Waits until the daemon has nothing left to do, and these addresses are all.
+    /// Waits until the daemon is idle, and this is the number of addresses.
     fn wait_until_settled(&self, addresses: usize) {
         let is_settled = || {
             let [pools, files] = self.memory();
@@ -206,8 +206,8 @@ impl Setting {
         points
     }
 
-    /// Kills the daemon there. Returns the answer that Docker has, and whether the daemon
-    /// was killed: threads wait for one another differently each time.
+    /// Kills the daemon at this point. Returns Docker's answer, and whether the daemon was killed:
+    /// the waits between threads vary.
     fn kill_at(&self, point: &Point, victim: Victim) -> (Option<Value>, bool) {
         let daemon = self.daemon();
         let traced = Traced::killing(&daemon, point);
@@ -219,15 +219,15 @@ impl Setting {
         (answer, was_killed)
     }
 
-    /// Docker removes both networks: nothing is left of them.
+    /// Docker removes both networks. Checks that nothing remains.
     fn assert_removed(&self, daemon: &DockerDaemon, releases: bool, what: &str) {
         if releases {
-            // As Docker does first.
+            // Docker releases these first.
             for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.3"] {
                 daemon.release(self.pool, ip);
             }
         }
-        // Whatever the number of references is, no more are needed.
+        // More than the number of references, which varies.
         for _ in 0..3 {
             daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": self.pool}));
         }
@@ -235,14 +235,13 @@ impl Setting {
         let records = self.sandbox.docker_state().join("records");
         let records = fs::read_dir(records.join(self.records));
         assert_eq!(records.into_iter().flatten().count(), 0, "{what}");
-        // The pool's file stays a moment as long as a call has the pool.
+        // The pool's file stays while a call uses the pool.
         let is_of_pool = |content: &String| content.contains("10.9.0.");
         wait_for(|| !self.memory().iter().flatten().any(is_of_pool));
     }
 }
 
-/// An address is requested, and then Docker does this. Returns whether the daemon was
-/// killed.
+/// An address is requested, and then Docker reacts so. Returns whether the daemon was killed.
 fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     let (answer, was_killed) = setting.kill_at(point, REQUEST_ADDRESS);
     let what = format!("killed at {point:?}, then Docker {then:?}, {answer:?}");
@@ -257,7 +256,7 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     let repeats = own.is_none() && then == Then::Repeats;
     let path = repeats.then_some(REQUEST_ADDRESS.path);
     let (daemon, _docker) = setting.again("", &has, path);
-    // Those of the others, at each moment.
+    // The addresses of the other containers, at every point.
     let reserved = setting.reserved();
     assert!(
         has.iter().all(|own| reserved.iter().any(|ip| ip == own)),
@@ -265,7 +264,7 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     );
     setting.wait_until_settled(has.len());
     assert_eq!(setting.reserved(), has, "{what}");
-    // The container after it gets another one.
+    // The next container gets another address.
     let next = daemon.address(setting.pool, "");
     assert!(!has.contains(&next.as_str()), "{what}");
     daemon.release(setting.pool, &next);
@@ -277,8 +276,8 @@ fn address_is_kept(setting: &Setting, point: &Point, then: Then) -> bool {
     was_killed
 }
 
-/// Another call: what it made is kept if Docker has the answer, and what it released can be
-/// given and released anew. Returns whether the daemon was killed.
+/// Another call: its result is kept if Docker has the answer, and released addresses can be
+/// released and given again. Returns whether the daemon was killed.
 fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     let (answer, was_killed) = setting.kill_at(point, victim);
     let what = format!("{victim:?} killed at {point:?}, {answer:?}");
@@ -292,7 +291,7 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     };
     let (daemon, _docker) = setting.again(gateway, &["10.9.0.2", "10.9.0.3"], path);
     if victim == RELEASE_ADDRESS {
-        // Docker may do so a second after the first release.
+        // Docker may release an address again, a second later.
         daemon.release(setting.pool, "10.9.0.3");
         assert_eq!(
             daemon.address(setting.pool, "10.9.0.3"),
@@ -313,7 +312,7 @@ fn is_done_or_not(setting: &Setting, point: &Point, victim: Victim) -> bool {
     was_killed
 }
 
-/// An address is released, and Docker doesn't call again, and has forgotten the container. Returns
+/// An address is released, Docker doesn't call again, and has forgotten the container. Returns
 /// whether the daemon was killed.
 fn is_released(setting: &Setting, point: &Point) -> bool {
     let (answer, was_killed) = setting.kill_at(point, RELEASE_ADDRESS);
@@ -325,11 +324,11 @@ fn is_released(setting: &Setting, point: &Point) -> bool {
     was_killed
 }
 
-/// How often a point is tried that another thread came before.
+/// Most tries for a point that is missed because another thread was faster.
 const TRIES: usize = 3;
 
-/// Kills the daemon at each point. Most must be reached: how often threads wait for one another
-/// differs from run to run.
+/// Kills the daemon at each point. Most points must be reached: the number of waits between
+/// threads differs from run to run.
 fn walk(what: &str, points: &BTreeSet<Point>, kill: impl Fn(&Point) -> bool) {
     let is_missed = |point: &&Point| !(0..TRIES).any(|_| kill(point));
     let missed: Vec<&Point> = points.iter().filter(is_missed).collect();

@@ -51,7 +51,7 @@ fn each_refusal_of_a_pool_names_what_is_wrong() {
         refused(LOCAL, "10.9.0.0/16", "", json!({"team": "shop"})),
         "ipam-delegated-local//10.9.0.0/16: another network has this pool with other options: {}, not {\"team\": \"shop\"}"
     );
-    // Another space may have it.
+    // Another address space may have the same pool.
     let body = json!({"AddressSpace": "tenant", "Pool": "10.9.4.0/24"});
     assert_eq!(
         daemon.ok("/IpamDriver.RequestPool", &body)["PoolID"],
@@ -69,7 +69,7 @@ fn identical_requests_for_a_pool_are_one_pool_until_the_last_is_released() {
         first
     );
     let pool = first["PoolID"].as_str().unwrap();
-    // Another sub-pool is another pool of the same addresses.
+    // Another sub-pool is another pool with the same addresses.
     let other = request_pool(&daemon, "10.9.0.0/16", "10.9.5.0/28", false);
     let other = other["PoolID"].as_str().unwrap();
     assert_ne!(other, pool);
@@ -88,7 +88,7 @@ fn identical_requests_for_a_pool_are_one_pool_until_the_last_is_released() {
     );
     assert_eq!(sandbox.reserved("docker-10.9.0.0-16").len(), 4);
     release(other);
-    // What was released already is released.
+    // A released pool stays released.
     release(other);
     assert_empty(&sandbox);
 }

@@ -1,5 +1,5 @@
-//! Docker releases an address once, whatever comes of it: an address is released sooner or
-//! later, though a delegate fails or hangs, or the memory has lost a file.
+//! Docker releases an address only once, even if that fails. So the daemon releases it later if a
+//! delegate fails or hangs, or if one of its files is lost.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -18,8 +18,8 @@ const SPACE: &str = "ipam-delegated-local";
 const PLAIN: &str = "docker-10.9.0.0-24";
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 
-/// A delegate behind the allocator: it fails, or hangs, with a command as long as a file in
-/// the sandbox has the command's name.
+/// A delegate after the allocator. It fails or hangs on a command while a file in the sandbox has
+/// the command's name.
 const LAST: &str = "root=${0%/*}/..\n\
     while [ -e $root/hang-$CNI_COMMAND ]; do sleep 0.05; done\n\
     [ ! -e $root/fail-$CNI_COMMAND ] || { echo '{\"code\":11,\"msg\":\"not now\"}'; exit 1; }\n\
@@ -44,7 +44,7 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// Makes the last delegate do so.
+/// Makes the last delegate fail or hang.
 fn begin(sandbox: &Sandbox, what: &str) {
     fs::write(sandbox.root().join(what), "").unwrap();
 }
@@ -57,7 +57,7 @@ fn web(daemon: &DockerDaemon) -> String {
     daemon.pool("", &json!({"conflist": "web"}))
 }
 
-/// Waits until nothing is left: no file of the memory, no record, no reservation.
+/// Waits until no file of the daemon, no record and no reservation is left.
 fn wait_until_empty(sandbox: &Sandbox, network: &str) {
     wait_for(|| {
         let files = ["pools", "addresses"].map(|kind| sandbox.docker_files(kind));
@@ -86,7 +86,7 @@ fn a_release_that_fails_is_tried_again_though_the_network_is_gone() {
         "{refused}"
     );
     assert_eq!(sandbox.records("docker-web").len(), 2);
-    // The pool has ended: its subnet may be another's.
+    // The pool doesn't exist any more: another pool may have its subnet.
     daemon.pool("10.9.0.0/16", &json!({}));
     daemon.ok(
         "/IpamDriver.ReleasePool",
@@ -129,14 +129,14 @@ fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
                 let _ = daemon.try_call("/IpamDriver.RequestAddress", &request);
             });
         }
-        // So many chains run for one pool at once.
+        // The number of chains that run at the same time for one pool.
         wait_until_equal(|| sandbox.docker_files("addresses").len(), 4);
         daemon.call("/Plugin.Activate", &json!({}));
         let other = daemon.pool("10.10.0.0/24", &json!({}));
         assert_eq!(daemon.address(&other, ""), "10.10.0.2");
         daemon.release(&other, "10.10.0.2");
         daemon.ok("/IpamDriver.ReleasePool", &json!({"PoolID": other}));
-        // Nor does it keep a pool from being released, or the daemon from its end.
+        // The release of the pool and the end of the daemon aren't delayed, either.
         let release = json!({"PoolID": pool});
         daemon.ok("/IpamDriver.ReleasePool", &release);
         let id = i32::try_from(daemon.id()).unwrap();
@@ -150,7 +150,7 @@ fn a_delegate_that_hangs_keeps_only_its_own_pool_waiting() {
     wait_until_empty(&sandbox, "web");
 }
 
-/// A Docker that has the pool, and containers with these addresses.
+/// A fake Docker with the pool, and containers with these addresses.
 fn docker(sandbox: &Sandbox, ips: &[&str]) -> FakeDocker {
     let container = |ip: &&str| {
         let of_it = json!({"Name": ip, "EndpointID": ip, "IPv4Address": format!("{ip}/24")});
@@ -171,7 +171,7 @@ fn what_only_a_record_remembers_is_released_by_it_if_docker_does_not_have_it() {
     wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
     daemon.kill();
     let asked = docker(&sandbox, &["10.9.0.2"]);
-    // The pool can't be read.
+    // The pool's file can't be read.
     let file = sandbox.docker_files("pools").remove(0);
     let content = fs::read(&file).unwrap();
     fs::write(&file, "{}\n").unwrap();
@@ -179,7 +179,7 @@ fn what_only_a_record_remembers_is_released_by_it_if_docker_does_not_have_it() {
     wait_for(|| is_compared(&sandbox));
     assert_eq!(sandbox.reserved(PLAIN), ["10.9.0.2"]);
     daemon.kill();
-    // The pool is lost. Docker has the network, and then it doesn't.
+    // The pool's file is damaged. First Docker has the network, and then it doesn't.
     fs::write(&file, &content[..5]).unwrap();
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_for(|| is_compared(&sandbox));
@@ -191,7 +191,7 @@ fn what_only_a_record_remembers_is_released_by_it_if_docker_does_not_have_it() {
     wait_until_empty(&sandbox, PLAIN);
 }
 
-/// Appends the line of a DEL that has begun to a record.
+/// Appends to a record the line of a DEL that has begun.
 fn note_deleting(record: &Path) {
     let text = fs::read_to_string(record).unwrap();
     let first: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -199,7 +199,7 @@ fn note_deleting(record: &Path) {
     fs::write(record, format!("{text}{line}\n")).unwrap();
 }
 
-/// True if the daemon has compared what it has with what Docker has.
+/// True if the daemon has compared its state with Docker's.
 fn is_compared(sandbox: &Sandbox) -> bool {
     let log = fs::read_to_string(sandbox.root().join("docker-log")).unwrap();
     log.contains("compared with Docker")
@@ -214,7 +214,7 @@ fn a_release_that_hangs_keeps_no_other_pool_waiting() {
     assert_eq!(daemon.address(&plain, ""), "10.10.0.2");
     wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
     daemon.kill();
-    // Both were being released, the one that hangs first.
+    // Both were being released, first the one that hangs.
     for file in sandbox.docker_files("addresses") {
         note_deleting(&file);
     }
@@ -238,11 +238,11 @@ fn an_address_that_is_being_requested_is_released_by_no_start_however_long_it_ta
     wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
     daemon.kill();
     note_deleting(&sandbox.docker_files("addresses")[0]);
-    // The first releases take longer than calls wait for them.
+    // The first releases take longer than the time that calls wait for them.
     begin(&sandbox, "hang-DEL");
     let _docker = FakeDocker::start(&sandbox, [].into());
     let daemon = DockerDaemon::start(&sandbox, &[]);
-    // A request has its record, and waits for the allocator.
+    // A request has written its record, and waits for the allocator.
     let allocator = held_lock(&sandbox, "docker-10.10.0.0-24");
     let request = json!({"PoolID": plain});
     let requested = thread::scope(|scope| {
@@ -251,14 +251,14 @@ fn an_address_that_is_being_requested_is_released_by_no_start_however_long_it_ta
         wait_for(|| fs::read_dir(&records).is_ok_and(|entries| entries.count() == 1));
         end(&sandbox, "hang-DEL");
         wait_until_equal(|| sandbox.docker_files("addresses").len(), 1);
-        // Whatever comes behind these releases has begun.
+        // By now, the work after these releases has begun.
         thread::sleep(Duration::from_millis(500));
         drop(allocator);
         requested.join().unwrap()
     });
     assert_eq!(requested["Address"], "10.10.0.2/24");
     wait_for(|| is_answered(&sandbox, "addresses"));
-    // It is a container's, and stays one's.
+    // A container has the address, and keeps it.
     thread::sleep(Duration::from_millis(500));
     assert_eq!(sandbox.reserved("docker-10.10.0.0-24"), ["10.10.0.2"]);
 }
@@ -317,7 +317,7 @@ fn an_address_whose_attachment_still_has_its_record_is_not_given_anew() {
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = web(&daemon);
     assert_eq!(daemon.address(&pool, ""), "10.9.0.2");
-    // Somebody has removed the reservation, and nothing else.
+    // Only the reservation was removed by somebody.
     fs::remove_file(sandbox.data_dir().join("web/10.9.0.2")).unwrap();
     let request = json!({"PoolID": pool, "Address": "10.9.0.2"});
     let refused = daemon.err("/IpamDriver.RequestAddress", &request);
@@ -341,7 +341,7 @@ fn what_cant_be_noted_is_released_nevertheless() {
     wait_for(|| is_answered(&sandbox, "pools") && is_answered(&sandbox, "addresses"));
     for kind in ["pools", "gateways"] {
         for file in sandbox.docker_files(kind) {
-            // Such a file isn't opened; a full disk isn't written to.
+            // The daemon refuses such a file; a full disk can't be written.
             fs::set_permissions(file, Permissions::from_mode(0o666)).unwrap();
         }
     }

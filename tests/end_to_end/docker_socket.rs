@@ -1,4 +1,4 @@
-//! The daemon's socket: who may call, what it withstands, and its end.
+//! The daemon's socket: who may call, resistance to bad requests, and its end.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
@@ -40,7 +40,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Sends the request, does this, and waits until the daemon works on it.
+    /// Sends the request, runs `then`, and waits until the daemon works on the request.
     fn start(then: impl FnOnce(&UnixStream)) -> Self {
         let sandbox = Sandbox::default();
         let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -67,7 +67,7 @@ fn a_request_of_100_mb_a_slow_one_and_a_torn_one_keep_nobody_waiting() {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = daemon.pool("10.9.0.0/16", &json!({}));
-    // None of these ever says all that it began to say.
+    // None of these ever completes its request.
     let slow: Vec<UnixStream> = (0..50)
         .map(|i| {
             let whole = request_address(&pool, i);
@@ -93,7 +93,7 @@ fn a_request_of_100_mb_a_slow_one_and_a_torn_one_keep_nobody_waiting() {
     assert_eq!(answer.status, 413);
     assert_eq!(answer.body["Err"], "the request is larger than 1 MiB");
     let chunk = vec![b'x'; 1 << 20];
-    // Of one that doesn't say how large it is, no more is read.
+    // A chunked request has no length, so only its head is read.
     let mut chunked = connect(&sandbox);
     chunked
         .write_all(b"POST /IpamDriver.RequestPool HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -131,11 +131,11 @@ fn an_address_that_nobody_waits_for_any_more_is_released() {
     drop(lock);
     wait_for(|| sandbox.docker_files("addresses").is_empty());
     assert_eq!(sandbox.reserved(NETWORK), [""; 0]);
-    // It had been given: the next one is behind it.
+    // The address had been given: the next one follows it.
     assert_eq!(daemon.address(&pool, ""), "10.9.0.3");
 }
 
-/// Requests so many addresses at once; each is another one.
+/// Requests this number of addresses at the same time; all must differ.
 fn assert_given_at_once(count: usize) {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -199,7 +199,7 @@ fn sigterm_ends_the_daemon_after_the_calls_that_are_running() {
         "10.9.0.2/16"
     );
     assert!(daemon.wait());
-    // The answer was delivered: the same call once more is for another container.
+    // The answer was delivered, so the same call again is for another container.
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let mut stream = connect(&sandbox);
     stream
@@ -235,7 +235,7 @@ fn a_peer_that_is_not_root_is_refused() {
     };
     fs::set_permissions(sandbox.root(), Permissions::from_mode(0o755)).unwrap();
     assert!(as_nobody().contains("PermissionError"));
-    // Even if somebody opens the socket to all.
+    // Even if somebody makes the socket accessible to all.
     fs::set_permissions(&socket, Permissions::from_mode(0o666)).unwrap();
     let answer = as_nobody();
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
@@ -255,7 +255,7 @@ fn a_second_daemon_is_refused_and_a_killed_ones_socket_is_replaced() {
     let socket = sandbox.docker_socket();
     let said = second(&Sandbox::default(), socket.clone());
     assert!(said.contains("another daemon listens there"), "{said}");
-    // The memory comes first: with the same one, no socket is touched.
+    // The state folder is locked first: a second daemon with the same folder touches no socket.
     let other = sandbox.root().join("other.sock");
     drop(UnixListener::bind(&other).unwrap());
     let said = second(&sandbox, other.clone());
@@ -288,7 +288,7 @@ fn systemd_takes_the_units() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&verified.stderr).into_owned();
-    // Of a machine that systemd has not booted, it says more, about other units.
+    // On a machine that systemd has not booted, it also complains about other units.
     assert!(!said.contains("docker-ipam-delegated"), "{said}");
 }
 
@@ -297,7 +297,7 @@ fn a_socket_of_systemds_is_used() {
     needs!("/usr/bin/python3");
     let sandbox = Sandbox::default();
     let socket = sandbox.docker_socket();
-    // What systemd does: a socket as file 3, and who it is for.
+    // As systemd does: the socket is file 3, and a variable has the process ID.
     let activate = "import os,socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.bind(sys.argv[1])\ns.listen()\n\
         os.dup2(s.fileno(),3)\nos.set_inheritable(3,True)\n\
         os.environ['LISTEN_FDS']='1'\nos.environ['LISTEN_PID']=str(os.getpid())\n\
@@ -321,6 +321,6 @@ fn a_socket_of_systemds_is_used() {
     );
     kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
     assert!(daemon.wait().unwrap().success());
-    // It is systemd's, and stays.
+    // systemd owns the socket, so it stays.
     assert!(socket.exists());
 }

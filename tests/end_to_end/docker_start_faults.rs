@@ -1,6 +1,5 @@
-//! Fault walk of the daemon's start: each system call fails in turn, by strace, also those in
-//! which Docker is asked. Whatever fails, no container loses its address, and the memory loses
-//! no file.
+//! Fault walk of the daemon's start with strace: each system call fails in turn, including those
+//! of the requests to Docker. No container loses its address, and the daemon loses no file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,10 +20,10 @@ use crate::waiting::wait_for;
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
 const LIVING: [&str; 2] = ["10.9.0.2", "10.9.0.3"];
 
-/// The longest that a start is waited for: one whose thread has ended early says nothing.
+/// Longest wait for a start. If a thread ends early, the daemon prints nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// System calls that only end or start something.
+/// System calls that only end or start a thread or process.
 const OMITTED: [&str; 6] = [
     "clock_nanosleep",
     "close",
@@ -34,8 +33,8 @@ const OMITTED: [&str; 6] = [
     "sigaltstack",
 ];
 
-/// A sandbox in which a daemon was killed: two containers have an address, and there is a gateway.
-/// Docker has all of it.
+/// A sandbox with a killed daemon: two containers have an address, and there is a gateway. Docker
+/// has all of them.
 fn killed() -> (Sandbox, FakeDocker) {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -63,13 +62,13 @@ fn killed() -> (Sandbox, FakeDocker) {
     (sandbox, docker)
 }
 
-/// Starts the daemon below strace with these arguments, and kills it when it has compared what
-/// it has with Docker, can't ask Docker, or doesn't come to that in this time.
+/// Starts the daemon below strace with these arguments. Kills it once it has compared its state
+/// with Docker's, can't ask Docker, or `patience` is over.
 fn start(sandbox: &Sandbox, strace: &[&str], patience: Duration) {
     let log = sandbox.root().join("docker-log");
     let line = sandbox.docker_daemon_arguments(&sandbox.docker_socket());
     let mut daemon = Command::new(STRACE)
-        // The tracer is the child: it ends with the daemon.
+        // The tracer is the child process: it ends with the daemon.
         .args(["-D", "-f", "-qq"])
         .args(strace)
         .args(&line)
@@ -95,10 +94,10 @@ fn start(sandbox: &Sandbox, strace: &[&str], patience: Duration) {
     daemon.wait().unwrap();
 }
 
-/// The points of a start.
+/// The points of the daemon's start.
 fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
     let trace = sandbox.root().join("trace");
-    // Nothing fails: it comes to the comparison, however long that takes.
+    // Without a fault, the daemon always reaches the comparison.
     start(sandbox, &["-o", trace.to_str().unwrap()], 30 * PATIENCE);
     wait_for(|| fs::read_to_string(&trace).is_ok_and(|text| text.contains("+++ killed")));
     let text = fs::read(&trace).unwrap();
@@ -108,7 +107,7 @@ fn points(sandbox: &Sandbox) -> Vec<FaultPoint> {
     let mut points = BTreeSet::new();
     let mut has_started = false;
     for line in text.lines() {
-        // What the loader does isn't the daemon's.
+        // Earlier system calls are the loader's.
         has_started |= line.contains(state.to_str().unwrap()) && !line.contains("execve");
         let Some((thread, name, _)) = traced_call(line) else {
             continue;
@@ -170,7 +169,7 @@ fn nothing_living_is_released_or_forgotten_whatever_fails_at_the_start() {
         assert_eq!(reserved, LIVING, "{point}: {}", log());
         assert_eq!(memory(&sandbox), before, "{point}: {}", log());
     }
-    // Nothing that has failed stays so: Docker releases all of it.
+    // After the faults, Docker can release everything.
     let daemon = DockerDaemon::start(&sandbox, &[]);
     let pool = "ipam-delegated-local//10.9.0.0/24";
     for ip in LIVING.iter().chain(&["10.9.0.1"]) {

@@ -1,5 +1,5 @@
-//! What an earlier daemon made: Docker may not have had the answer, or have released it
-//! meanwhile, and is asked for it.
+//! The daemon asks Docker about an earlier daemon's reservations: Docker may not have received the
+//! answer, or may have released them since.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use crate::waiting::{wait_for, wait_until_equal};
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
 
-/// A sandbox in which a daemon that was killed has given out two addresses and the gateway;
-/// of the last line of the pool's file, which says that Docker has the answer, so many bytes are
-/// left.
+/// A sandbox with a killed daemon that has given two addresses and the gateway. `left` is the
+/// number of remaining bytes in the last line of the pool's file, which says that Docker has the
+/// answer.
 fn killed(left: Option<usize>) -> Sandbox {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -43,7 +43,7 @@ fn files(sandbox: &Sandbox) -> Vec<String> {
     sandbox.docker_contents("addresses")
 }
 
-/// A Docker with a network that has this gateway, and a container with this address.
+/// A fake Docker with a network that has this gateway, and a container with this address.
 fn docker(sandbox: &Sandbox, subnet: &str, gateway: &str, ip: &str) -> FakeDocker {
     let network = json!({
         "Name": "net",
@@ -61,11 +61,11 @@ fn log(sandbox: &Sandbox) -> String {
 fn what_docker_has_is_kept_and_the_rest_is_released() {
     for left in [0, 5] {
         let sandbox = killed(Some(left));
-        // As it was given: with host bits.
+        // The subnet as it was requested: with host bits.
         let _docker = docker(&sandbox, "10.9.0.9/24", "10.9.0.1", "10.9.0.3/24");
         let _daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
         wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
-        // Also the gateway.
+        // The gateway as well.
         wait_for(|| {
             let files = files(&sandbox);
             files.len() == 2 && files.iter().all(|file| is_answered(file))
@@ -79,10 +79,10 @@ fn an_address_whose_release_was_lost_is_released() {
     let _docker = docker(&sandbox, "10.9.0.0/24", "", "10.9.0.3/24");
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_until_equal(|| sandbox.reserved(RESERVATIONS), ["10.9.0.3"]);
-    // Docker doesn't show every gateway that it has.
+    // Docker doesn't show every gateway.
     wait_for(|| files(&sandbox).len() == 2);
     assert!(files(&sandbox).iter().any(|file| file.contains("10.9.0.1")));
-    // What this daemon gives, it doesn't ask for.
+    // The daemon doesn't ask Docker about its own reservations.
     let pool = "ipam-delegated-local//10.9.0.0/24";
     assert_eq!(daemon.address(pool, "10.9.0.2"), "10.9.0.2");
 }
@@ -113,7 +113,7 @@ fn collect(sandbox: &Sandbox, options: &[&str]) -> (Vec<Value>, String) {
     (rows, String::from_utf8(output.stderr).unwrap())
 }
 
-/// Subnet and outcome of each subnet.
+/// Each subnet with its outcome.
 fn subnets(rows: &[Value]) -> Vec<(String, String)> {
     let text = |row: &Value, key: &str| row[key].as_str().map(str::to_owned);
     let subnet = |row| Some((text(row, "subnet")?, text(row, "outcome")?));
@@ -126,7 +126,7 @@ fn gc_gives_the_subnets_back_that_docker_lacks_and_no_others() {
     let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1h"]);
     let lost = daemon.pool("10.9.0.0/24", &json!({}));
     daemon.address(&lost, "10.9.0.2");
-    // Two networks of one pool.
+    // Two networks with one pool.
     assert_eq!(daemon.pool("10.9.0.0/24", &json!({})), lost);
     let kept = daemon.pool("10.8.0.0/24", &json!({}));
     daemon.address(&kept, "10.8.0.3");
@@ -186,14 +186,14 @@ fn all_is_kept_until_docker_can_be_asked() {
     wait_for(|| log(&sandbox).contains("Docker can't be asked"));
     assert_eq!(files(&sandbox), before);
     daemon.kill();
-    // An error is no answer either.
+    // An error isn't an answer, either.
     let docker = FakeDocker::start(&sandbox, [("a".to_owned(), Value::Null)].into());
     let daemon = DockerDaemon::start(&sandbox, &ASKS_AT_ONCE);
     wait_for(|| log(&sandbox).contains("Docker can't be asked"));
     assert_eq!(files(&sandbox), before);
     daemon.kill();
     drop(docker);
-    // What Docker has released meanwhile isn't asked for.
+    // Addresses that Docker has released meanwhile aren't compared.
     let daemon = DockerDaemon::start(&sandbox, &["--unanswered-after=1s"]);
     for ip in ["10.9.0.1", "10.9.0.2", "10.9.0.3"] {
         daemon.release("ipam-delegated-local//10.9.0.0/24", ip);

@@ -1,5 +1,5 @@
-//! Files of the daemon's memory that can't be read at its start: what they remember is unknown,
-//! so it is kept, and nothing is given that they may have.
+//! Files of the daemon that can't be read at its start: their content is unknown, so it is kept,
+//! and nothing that they may name is given.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -14,8 +14,8 @@ use crate::waiting::wait_for;
 const RESERVATIONS: &str = "docker-10.9.0.0-24";
 const ASKS_AT_ONCE: [&str; 1] = ["--unanswered-after=0s"];
 
-/// A sandbox in which a daemon that was killed has given a container 10.9.0.2, and 10.9.0.3 as
-/// the gateway; and the pool's ID.
+/// A sandbox with a killed daemon, which has given 10.9.0.2 to a container, and 10.9.0.3 as the
+/// gateway. Returns the pool's ID as well.
 fn killed() -> (Sandbox, String) {
     let sandbox = Sandbox::default();
     let daemon = DockerDaemon::start(&sandbox, &[]);
@@ -44,7 +44,7 @@ fn files(sandbox: &Sandbox) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The file that names this address.
+/// The file with this address.
 fn file_of(sandbox: &Sandbox, ip: &str) -> PathBuf {
     let mut files = files(sandbox).into_iter();
     // As the address of a result, or as a gateway.
@@ -55,7 +55,7 @@ fn file_of(sandbox: &Sandbox, ip: &str) -> PathBuf {
     files.find(|(_, text)| is_of(text)).unwrap().0
 }
 
-/// A Docker with the network, and the container.
+/// A fake Docker with the network and the container.
 fn docker(sandbox: &Sandbox) -> FakeDocker {
     let container = json!({"Name": "c", "EndpointID": "e", "IPv4Address": "10.9.0.2/24"});
     let network = json!({
@@ -94,10 +94,10 @@ fn an_address_whose_file_cant_be_read_stays_its_containers() {
         let answer = daemon.call("/IpamDriver.RequestAddress", &request).body;
         assert!(answer["Err"].is_string(), "{what}: {answer}");
         assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"], "{what}");
-        // Others go on: the allocator knows who has it.
+        // Other containers get addresses: the allocator knows the reservation.
         assert_eq!(daemon.address(&pool, ""), "10.9.0.4", "{what}");
         daemon.release(&pool, "10.9.0.4");
-        // Once it can be read, Docker can release it.
+        // Once the file can be read, Docker can release the address.
         fs::write(&file, content).unwrap();
         chown(&file, Some(0), None).unwrap();
         mode(&file, 0o600);
@@ -134,7 +134,7 @@ fn gc(sandbox: &Sandbox, options: &[&str]) -> String {
 fn ipamctl_releases_an_address_that_the_memory_lacks_only_if_docker_does_not_have_it() {
     let (sandbox, _) = killed();
     fs::remove_file(file_of(&sandbox, "10.9.0.2")).unwrap();
-    // Docker can't be asked.
+    // Docker is unreachable.
     gc(&sandbox, &["--docker"]);
     assert_eq!(sandbox.reserved(RESERVATIONS), ["10.9.0.2"]);
     let asked = docker(&sandbox);
@@ -167,7 +167,7 @@ fn a_gateway_whose_file_cant_be_read_is_given_to_nobody() {
     let request = json!({"PoolID": pool, "Address": "10.9.0.3"});
     let refused = daemon.err("/IpamDriver.RequestAddress", &request);
     assert!(refused.contains(file.to_str().unwrap()), "{refused}");
-    // It is read as soon as it can be.
+    // The file is read again later.
     mode(&file, 0o600);
     let refused = daemon.err("/IpamDriver.RequestAddress", &request);
     assert!(!refused.contains(file.to_str().unwrap()), "{refused}");
@@ -188,7 +188,7 @@ fn a_pool_whose_file_cant_be_read_overlaps_no_other() {
     mode(&file, 0o600);
     let refused = daemon.err("/IpamDriver.RequestPool", &overlapping);
     assert!(refused.contains("overlaps"), "{refused}");
-    // Its addresses are known again, too.
+    // Its addresses are known again as well.
     daemon.release(&pool, "10.9.0.2");
     assert_eq!(sandbox.reserved(RESERVATIONS), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Checks of the documents: delegates run, JSON is valid, links lead to headings.
+//! Checks of the documents: the example delegates run, the JSON is valid, links lead to headings.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ pub(crate) fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The README and what is in `docs`, by path.
+/// The README and the pages in `docs`, by path.
 fn documents() -> Vec<(String, String)> {
     let docs = fs::read_dir(repository().join("docs")).unwrap();
     docs.map(|entry| format!("docs/{}", entry.unwrap().file_name().to_str().unwrap()))
@@ -23,7 +23,7 @@ fn documents() -> Vec<(String, String)> {
         .collect()
 }
 
-/// The blocks of this language, with the indentation of a list taken away.
+/// The code blocks in this language, without the indentation of a list.
 pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = document.lines();
@@ -63,7 +63,7 @@ fn every_block_of_json_is_json() {
     assert!(count >= 7);
 }
 
-/// Debian 12's plugins know no 1.1.0, and 10.88.0.0/16 is podman's own network.
+/// Debian 12's plugins don't support 1.1.0, and 10.88.0.0/16 is podman's default network.
 #[test]
 fn every_conflist_is_one_that_debians_plugins_load_and_podman_has_no_network_for() {
     needs!("bridge");
@@ -231,7 +231,7 @@ fn the_delegate_in_rust_runs() {
         "ipam-ds-labels: args.cni.labels: there is no label pool"
     );
 
-    // The runtime need not say the labels again.
+    // On DEL, the runtime may leave out the labels.
     let mut config = sandbox.config("1.0.0", &delegates, &pools);
     config["prevResult"] = result;
     for command in ["CHECK", "DEL"] {

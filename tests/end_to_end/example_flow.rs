@@ -1,14 +1,13 @@
-//! The worked example of the first ipam-delegated's documentation ("Example
-//! flow"): the input of each delegate at each step, when all goes well, and
-//! when either of the two fails.
+//! The worked example of the first ipam-delegated's documentation ("Example flow"): the input of
+//! each delegate at each step, with success, and with a failure of either delegate.
 
 use std::fs;
 
 use harness::{Output, Sandbox, repository};
 use serde_json::{Value, json};
 
-/// Input of the bridge plugin, and so of `ipam-delegated`: step 1. Its
-/// odd spacing is here to be kept.
+/// Input of the bridge plugin, and so of `ipam-delegated`: step 1. The unusual spacing must be
+/// preserved.
 const CONFIG: &str = r#"{
   "cniVersion": "1.0.0", "name":  "example",
   "type": "bridge",
@@ -42,8 +41,8 @@ impl Recorded {
         serde_json::from_str(&self.stdin).unwrap()
     }
 
-    /// Checks that this is the call of the delegate with the configuration that
-    /// came, and with this `prevResult`.
+    /// Checks that this is a call of the delegate with the received configuration and this
+    /// `prevResult`.
     #[track_caller]
     fn is(&self, delegate: &str, command: &str, prev_result: &Value) {
         assert_eq!(
@@ -55,7 +54,7 @@ impl Recorded {
         assert_eq!(self.config(), expected);
     }
 
-    /// Checks that this is the call of the delegate with exactly what came.
+    /// Checks that this is a call of the delegate with exactly the received input.
     #[track_caller]
     fn is_verbatim(&self, delegate: &str, command: &str) {
         assert_eq!(
@@ -66,8 +65,8 @@ impl Recorded {
     }
 }
 
-/// Runs ADD of the example; returns what came of it, and what the delegates
-/// received, in order, after comparing each one's environment.
+/// Runs ADD of the example. Compares each delegate's environment, and returns the output and the
+/// delegates' inputs in order.
 fn add(failing: &str) -> (Output, Vec<Recorded>) {
     let sandbox = Sandbox::default()
         .with_testdata("ipam-ds-hello")
@@ -120,9 +119,8 @@ fn add(failing: &str) -> (Output, Vec<Recorded>) {
     (output, recorded)
 }
 
-/// Answer of `ipam-ds-hello` in step 4. (Where the example shows it again, in
-/// step 5, it has gained a gateway; its words are "set to the result of the
-/// previous delegate", and they count.)
+/// Answer of `ipam-ds-hello` in step 4. (In step 5, the example shows it with an additional
+/// gateway. Its text says "set to the result of the previous delegate", so the text counts.)
 fn hellos_answer() -> Value {
     json!({
         "cniVersion": "1.0.0", "ips": [], "routes": [], "dns": {},
@@ -155,7 +153,7 @@ fn when_the_first_delegate_fails_it_is_run_with_del_and_the_same_input() {
     assert_eq!(recorded.len(), 2);
     recorded[0].is_verbatim("ipam-ds-hello", "ADD");
     recorded[1].is_verbatim("ipam-ds-hello", "DEL");
-    // Its error, and by name; that its DEL fails, too, changes nothing.
+    // The error names the first delegate. A failure of its DEL changes nothing.
     assert_eq!(
         output.error(),
         json!({

@@ -1,6 +1,5 @@
-//! Disks that are full or read-only, wrong owners and modes, a lock that another process
-//! holds: a call succeeds, or fails with a CNI error that names the path and leaves nothing
-//! behind.
+//! Full or read-only disks, wrong owners and modes, a lock that another process holds: a call
+//! succeeds, or fails with a CNI error that names the path, without leaving anything.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,7 +28,7 @@ fn names_the_path(error: &Value, path: &Path) {
     assert!(msg.contains(path.to_str().unwrap()), "{error}");
 }
 
-/// The names of all files there.
+/// The names of all files in a directory on the node.
 fn names(node: &Node, directory: &Path) -> Vec<String> {
     let listed = node.sh(&format!("ls -A {}", directory.display()));
     listed.lines().map(Into::into).collect()
@@ -39,7 +38,7 @@ fn names(node: &Node, directory: &Path) -> Vec<String> {
 fn a_full_disk_fails_add_and_leaves_nothing() {
     needs!("root");
     let node = Node::new();
-    // By bytes, and by files.
+    // Limits on bytes, and on files.
     for limit in ["size=40k", "nr_inodes=12"] {
         let sandbox = Sandbox::default();
         let disk = sandbox.root().join("disk");
@@ -64,7 +63,7 @@ fn a_full_disk_fails_add_and_leaves_nothing() {
             error["msg"].as_str().unwrap().contains("No space left"),
             "{error}"
         );
-        // Nothing of the refused one is left, and nothing is empty.
+        // No file of the refused ADD is left, and no file is empty.
         let held: Vec<String> = names(&node, &directory);
         let reserved = held
             .iter()
@@ -78,7 +77,7 @@ fn a_full_disk_fails_add_and_leaves_nothing() {
             )),
             ""
         );
-        // A release makes room.
+        // After a release, an ADD succeeds again.
         call(&sandbox, "DEL", "c0", &disk).run_on(&node).nothing();
         call(&sandbox, "ADD", "again", &disk).run_on(&node).result();
         call(&sandbox, "GC", "-", &disk).run_on(&node).nothing();
@@ -113,7 +112,7 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     let error = call(&sandbox, "STATUS", "-", &disk).run_on(&node).error();
     assert_eq!(error["code"], 50);
     names_the_path(&error, &directory);
-    // Commands that change nothing work.
+    // Commands without changes succeed.
     call(&sandbox, "DEL", "unknown", &disk)
         .run_on(&node)
         .nothing();
@@ -122,7 +121,7 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     let check = sandbox.call("ipam-da-host-local", "CHECK", &config);
     check.run_on(&node).nothing();
 
-    // A missing directory can't be made.
+    // A missing directory can't be created.
     let mut elsewhere = sandbox.config("1.1.0", &[], &json!({ "dataDir": disk.join("new") }));
     elsewhere["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
     let error = sandbox
@@ -133,7 +132,7 @@ fn a_read_only_disk_fails_every_change_and_the_error_names_the_path() {
     names_the_path(&error, &disk.join("new/testnet"));
 }
 
-/// A call by somebody who isn't root.
+/// A call by a user other than root.
 fn by_nobody(sandbox: &Sandbox, command: &str, container: &str, data_dir: &Path) -> Call {
     call(sandbox, command, container, data_dir).as_user(65534)
 }
@@ -151,13 +150,13 @@ fn wrong_owners_and_modes_are_refused_or_worked_around() {
     let directory = data.join("testnet");
     fs::create_dir_all(&directory).unwrap();
 
-    // A directory that somebody else owns.
+    // A directory of another user.
     let error = by_nobody(&sandbox, "ADD", "c1", &data).run().error();
     assert_eq!(error["code"], 5);
     names_the_path(&error, &directory);
     assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
 
-    // One that all may write to, with files of root's in it.
+    // A directory that everybody may write to, with files of root.
     open_to_all(&directory);
     for (name, content) in [
         ("10.1.0.2", "root's\r\neth0"),
@@ -172,7 +171,7 @@ fn wrong_owners_and_modes_are_refused_or_worked_around() {
     names_the_path(&error, &directory);
     assert!(error["msg"].as_str().unwrap().contains("lock"), "{error}");
 
-    // With the lock, it works around what it can't read.
+    // If it can lock the directory, it tolerates unreadable files.
     fs::set_permissions(directory.join("lock"), fs::Permissions::from_mode(0o644)).unwrap();
     let output = by_nobody(&sandbox, "ADD", "c1", &data).run();
     assert_eq!(output.ips(), ["10.1.0.3", "fd00:1::2"]);
@@ -184,8 +183,8 @@ fn wrong_owners_and_modes_are_refused_or_worked_around() {
     assert!(directory.join("10.1.0.2").exists());
     assert!(!directory.join("10.1.0.3").exists());
 
-    // Nobody may not read root's reservation, so its holder can't be told
-    // from another's, unless the runtime says that it is the attachment's.
+    // The user can't read root's reservation, so its holder is unknown, unless the runtime says
+    // that the address is the attachment's.
     let added = call(&sandbox, "ADD", "by-root", &data).run().result();
     let ip = harness::answer_of(&added).remove(0);
     let output = by_nobody(&sandbox, "DEL", "by-root", &data).run();
@@ -223,7 +222,7 @@ fn add_waits_for_a_lock_that_another_holds_and_logs_how_long() {
         drop(lock);
         assert_eq!(waiting.join().unwrap().ips(), ["10.1.0.2", "fd00:1::2"]);
     });
-    // The log says who has waited, where, and for how long.
+    // The log names the waiting container, the directory and the duration.
     let log = log();
     let path = directory.join("lock");
     let line = log
@@ -250,7 +249,7 @@ fn add_survives_the_removal_of_the_directory_whose_lock_it_waits_for() {
         let waiting = scope.spawn(|| call(&sandbox, "ADD", "c1", &data).run());
         let log = || sandbox.log("ipam-da-host-local");
         wait_for(|| log().contains("waiting for another process"));
-        // An administrator starts afresh.
+        // An administrator removes the directory.
         fs::remove_dir_all(&directory).unwrap();
         fs::create_dir(&directory).unwrap();
         drop(lock);
@@ -310,7 +309,7 @@ fn a_kill_between_link_and_unlink_costs_no_reservation_where_files_must_have_nam
     };
     call("ADD", "c1", &[]).result();
     call("ADD", "c2", &["-e", "trace=openat"]).result();
-    // As on NFS or FUSE: the call that asks for a file without a name fails.
+    // As on NFS or FUSE, a file without a name can't be created.
     let opened = fs::read_to_string(&trace).unwrap();
     let number = 1 + opened
         .lines()
@@ -322,7 +321,7 @@ fn a_kill_between_link_and_unlink_costs_no_reservation_where_files_must_have_nam
     let names = |path: &Path| std::os::unix::fs::MetadataExt::nlink(&fs::metadata(path).unwrap());
     assert_eq!(names(&directory.join("10.1.0.4")), 2);
     assert_eq!(names(&directory.join("unfinished.tmp")), 2);
-    // Leaves an index, as c3 found one.
+    // This call writes an index, like the one that c3 used.
     call("DEL", "unknown", &[]).nothing();
 
     call("ADD", "c4", &["-e", &no_tmpfile]).result();

@@ -49,8 +49,8 @@ fn the_verbose_flavour_answers_alike_and_logs_everything() {
             first.contains(&format!("version=\"{}\"", env!("CARGO_PKG_VERSION"))),
             "{first}"
         );
-        // One attachment's lines can be picked out: all but the first are the
-        // call's, and each of them is one line.
+        // The lines of one attachment can be selected: all lines but the first are of the call,
+        // and each entry is one line.
         for line in log.lines().skip(1) {
             assert!(line.contains("DEBUG"), "{line}");
             for tag in [
@@ -98,7 +98,7 @@ fn errors_and_warnings_go_to_stderr_in_both() {
         }
         assert!(!output.stderr.contains("DEBUG"), "{output:?}");
         if flavour == Flavour::Verbose {
-            // One failure is one error.
+            // One failure is logged as one error.
             for (plugin, errors) in [("ipam-delegated", 1), ("ipam-ds-ranges", 0)] {
                 let log = sandbox.log(plugin);
                 assert_eq!(log.matches("ERROR").count(), errors, "{log}");

@@ -1,4 +1,4 @@
-//! Delegates that hang, signals that end a call, callers that have gone.
+//! Delegates that hang, signals that end a call, callers that have ended.
 
 use std::fs::{self, File};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::waiting::{held_lock, wait_for, wait_for_value};
 
-/// Waits, with a child that waits, too; on SIGTERM, it doesn't end.
+/// Waits, with a child that waits as well. Ignores SIGTERM.
 const STUBBORN: &str = "trap '' TERM; sleep 1000 & sleep 1000";
 
-/// On ADD, waits for ever, and says when it has begun.
+/// Waits forever on ADD; creates a file when it has begun.
 const HANGS: &str = "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
     : > \"${0%/*}/../begun\"; sleep 1000 & sleep 1000";
 
@@ -30,7 +30,7 @@ fn nothing_is_left(sandbox: &Sandbox) {
 
 #[test]
 fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
-    // Long enough for the delegates that don't hang, also on a loaded machine.
+    // Long enough for the other delegates, even on a loaded machine.
     for (script, timeout) in [(HANGS, json!(3)), (STUBBORN, json!("3s"))] {
         let sandbox = Sandbox::default().with_script("hangs", script);
         let config = config(&sandbox, "hangs", &json!({ "delegateTimeout": timeout }));
@@ -42,7 +42,7 @@ fn a_delegate_past_its_time_is_ended_with_its_whole_group() {
         );
         assert!(sandbox.reserved("testnet").is_empty());
         wait_for(|| sandbox.processes().is_empty());
-        // If DEL hangs as well, the delegate may still hold something.
+        // If DEL hangs as well, the delegate may still hold an address.
         let records = if script == HANGS { 0 } else { 1 };
         assert_eq!(sandbox.records("testnet").len(), records);
     }
@@ -64,7 +64,7 @@ fn a_delegate_that_hangs_on_del_keeps_no_other_from_letting_go() {
     let error = sandbox.call("ipam-delegated", "DEL", &config).run().error();
     assert_eq!(error["code"], 11);
     assert!(sandbox.reserved("testnet").is_empty());
-    // It is tried again with the next DEL.
+    // The next DEL tries it again.
     assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"]);
     sandbox.write_executable("hangs", "#!/bin/sh\nexit 0");
     sandbox
@@ -113,10 +113,10 @@ fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
     let sandbox = Sandbox::default();
     let config = config(&sandbox, "ipam-ds-ranges", &json!({}));
     let mut call = sandbox.call("ipam-delegated", "ADD", &config);
-    // Nobody writes to its stdin, and nobody closes it.
+    // Its stdin stays open, without input.
     call = call.through(&["sh", "-c", "sleep 1000 | \"$0\""]);
     let running = call.start();
-    // Not the shell, whose line has both.
+    // Not the shell, whose command line contains both.
     let is_plugin = |line: &String| line.contains("/ipam-delegated") && !line.contains("sleep");
     let plugin = || {
         let line = sandbox.processes().into_iter().find(is_plugin)?;
@@ -150,7 +150,7 @@ fn sigterm_ends_an_add_that_waits_for_its_input_or_for_its_reader() {
 
 #[test]
 fn a_signal_between_delegates_rolls_back() {
-    // The signal comes while a delegate runs that isn't disturbed by it.
+    // The signal comes while a delegate runs that ignores it.
     let sandbox = Sandbox::default().with_script(
         "signals",
         "[ \"$CNI_COMMAND\" = ADD ] || exit 0\ntrap '' TERM; kill -TERM $PPID; sleep 0.1; echo '{\"ips\":[]}'",
@@ -165,7 +165,7 @@ fn a_signal_between_delegates_rolls_back() {
 
 #[test]
 fn a_result_that_nobody_hears_is_undone() {
-    // The last delegate waits until the caller has gone.
+    // The last delegate waits until the caller has ended.
     let sandbox = Sandbox::default().with_script(
         "waits",
         "[ \"$CNI_COMMAND\" = ADD ] || exit 0\n\
@@ -184,7 +184,7 @@ fn a_result_that_nobody_hears_is_undone() {
     );
     nothing_is_left(&sandbox);
 
-    // The allocator by itself does so, too.
+    // The allocator does so without a chain as well.
     let mut config = sandbox.config("1.1.0", &[], &json!({}));
     config["prevResult"] = json!({"pools": [{"subnet": "10.1.0.0/24"}]});
     let lock = held_lock(&sandbox, "testnet");
@@ -195,7 +195,7 @@ fn a_result_that_nobody_hears_is_undone() {
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
-/// Asserts that a call is refused since this sandbox's processes hold the lock, and that it
+/// Asserts that a call is refused because processes of this sandbox hold the lock, and that it
 /// ends none of them.
 #[track_caller]
 fn is_refused_by_processes_that_stay(sandbox: &Sandbox, command: &str, config: &Value) {
@@ -274,8 +274,8 @@ fn a_killed_dels_delegate_that_hangs_is_named_and_not_ended() {
     nothing_is_left(&sandbox);
 }
 
-/// The output of a call that has a bound for its wait for this lock. Without one, it would end
-/// only with the lock.
+/// The output of a call whose wait for this lock is limited. Without the limit, the call would end
+/// only when the lock is released.
 fn output_while(lock: File, running: Running) -> Output {
     std::thread::scope(|scope| {
         let output = scope.spawn(|| running.output());

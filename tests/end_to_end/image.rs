@@ -1,4 +1,4 @@
-//! The image: its format; and its way from load to removal, the same for each engine.
+//! The image: its format, and its use from load to removal, the same for each container engine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use harness::{
 };
 use serde_json::Value;
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Normal, Flavour::Verbose];
@@ -23,7 +23,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The sum of a file, by a program that isn't ours.
+/// The checksum of a file, by a foreign program.
 fn sha256(path: &Path) -> String {
     let output = Command::new("sha256sum").arg(path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -138,7 +138,7 @@ fn its_files_are_static_and_its_plugins_those_of_the_archive() {
 
 /// A container engine with the command line of Docker.
 pub(crate) struct Engine<'a> {
-    /// A command of it.
+    /// Creates a command of it.
     pub(crate) command: &'a dyn Fn(&[&str]) -> Command,
     /// Further options of `run`.
     pub(crate) options: Vec<String>,
@@ -164,7 +164,7 @@ impl Engine<'_> {
         ]
     }
 
-    /// `run` of an image as the manifest runs it: without a capability, read-only.
+    /// Runs an image like the manifest: without capabilities, read-only.
     fn run(&self, options: &[&str], image: &str, words: &[&str]) -> Output {
         let mounts = self.folders().map(|(folder, path)| {
             fs::create_dir_all(&folder).unwrap();
@@ -184,7 +184,8 @@ impl Engine<'_> {
         (self.command)(&all).output().unwrap()
     }
 
-    /// Starts a container that stays, and waits until it is ready; returns what a probe says.
+    /// Starts a container that keeps running, and waits until it is ready; returns the output of a
+    /// probe.
     #[track_caller]
     fn stay(&self, image: &str) -> String {
         let output = self.run(&["--detach", "--name=stays"], image, &[]);
@@ -255,7 +256,7 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
         }
     }
     engine.assert_installed(Flavour::Normal);
-    // SIGTERM ends it at once, although it is the first process of its container.
+    // SIGTERM ends it immediately, although it is the first process of its container.
     let started = Instant::now();
     engine.ok(&["stop", "--time=50", "stays"]);
     assert!(started.elapsed() < Duration::from_secs(40));
@@ -267,7 +268,7 @@ pub(crate) fn from_load_to_removal(engine: &Engine<'_>) {
     let said = engine.stay(&verbose.name);
     assert!(said.contains(", verbose)"), "{said}");
     engine.assert_installed(Flavour::Verbose);
-    // The command for everything else is in the pod.
+    // The pod has the administrator's command.
     let said = engine.ok(&["exec", "stays", "ipamctl", "--version"]);
     assert!(said.starts_with("ipamctl 0."), "{said}");
     engine.ok(&["rm", "--force", "stays"]);

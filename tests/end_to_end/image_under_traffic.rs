@@ -8,13 +8,13 @@ use harness::{Call, Flavour, INSTALLER, Image, PLUGINS, Sandbox, needs, one_inod
 
 use crate::traffic::{a_container_comes_and_goes, meanwhile_by};
 
-/// Callers at a time.
+/// Number of concurrent callers.
 const CALLERS: usize = 16;
 
-/// The version that releases are of, and another one of the same length.
+/// The releases' version, and another one of the same length.
 const VERSIONS: [&str; 2] = [env!("CARGO_PKG_VERSION"), "0.0.9"];
 
-/// The files of an image, and the same ones as if they were of another version.
+/// The files of an image, and a copy with another version.
 fn releases(sandbox: &Sandbox, flavour: Flavour) -> [PathBuf; 2] {
     let folders = VERSIONS.map(|version| sandbox.root().join(format!("{flavour:?}-{version}")));
     let [this, other] = &folders;
@@ -32,7 +32,7 @@ fn releases(sandbox: &Sandbox, flavour: Flavour) -> [PathBuf; 2] {
     for at in places {
         content[at..at + to.len()].copy_from_slice(to);
     }
-    // All names are links to one file.
+    // All plugins are links to one file.
     fs::write(&plugin, content).unwrap();
     folders
 }
@@ -52,7 +52,7 @@ fn versions_and_flavours_replace_each_other_under_sixteen_callers() {
     let sandbox = Sandbox::default();
     let [normal, verbose] =
         [Flavour::Normal, Flavour::Verbose].map(|flavour| releases(&sandbox, flavour));
-    // The sandbox has links to the plugins of a build.
+    // The sandbox has links to the plugins of a build; they are replaced.
     for plugin in PLUGINS {
         fs::remove_file(sandbox.plugins().join(plugin)).unwrap();
     }

@@ -29,8 +29,8 @@ fn call(root: &Path, plugin: &str, command: &str, config: &Value) -> Output {
         .run()
 }
 
-/// The IDs of the processes that wrote a plugin's log. Only the first `pid=` of a line is
-/// the writer's; a later one may be text of another process.
+/// The IDs of the processes that wrote a plugin's log. Only the first `pid=` of a line is the
+/// writer's; a later one may be quoted from another process.
 fn processes(root: &Path, plugin: &str) -> BTreeSet<String> {
     let log = harness::log(&root.join("log"), plugin);
     let ids = log.lines().map(|line| {
@@ -69,8 +69,8 @@ fn a_released_chain_runs_from_add_to_del_where_nothing_else_is() {
         call(&root, "ipam-delegated", "CHECK", &config).error();
 
         if flavour == Flavour::Verbose {
-            // Without /proc, a plugin can't tell that a delegate is in its own file,
-            // and executes it.
+            // Without /proc, a plugin can't determine that a delegate is the same file, so it
+            // executes it.
             let processes_of = |plugin| processes(&root, plugin);
             let chain = processes_of(ORCHESTRATOR);
             let [selector, allocator] = ["ipam-ds-ranges", "ipam-da-host-local"].map(processes_of);

@@ -1,5 +1,5 @@
-//! The allocator's index: after any failure and any change by others, it agrees with the
-//! files, and a call reads no more of it than it needs.
+//! The allocator's index agrees with the files after any failure and any change by others, and a
+//! call reads only the parts that it needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ impl Network {
         self.call_with(command, container, &json!([]))
     }
 
-    /// A call with the addresses that the container was given.
+    /// A call with the container's addresses in `prevResult`.
     fn call_with(&self, command: &str, container: &str, ips: &Value) -> Call {
         let mut config = self.sandbox.allocator_config(&self.pools);
         config["prevResult"]["ips"] = ips.clone();
@@ -51,7 +51,7 @@ impl Network {
         self.sandbox.reserved("testnet")
     }
 
-    /// Runs a line of shell in the directory of reservations.
+    /// Runs a shell script in the directory of reservations.
     fn sh(&self, script: &str) {
         let mut command = Command::new("sh");
         let command = command.args(["-ec", script]).current_dir(self.directory());
@@ -66,7 +66,7 @@ fn strace(inject: &str) -> [&str; 6] {
 #[test]
 fn a_change_that_fails_halfway_drops_the_index() {
     needs!("/usr/bin/strace");
-    // Five addresses, two of them c's.
+    // Five addresses; two of them are c's.
     let pools = json!([
         {"subnet": "10.1.0.0/28", "rangeStart": "10.1.0.2", "rangeEnd": "10.1.0.4"},
         {"subnet": "10.1.0.0/28", "rangeStart": "10.1.0.5", "rangeEnd": "10.1.0.6"}
@@ -88,7 +88,7 @@ fn a_change_that_fails_halfway_drops_the_index() {
                 let inject = format!("inject={call}:error={error}:when={number}");
                 let failing = network.call(command, "c").through(&strace(&inject));
                 failing.run();
-                // Everything can be released, and given again to the last address.
+                // All addresses can be released and given again.
                 network.call("DEL", "c").run().nothing();
                 let name = format!("{command} {call} {number}");
                 assert_eq!(network.reserved(), ["10.1.0.2", "10.1.0.5"], "{name}");
@@ -111,7 +111,7 @@ fn del_releases_the_addresses_of_the_result_though_a_file_was_written_over_in_pl
     let network = Network::new(json!([{"subnet": "10.1.0.0/24"}]));
     network.add("a");
     network.add("b");
-    // No change of the directory.
+    // The directory itself doesn't change.
     network.sh(r"printf 'c\r\neth0' > 10.1.0.3");
     let ips = json!([{"address": "10.1.0.3/24"}]);
     network.call_with("DEL", "b", &ips).run().nothing();
@@ -123,7 +123,7 @@ fn del_releases_the_addresses_of_the_result_though_a_file_was_written_over_in_pl
 #[test]
 fn a_directory_that_is_restored_with_its_old_times_is_read_anew() {
     for copy in [
-        // Back to its state before the change.
+        // Restores the state from before the change.
         "tar --format=posix -cf ../copy.tar . ; rm 10.1.0.3 ; printf 'c\\r\\neth0' > 10.1.0.9 ; tar -xpf ../copy.tar",
         "cp -a . ../copy ; rm 10.1.0.3 ; printf 'c\\r\\neth0' > 10.1.0.9 ; cp -a ../copy/. .",
     ] {

@@ -1,4 +1,4 @@
-//! The image's entry point: installs, upgrades and removes plugins.
+//! The image's entry point installs, upgrades and removes plugins.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -40,7 +40,7 @@ fn another_version_replaces_all_plugins_and_the_same_one_touches_nothing() {
     assert_ne!(one_inode(&installation.sandbox.plugins()), inode);
     // ipamctl is the same in both.
     assert_eq!(fs::metadata(sbin.join(TOOL)).unwrap().ino(), tool);
-    // What is told is done: an older version, too.
+    // The given release is installed, even an older one.
     install(&old);
     assert!(installation.is_installed("1.0.0"));
     let mut expected = PLUGINS.map(str::to_owned);
@@ -130,7 +130,7 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
     let plugins = installation.sandbox.plugins();
     fs::create_dir(&plugins).unwrap();
     let folder = plugins.display().to_string();
-    // A page for each of: two files, two folders, and entries.
+    // One page for each of: two files, two folders, and directory entries.
     node.sh(&format!(
         "mount -t tmpfs -o size=16k,nr_inodes=100 none {folder}"
     ));
@@ -153,7 +153,7 @@ fn a_disk_without_room_is_named_and_the_old_files_stay() {
         let lines = listed.lines().filter(|line| line.contains("ipam-d"));
         lines.map(|line| format!("{line}\n")).collect::<String>()
     });
-    // No inode is left: for the hidden folder, for the new file, or for one of its links.
+    // No free inode for the hidden folder, for the new file, or for one of its links.
     let used = node.sh(&format!("df --output=iused {folder} | tail -n 1"));
     let used: usize = used.trim().parse().unwrap();
     for free in 0..PLUGINS.len() + 2 {
@@ -216,7 +216,7 @@ fn a_file_that_cant_be_read_is_neither_replaced_nor_removed() {
     let installation = Installation::default();
     let release = installation.release("1.0.0");
     installation.once(&release).nothing();
-    // Somebody else's file, of the same size.
+    // A foreign file of the same size.
     let file = installation.sandbox.plugins().join("ipam-delegated");
     let size = fs::metadata(&file).unwrap().len();
     fs::remove_file(&file).unwrap();
@@ -246,7 +246,7 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
     let data = installation.sandbox.data_dir();
     fs::create_dir_all(data.join("mynet")).unwrap();
     fs::create_dir_all(installation.path("cni/net.d")).unwrap();
-    // host-local's own network is no reason.
+    // Reservations of host-local's own network don't matter.
     let other = json!({"cniVersion": "1.0.0", "name": "theirs", "plugins": [
         {"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.9.0.0/24"}]], "dataDir": data}}]});
     fs::write(
@@ -265,7 +265,7 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
         "{said}"
     );
     assert!(installation.is_installed("1.0.0") && sbin.join(TOOL).exists());
-    // A record is enough.
+    // A record alone is a reason.
     fs::remove_file(data.join("mynet/10.1.0.7")).unwrap();
     let record = installation
         .sandbox
@@ -285,6 +285,6 @@ fn a_removal_is_refused_while_addresses_are_reserved() {
         0
     );
     assert_eq!(fs::read_dir(&sbin).unwrap().count(), 0);
-    // Twice is no error.
+    // A second removal is no error.
     installation.call(&release, &all).run().nothing();
 }

@@ -1,5 +1,5 @@
-//! The image's entry point after an installation: it puts right what somebody removes or
-//! replaces, and takes what a ConfigMap says.
+//! The image's entry point after an installation: it restores removed or replaced files, and
+//! installs changes of a ConfigMap.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use harness::{Installation, Node, PLUGINS, Staying, needs, plugin_of_version, wr
 
 use crate::installer::names;
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[track_caller]
@@ -23,7 +23,7 @@ fn wait_until(staying: &Staying, holds: impl Fn() -> bool) {
     }
 }
 
-/// True if all plugins in a folder are links to one file; they may be changing just now.
+/// True if all plugins in a folder are links to one file; false also during a change.
 fn is_one_file(folder: &Path) -> bool {
     let inodes = PLUGINS.map(|plugin| {
         fs::metadata(folder.join(plugin))
@@ -52,7 +52,7 @@ fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
         &|| write_executable(&plugin, half),
         &|| write_executable(&plugin, ""),
         &|| fs::set_permissions(&plugin, fs::Permissions::from_mode(0o600)).unwrap(),
-        // Through the link that all share.
+        // Writes through the link that all plugins share.
         &|| fs::write(&plugin, &older).unwrap(),
     ];
     for change in changes {
@@ -62,8 +62,8 @@ fn what_is_removed_damaged_or_replaced_by_an_older_one_is_put_right() {
             right() && mode.is_ok_and(|mode| mode == 0o755)
         });
     }
-    // The folder itself.
-    // It may put the first plugin back before the last one is gone.
+    // Removes the folder itself. The entry point may restore the first plugin before the last one
+    // is removed.
     let _ = fs::remove_dir_all(&plugins);
     wait_until(&staying, right);
     fs::rename(&plugins, installation.path("away")).unwrap();
@@ -97,7 +97,7 @@ fn of_two_that_stay_the_later_one_keeps_the_plugins_whatever_its_version() {
     let [old, new] = ["1.0.0", "2.0.0"].map(|version| installation.release(version));
     let first = installation.stay(&new, &[]);
     first.wait(|ready, _| ready);
-    // A rollback, in which both run for a while.
+    // As in a rollback, during which both run for a while.
     let second = installation.stay(&old, &[]);
     second.wait(|ready, _| ready);
     first.wait(|ready, said| {
@@ -105,7 +105,7 @@ fn of_two_that_stay_the_later_one_keeps_the_plugins_whatever_its_version() {
     });
     fs::remove_file(installation.sandbox.plugins().join(PLUGINS[0])).unwrap();
     wait_until(&second, || installation.is_installed("1.0.0"));
-    // Once the later one has ended, the other one has the folder again.
+    // Once the later one has ended, the earlier one keeps the folder again.
     assert!(second.terminate());
     first.wait(|ready, _| ready);
     assert!(installation.is_installed("2.0.0"));
@@ -135,11 +135,11 @@ fn hundreds_of_changes_cost_few_repairs_and_others_names_none() {
         sleep(Duration::from_millis(1));
     }
     wait_until(&staying, || installation.is_installed("2.0.0"));
-    // It looks once a second, however slow the machine is.
+    // It checks once a second, however slow the machine is.
     let seconds = began.elapsed().as_secs();
     let repairs = u64::try_from(repairs()).unwrap();
     assert!(repairs <= seconds + 2, "{}", staying.log());
-    // Of a hundred a second. No program that repairs all the time gets by with it.
+    // 100 ticks are a second. A program that repairs all the time needs more.
     let ticks = ticks() - before;
     assert!(ticks < 50 + 10 * seconds, "{ticks} ticks");
 }
@@ -164,7 +164,7 @@ fn a_removal_takes_the_folder_from_an_installer_that_stays() {
     );
 }
 
-/// A ConfigMap as the kubelet mounts it, with this content from now on.
+/// Mounts a ConfigMap with this content, as the kubelet does.
 fn mount(folder: &Path, files: &[(&str, &str)]) {
     fs::create_dir_all(folder).unwrap();
     let version = format!("..{}", fs::read_dir(folder).unwrap().count());
@@ -200,7 +200,7 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
     let content = || fs::read_to_string(used.join("10-all.json")).unwrap_or_default();
     assert_eq!(content(), pool("10.1.0.0/24"));
     assert_eq!(names(&used), ["10-all.json", "20-none.json"]);
-    // Several times: each time, the folder that was watched is gone.
+    // Several times, because the watched folder is replaced each time.
     for subnet in ["10.2.0.0/24", "10.3.0.0/24", "10.4.0.0/24"] {
         mount(&source, &[("10-all.json", &pool(subnet))]);
         wait_until(&staying, || content() == pool(subnet));
@@ -212,14 +212,14 @@ fn a_changed_configmap_is_taken_and_a_changed_catalogue_put_right() {
     mount(&source, &[("10-all.json", &pool("10.6.0.0/24"))]);
     staying.wait(|ready, _| ready);
     assert_eq!(content(), pool("10.6.0.0/24"));
-    // On the node.
+    // Somebody changes it on the node.
     fs::write(used.join("10-all.json"), "{}").unwrap();
     wait_until(&staying, || content() == pool("10.6.0.0/24"));
     fs::remove_file(used.join("10-all.json")).unwrap();
     wait_until(&staying, || content() == pool("10.6.0.0/24"));
     fs::remove_dir_all(&used).unwrap();
     wait_until(&staying, || content() == pool("10.6.0.0/24"));
-    // A ConfigMap that is deleted is mounted empty.
+    // A deleted ConfigMap is mounted empty.
     fs::remove_dir_all(&source).unwrap();
     fs::create_dir(&source).unwrap();
     staying.wait(|ready, said| !ready && said.contains("is empty"));
@@ -258,20 +258,20 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
     });
     fs::rename(net.join("05-other.conf"), net.join("20-other.conf")).unwrap();
     staying.wait(|ready, _| ready);
-    // Another one comes, which no runtime can read.
+    // Another conflist appears that no runtime can read.
     fs::write(net.join("05-other.conf"), "{").unwrap();
     staying.wait(|ready, said| !ready && said.contains(&first));
     fs::remove_file(net.join("05-other.conf")).unwrap();
     staying.wait(|ready, _| ready);
-    // The main plugin goes, and comes back.
+    // The main plugin is removed, and restored.
     let bridge = installation.sandbox.plugins().join("bridge");
     fs::remove_file(&bridge).unwrap();
     let missing = format!("{} is missing", bridge.display());
     staying.wait(|ready, said| !ready && said.contains(&missing));
     write_executable(&bridge, "#!/bin/sh\n");
     staying.wait(|ready, _| ready);
-    // A conflist that is moved away and back is put into place once more: containerd has
-    // noticed only that it went away.
+    // A conflist that is moved away and back is installed again: containerd has only noticed the
+    // removal.
     let file = net.join("10-tenants.conflist");
     let before = fs::metadata(&file).unwrap().ino();
     fs::rename(&file, net.join("away")).unwrap();
@@ -279,7 +279,7 @@ fn a_node_is_ready_only_if_the_runtime_would_use_its_conflist() {
     wait_until(&staying, || {
         fs::metadata(&file).is_ok_and(|now| now.ino() != before)
     });
-    // A wrong one is refused, and the one in use stays.
+    // An invalid one is refused, and the one in use stays.
     mount(
         &source,
         &[(
@@ -313,7 +313,7 @@ fn a_mount_over_the_folder_is_noticed_and_installed_into() {
     node.sh(&format!("umount {folder}"));
     wait_until(&staying, is_installed);
     staying.wait(|ready, _| ready);
-    // Full, and with room again: nobody tells that.
+    // The disk is full, and then has room again. There is no event for that.
     node.sh(&format!(
         "mount -t tmpfs -o size=4k,nr_inodes=3 none {folder}"
     ));

@@ -1,5 +1,5 @@
-//! Kills the entry point of the image before each of its system calls: while it replaces one version,
-//! one catalogue and one conflist by another, and while it removes them.
+//! Kills the image's entry point before each of its system calls: while it replaces one version,
+//! catalogue and conflist by another, and while it removes them.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::installer::names;
 
 const STRACE: &str = "/usr/bin/strace";
 
-/// System calls that change nothing on the node: the state before one of them is that before
+/// System calls that change nothing on the node: the state before one of them is the state before
 /// the next other one.
 const READING: [&str; 33] = [
     "access",
@@ -53,12 +53,12 @@ const READING: [&str; 33] = [
     "wait4",
 ];
 
-/// True for a line of a trace that changes nothing, with the name of its system call.
+/// True for a system call in a trace that changes nothing.
 fn is_reading(name: &str, line: &str) -> bool {
     READING.contains(&name) || name == "openat" && !line.contains("O_CREAT")
 }
 
-/// The options of strace that kill it at a point, for each system call of a trace that may
+/// The strace options that kill the process at a point, for each system call in a trace that may
 /// change something.
 fn points(trace: &str) -> Vec<String> {
     let mut times: HashMap<&str, usize> = HashMap::new();
@@ -76,7 +76,7 @@ fn points(trace: &str) -> Vec<String> {
         }
         let time = times.entry(name).or_default();
         *time += 1;
-        // The first folder is locked.
+        // The work begins when the first folder is locked.
         has_begun |= name == "flock";
         if has_begun && !is_reading(name, line) {
             points.push(format!("inject={name}:signal=SIGKILL:when={time}"));
@@ -85,7 +85,7 @@ fn points(trace: &str) -> Vec<String> {
     points
 }
 
-/// Kills a call at each point; before each one the node is prepared, and after it examined.
+/// Kills a call at each point. Prepares the node before each point, and examines it after.
 fn walk(
     installation: &Installation,
     traced: impl Fn(&str, &str) -> Output,
@@ -113,16 +113,16 @@ fn walk(
     assert!(killed * 2 > points.len(), "{killed} of {}", points.len());
 }
 
-/// A ConfigMap of each kind, as it is mounted, and the arguments that lead to them.
+/// A ConfigMap of each kind, as it is mounted, and its arguments.
 struct Configuration {
     arguments: [String; 2],
-    /// Two files, which belong together.
+    /// Two files that must be of one version.
     catalogue: [String; 2],
     conflist: String,
 }
 
 impl Configuration {
-    /// With a pool of this number.
+    /// The configuration whose pool has this number.
     fn new(installation: &Installation, number: u8) -> Self {
         let catalogue = [
             format!(r#"{{"pools": {{"p{number}": {{"subnet": "10.{number}.0.0/24"}}}}}}"#),
@@ -176,7 +176,7 @@ impl Configuration {
     }
 }
 
-/// A node with a main plugin that isn't ours.
+/// A node with a foreign main plugin.
 fn node() -> Installation {
     let installation = Installation::default();
     fs::create_dir_all(installation.sandbox.plugins()).unwrap();
@@ -234,7 +234,8 @@ fn at_every_point_each_name_is_a_whole_file_and_the_next_installation_completes(
             .unwrap()
             .count();
         assert_eq!(plugins, PLUGINS.len() + 1, "{point}");
-        // The catalogue and the conflists' folder; in that the conflist, and the work folder.
+        // The folder has the catalogue and the conflists' folder; the latter has the conflist and
+        // the work folder.
         assert_eq!(entries(&installation, "cni"), 2, "{point}");
         assert_eq!(entries(&installation, "cni/net.d"), 2, "{point}");
     };
@@ -261,7 +262,7 @@ fn a_removal_that_is_killed_is_completed_by_the_next_one() {
             installed.iter().flatten().all(|content| *content == whole),
             "{point}: {installed:?}"
         );
-        // A conflist is never without its plugins and its catalogue.
+        // A conflist never exists without its plugins and its catalogue.
         if installation.path("cni/net.d/10-net.conflist").exists() {
             assert!(installation.is_installed("1.0.0"), "{point}");
             assert!(configuration.has_catalogue(&installation), "{point}");

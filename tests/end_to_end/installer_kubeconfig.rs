@@ -1,5 +1,5 @@
-//! The image's entry point with `--kubeconfig`: the plugins' kubeconfig is put on the node, renewed,
-//! and removed.
+//! The image's entry point with `--kubeconfig`: the plugins' kubeconfig is installed, renewed, and
+//! removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ impl World {
         self.0.path("cni/net.d/plugins.kubeconfig")
     }
 
-    /// In one step, as the kubelet does it.
+    /// Replaces the token atomically, as the kubelet does.
     fn set_token(&self, token: &str) {
         let new = self.account().join("new");
         fs::write(&new, token).unwrap();

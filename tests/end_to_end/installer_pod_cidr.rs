@@ -1,5 +1,5 @@
-//! The image's entry point with `${podCIDR}` in a ConfigMap: the node's subnet is read from an
-//! API server, which may refuse or be away.
+//! The image's entry point with `${podCIDR}` in a ConfigMap: the node's subnet is read from an API
+//! server, which may refuse or be unreachable.
 
 use std::fs;
 use std::path::PathBuf;
@@ -100,7 +100,7 @@ fn the_nodes_own_pod_cidr_takes_the_place_of_the_placeholder() {
         "{request:?}"
     );
 
-    // It is known from now on.
+    // From now on, the subnet is known.
     world.server.answer(ApiAnswer::Closes);
     world.write_pools("${podCIDR6}");
     staying.wait(|ready, _| ready && world.has("fd00:7::/64"));
@@ -147,7 +147,7 @@ fn without_the_nodes_subnet_nothing_is_installed_and_the_reason_is_named() {
         world.server.answer(answer);
         refused(reason);
     }
-    // Another authority's server.
+    // A server with another authority.
     world.server.answer_with_node(&["10.244.7.0/24"]);
     let ca = world.server.account().join("ca.crt");
     let ours = fs::read(&ca).unwrap();

@@ -1,4 +1,4 @@
-//! Replacement of installed plugins while containers come and go.
+//! Replaces installed plugins while containers start and end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use harness::{
 use crate::documents::{blocks, document};
 use crate::traffic::{a_container_comes_and_goes, meanwhile};
 
-/// Checks that a folder holds this release's plugins as links to one file, those with a
-/// network client, and nothing else.
+/// Checks that a folder contains exactly this release's plugins: links to one file, and those with
+/// a network client.
 #[track_caller]
 fn assert_installed(plugins: &Path, flavour: Flavour) {
     let folder = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ fn the_manuals_commands_swap_the_plugins_under_running_containers() {
         }
     };
     meanwhile(&sandbox, || {
-        // To the other flavour, and back.
+        // To the other flavour and back.
         for _ in 0..4 {
             swap(Flavour::Normal);
             swap(Flavour::Verbose);
@@ -87,7 +87,7 @@ fn the_manuals_commands_find_a_damaged_archive_and_leave_what_is_there() {
     fs::write(folder.join(release.name()), half).unwrap();
     let [check, install] = by_hand(&release, &sandbox.plugins());
     assert!(!sh(&check, folder.clone()));
-    // Without the check, nothing of a damaged archive is installed either.
+    // Even without the check, nothing of a damaged archive is installed.
     let before = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());
     sh(&install, folder);
     let after = PLUGINS.map(|plugin| fs::read_link(sandbox.plugins().join(plugin)).unwrap());

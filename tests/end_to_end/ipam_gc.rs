@@ -1,4 +1,4 @@
-//! `ipam-gc`: the calls that it answers by itself, and the IPAM plugins that it calls.
+//! `ipam-gc`: the calls that it answers by itself, and its calls of IPAM plugins.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,7 +33,7 @@ fn add_prints_prev_result_byte_for_byte() {
     let prev_result = r#"{ "ips":[ {"address":"10.1.0.2/24" , "interface":2}],"cniVersion":"VERSION",
         "interfaces":[],  "x":1.50,"y":12345678901234567890,"é":"\u00e9" }"#;
     for version in ["0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"] {
-        // A result of another version than the configuration's is not ours to change.
+        // A result with another version than the configuration's is passed on unchanged.
         for result_version in ["1.0.0", version] {
             let prev_result = prev_result.replace("VERSION", result_version);
             let stdin = format!(
@@ -61,7 +61,7 @@ fn check_and_del_succeed_without_output_and_change_nothing() {
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"], "{command}");
         assert_eq!(sandbox.records("testnet"), ["c1:eth0.json"], "{command}");
     }
-    // DEL comes without a result if the runtime has none.
+    // The runtime may call DEL without a result.
     config.as_object_mut().unwrap().remove("prevResult");
     call(&sandbox, "DEL", &config).nothing();
 }
@@ -185,7 +185,7 @@ echo '{"code": 120, "msg": "the server is away"}'; exit 1"#;
             fs::read_to_string(file).unwrap()
         };
         assert_eq!(read("stdin"), stdin, "{command}");
-        // It may run a chain itself, so it isn't marked as a delegate of one.
+        // It may run a chain itself, so it isn't marked as a delegate.
         let expected = format!("{command} {} \n", sandbox.plugins().display());
         assert_eq!(read("environment"), expected);
     }

@@ -22,10 +22,10 @@ status=$?
 printf '%s\n' "$out" | sed '/./!d; s/"cniVersion": "1.0.0"/"cniVersion": "1.1.0"/'
 exit $status"#;
 
-/// STATUS of `bridge` from 1.6.0 on.
+/// STATUS of `bridge` from 1.6.0 on: calls the IPAM plugin.
 const HANDED_ON: &str = r#"exec "${0%/*}/ipam-delegated""#;
 
-/// STATUS of a main plugin that doesn't know it. A main plugin need not.
+/// STATUS of a main plugin that doesn't support it. Support is optional.
 const SWALLOWED: &str = "cat > /dev/null; exit 0";
 
 /// libcni with one network, on a test node.
@@ -38,7 +38,7 @@ struct Libcni {
 }
 
 impl Libcni {
-    /// The conflist of the documentation, with another range, in this version.
+    /// The conflist of the documentation with this range and version.
     fn new(version: &str, subnet: &str, sandbox: Sandbox) -> Self {
         let conflists = blocks(&document("docs/operations.md"), "json");
         let mut conflist = conflists
@@ -68,7 +68,8 @@ impl Libcni {
         self.conflist["plugins"].as_array().unwrap().iter()
     }
 
-    /// Calls one plugin with further keys. libcni sets every variable, if only to nothing.
+    /// Calls one plugin with further keys. libcni sets every variable, some of them to the empty
+    /// string.
     fn call(&self, command: &str, plugin: &Value, container: &str, keys: &Value) -> Output {
         let mut config = plugin.clone();
         config["cniVersion"] = self.conflist["cniVersion"].clone();
@@ -94,7 +95,7 @@ impl Libcni {
             .run_on(&self.node)
     }
 
-    /// `AddNetworkList`: each plugin is given the result of the one before.
+    /// `AddNetworkList`: each plugin gets the result of the one before.
     fn add(&self, container: &str) -> Result<Value, Value> {
         let mut keys = json!({});
         for plugin in self.plugins() {
@@ -110,7 +111,7 @@ impl Libcni {
         Ok(result)
     }
 
-    /// `CheckNetworkList`: each plugin is given the cached result.
+    /// `CheckNetworkList`: each plugin gets the cached result.
     fn check(&self, container: &str) {
         let prev_result = self.cache.borrow()[container].clone();
         for plugin in self.plugins() {
@@ -119,7 +120,7 @@ impl Libcni {
         }
     }
 
-    /// `DelNetworkList`: the last plugin first, each with the cached result.
+    /// `DelNetworkList`: calls the last plugin first, each with the cached result.
     fn del(&self, container: &str) {
         let keys = match self.cache.borrow_mut().remove(container) {
             Some(prev_result) => json!({ "prevResult": prev_result }),
@@ -130,8 +131,8 @@ impl Libcni {
         }
     }
 
-    /// `GCNetworkList`: DEL of what is cached and not valid; then, from 1.1.0 on, GC of each
-    /// plugin. Returns the outputs of GC.
+    /// `GCNetworkList`: DEL of the attachments that are cached and not valid; then, from 1.1.0 on,
+    /// GC of each plugin. Returns the outputs of GC.
     fn gc(&self, valid: &[&str]) -> Vec<Output> {
         let cached: Vec<String> = self.cache.borrow().keys().cloned().collect();
         for container in cached {
@@ -162,7 +163,7 @@ impl Libcni {
         Ok(())
     }
 
-    /// libcni forgets an attachment, as by a crash or a new node image.
+    /// Makes libcni forget an attachment, as after a crash or with a new node image.
     fn forget(&self, container: &str) {
         self.cache.borrow_mut().remove(container).unwrap();
     }
@@ -194,7 +195,7 @@ fn containers_come_and_go_behind_debians_bridge() {
     libcni.check("c1");
     libcni.del("c1");
     assert_eq!(libcni.reserved(), ["10.77.0.3"]);
-    // Of a conflist of 1.0.0, libcni collects what it remembers.
+    // With a conflist of 1.0.0, libcni collects only the attachments in its cache.
     assert!(libcni.gc(&[]).is_empty());
     assert!(libcni.reserved().is_empty());
 }
@@ -214,7 +215,7 @@ fn gc_collects_a_forgotten_attachment_though_bridge_swallows_it() {
     libcni.call("GC", main_plugin, "", &keys).nothing();
     assert_eq!(libcni.reserved().len(), 3, "bridge hands no GC on");
 
-    // c1 is forgotten, c2 is remembered and not valid, c3 is valid.
+    // c1 is forgotten, c2 is cached and not valid, c3 is valid.
     let outputs = libcni.gc(&["c3"]);
     assert_eq!(outputs.len(), 2);
     outputs.iter().for_each(Output::nothing);

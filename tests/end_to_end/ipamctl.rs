@@ -1,4 +1,4 @@
-//! `ipamctl` on directories and records that the plugins and host-local have made.
+//! `ipamctl` with directories and records that the plugins and host-local have written.
 
 mod check;
 mod check_lists;
@@ -17,7 +17,7 @@ mod unknown;
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};
 
-/// A container ID as a runtime makes it, which begins with these digits.
+/// A container ID like a runtime's, with these first digits.
 fn id(start: &str) -> String {
     format!("{start:0<64}")
 }
@@ -30,7 +30,7 @@ fn network(sandbox: &Sandbox) -> Value {
     config
 }
 
-/// Adds a container that has this namespace.
+/// Adds a container with this namespace.
 #[track_caller]
 fn add(sandbox: &Sandbox, config: &Value, container: &str, netns: &str) {
     let call = sandbox.call("ipam-delegated", "ADD", config);
@@ -49,10 +49,10 @@ fn json_of(sandbox: &Sandbox, words: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
 }
 
-/// A namespace that is there.
+/// An existing namespace.
 const THERE: &str = "/proc/self/ns/net";
 
-/// A namespace that isn't.
+/// A missing namespace.
 const GONE: &str = "/run/ipamctl-test-gone";
 
 /// The exit status.

@@ -1,4 +1,5 @@
-//! `ipamctl` beside a real dockerd: who has which address, and what Docker has lost.
+//! `ipamctl` with a real dockerd: the holder of each address, and the attachments that Docker has
+//! lost.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +41,7 @@ fn start() -> Option<Dockerd> {
     Some(docker)
 }
 
-/// What `ipamctl` prints with `--json`.
+/// The JSON output of `ipamctl`.
 #[track_caller]
 fn json_of(docker: &Dockerd, words: &[&str]) -> Vec<Value> {
     let output = docker.ipamctl(&[words, &["--json"]].concat());
@@ -94,7 +95,7 @@ fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
         "{shown:?}"
     );
 
-    // No list of a CNI runtime has them, and they are in use.
+    // They are missing in the list of a CNI runtime, but in use.
     let before = reserved(&docker);
     assert_eq!(
         json_of(&docker, &["leaks", "--older-than=0s"]),
@@ -111,7 +112,7 @@ fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
     assert_eq!(json_of(&docker, &none), Vec::<Value>::new());
     assert_eq!(reserved(&docker), before);
 
-    // Docker can't be asked: nothing is lost.
+    // While Docker can't be asked, nothing counts as lost.
     docker.kill_dockerd();
     let unknown = json_of(&docker, &["leaks", "--older-than=0s"]);
     assert_eq!(column(&unknown, "evidence"), vec![r#"["unknown"]"#; 3]);
@@ -148,7 +149,7 @@ fn dockers_attachments_have_dockers_names_and_go_when_docker_has_lost_them() {
     let namespaces = docker.node.sh("ls /run/netns");
     assert!(!namespaces.contains("docker-"), "{namespaces}");
 
-    // The daemon gives the addresses again.
+    // The daemon gives the same addresses again.
     docker.ok(&[
         "network",
         "create",

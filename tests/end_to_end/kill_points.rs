@@ -1,5 +1,5 @@
-//! SIGKILL of a running daemon at the system calls of its own threads, by strace. Processes
-//! that it starts are neither traced nor killed.
+//! SIGKILL of a running daemon at the system calls of its own threads, with strace. Its child
+//! processes are neither traced nor killed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use crate::waiting::wait_for;
 
 pub(crate) const STRACE: &str = "/usr/bin/strace";
 
-/// The longest that the end of a daemon is waited for once a call has been answered: what
-/// it does behind the answer takes less.
+/// Longest wait for the end of a daemon after the answer to a call. Its work after the answer
+/// takes less time.
 const PATIENCE: Duration = Duration::from_millis(150);
 
-/// The threads of a daemon: the main thread, which serves connections, and those in which
-/// calls run. Whichever of these comes first takes the next call.
+/// Kinds of a daemon's threads: the main thread, which serves connections, and those that run
+/// calls. Any waiting thread may take the next call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Threads {
     /// Those that run calls.
@@ -29,8 +29,8 @@ pub(crate) enum Threads {
     OfConnections,
 }
 
-/// A system call of one of the daemon's threads: its name, and for which time the thread
-/// makes it.
+/// A system call of one of the daemon's threads: its name, and the number of its execution in the
+/// thread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Point {
     pub(crate) threads: Threads,
@@ -38,7 +38,7 @@ pub(crate) struct Point {
     pub(crate) time: usize,
 }
 
-/// True if one process may look into another here.
+/// True if one process may trace another here.
 pub(crate) fn can_trace(test: &str) -> bool {
     let strace = Command::new(STRACE)
         .args(["-qq", "-o", "/dev/null", "true"])
@@ -83,14 +83,14 @@ impl Traced {
             .unwrap();
         let is_traced = |id: &u32| {
             let status = fs::read_to_string(format!("/proc/{}/task/{id}/status", daemon.id()));
-            // A thread that has waited long enough has ended meanwhile.
+            // A thread that was idle for too long may have ended.
             status.map_or(true, |text| !text.contains("TracerPid:\t0\n"))
         };
         wait_for(|| threads.iter().all(is_traced) || is_killed(daemon));
         Self(strace)
     }
 
-    /// Waits for its end, which comes with the daemon's.
+    /// Waits for its end, which follows the daemon's.
     pub(crate) fn end(mut self) {
         self.0.wait().unwrap();
     }
@@ -102,7 +102,7 @@ pub(crate) fn is_killed(daemon: &DockerDaemon) -> bool {
     status.map_or(true, |text| text.contains("State:\tZ"))
 }
 
-/// True if the daemon was killed, or is being killed after an answer.
+/// True if the daemon was killed, or will be killed soon after an answer.
 pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
     let started = Instant::now();
     while !is_killed(daemon) {
@@ -114,8 +114,8 @@ pub(crate) fn is_killed_soon(daemon: &DockerDaemon) -> bool {
     true
 }
 
-/// The daemon's threads, once each of them waits for what comes next. A thread that still runs
-/// an earlier call takes no new one: another thread would be started, which isn't traced.
+/// The daemon's threads, once all of them are idle. If a thread still ran an earlier call, the
+/// next call would start another thread, which wouldn't be traced.
 fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
     let all = RefCell::default();
     wait_for(|| {
@@ -130,7 +130,7 @@ fn threads(daemon: &DockerDaemon) -> BTreeMap<Threads, Vec<u32>> {
 /// The names of threads that serve no call.
 const BACKGROUND: [&str; 2] = ["comparison", "upkeep"];
 
-/// The daemon's threads that serve calls, unless one of them runs.
+/// The daemon's threads that serve calls; `None` if one of them isn't idle.
 fn resting(daemon: &DockerDaemon) -> Option<BTreeMap<Threads, Vec<u32>>> {
     let tasks = format!("/proc/{}/task", daemon.id());
     let mut all: BTreeMap<Threads, Vec<u32>> = BTreeMap::new();
@@ -147,10 +147,10 @@ fn resting(daemon: &DockerDaemon) -> Option<BTreeMap<Threads, Vec<u32>>> {
     Some(all)
 }
 
-/// The kind of a thread that waits in this system call, as `/proc/PID/task/ID/syscall` has
-/// it; `None` if it doesn't wait for something to do. The one that serves connections waits
-/// for the network. One that runs calls waits for the next one with a timeout, behind which it
-/// ends; if strace came meanwhile, the wait goes on in another system call.
+/// The kind of an idle thread, by its system call in `/proc/PID/task/ID/syscall`; `None` if it
+/// isn't idle. The thread for connections waits for the network. A thread for calls waits for the
+/// next call with a timeout, after which it ends; if strace attaches meanwhile, it waits in
+/// another system call.
 fn kind_of(waits_in: &str) -> Option<Threads> {
     const FUTEX: &str = "202";
     const RESTART_SYSCALL: &str = "219";
@@ -164,9 +164,8 @@ fn kind_of(waits_in: &str) -> Option<Threads> {
     }
 }
 
-/// System calls that change nothing and only wait, or that are about threads and memory: the
-/// state before one of them is that before the next other one. How often a thread makes them is
-/// never the same.
+/// System calls that change nothing: waits, and calls for threads and memory. The state before one
+/// of them is the state before the next other one, and their number varies.
 const IDLE: [&str; 16] = [
     "brk",
     "clone3",
@@ -186,13 +185,13 @@ const IDLE: [&str; 16] = [
     "set_robust_list",
 ];
 
-/// True if a system call changes nothing, and is not made equally often each time.
+/// True if a system call changes nothing, and its number varies.
 pub(crate) fn is_idle(name: &str) -> bool {
     IDLE.contains(&name)
 }
 
-/// A line of a trace by strace, with `-f` and `-o`: the thread, the name of the system call, and
-/// the whole call.
+/// A line of strace's output with `-f` and `-o`: the thread, the name of the system call, and the
+/// whole call.
 pub(crate) fn traced_call(line: &str) -> Option<(&str, &str, &str)> {
     let (thread, call) = line.split_once(' ')?;
     let (name, _) = call.trim_start().split_once('(')?;
@@ -200,8 +199,8 @@ pub(crate) fn traced_call(line: &str) -> Option<(&str, &str, &str)> {
     name.bytes().all(is_part).then_some((thread, name, call))
 }
 
-/// System calls that change nothing outside of the daemon, or nothing that its end leaves:
-/// a kill before them is as one before the next call. Waits for processes aren't among them.
+/// System calls without an effect that survives the daemon: a kill before one of them is like a
+/// kill before the next call. Waits for processes are not in this list.
 const WITHOUT_EFFECT: [&str; 25] = [
     "accept4",
     "clock_nanosleep",
@@ -233,21 +232,21 @@ const WITHOUT_EFFECT: [&str; 25] = [
 /// Set to walk every system call, which takes six times as long.
 pub(crate) const ALL: &str = "IPAM_DELEGATED_ALL_KILL_POINTS";
 
-/// What a thread writes to wake another one. How often it does is never the same.
+/// The bytes that a thread writes to wake up another one. The number of these writes varies.
 const WAKE: &str = r#", "\1\0\0\0\0\0\0\0", 8"#;
 
-/// True if a kill before this system call is as one before the next.
+/// True if a kill before this system call is like a kill before the next one.
 fn is_without_effect(name: &str, line: &str) -> bool {
     WITHOUT_EFFECT.contains(&name)
         || line.contains(WAKE)
         || name.starts_with("open") && !line.contains("O_CREAT")
 }
 
-/// The wait for a plugin's output. How often a thread waits depends on the pieces in which it
-/// comes.
+/// The wait for a plugin's output. Its number depends on the pieces in which the output arrives.
 const WAIT_FOR_OUTPUT: &str = "ppoll";
 
-/// The points of some recordings: of waits for output, those that each of them has.
+/// The points that several recordings have in common, as far as they are waits for output, and all
+/// others.
 pub(crate) fn recorded(recording: impl Fn() -> BTreeSet<Point>) -> BTreeSet<Point> {
     let recordings: Vec<BTreeSet<Point>> = (0..3).map(|_| recording()).collect();
     let is_sure = |point: &&Point| {
@@ -262,11 +261,11 @@ pub(crate) fn recorded(recording: impl Fn() -> BTreeSet<Point>) -> BTreeSet<Poin
         .collect()
 }
 
-/// The points in a recorded trace of the daemon: for each system call that has an effect, as
-/// many as one thread of a kind makes.
+/// The points in a recorded trace of the daemon. Of each system call with an effect, the largest
+/// number that one thread of a kind has executed.
 ///
-/// The first one of each thread isn't the call's: in it, the thread waits for one, and it
-/// is made again when strace comes.
+/// The first system call of each thread is left out: the thread waits in it for a call, and it is
+/// restarted when strace attaches.
 pub(crate) fn points(daemon: &DockerDaemon, trace: &Path) -> BTreeSet<Point> {
     let kinds = threads(daemon);
     let text = fs::read_to_string(trace).unwrap();

@@ -1,11 +1,11 @@
-//! SIGKILL at every point: before each system call that `ipam-delegated`, or one of
-//! its delegates, makes in an ADD and in a DEL, from the reading of stdin to the
-//! end, on a node that is new and on one where another container has an address.
-//! After the runtime's DEL, or after one GC, nothing is left: no reservation, no
-//! record, no process. The other container keeps its address and its record.
+//! SIGKILL at every point: before each system call of `ipam-delegated`, or of one of its
+//! delegates, in an ADD and in a DEL, from the first read of stdin to the end; on a new node, and
+//! on one where another container has an address. After the runtime's DEL, or after one GC, no
+//! reservation, record or process is left, and the other container keeps its address and its
+//! record.
 //!
-//! The points are those that `strace` sees: before, between, inside and after the
-//! delegates, and inside the writing of the record.
+//! strace shows the points: before, between, inside and after the delegates, and inside the write
+//! of the record.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub(crate) const STRACE: &str = "/usr/bin/strace";
 
-/// A system call of a process: which, and for which time.
+/// A system call of a process: its name, and the number of its execution.
 #[derive(Clone, Debug)]
 pub(crate) struct Point {
     pub(crate) name: String,
@@ -28,13 +28,13 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// The option of strace that kills there.
+    /// The strace option that kills the process there.
     pub(crate) fn injection(&self) -> String {
         format!("inject={}:signal=SIGKILL:when={}", self.name, self.time)
     }
 }
 
-/// Every system call in a trace from the first read of stdin on.
+/// Every system call in a trace after the first read of stdin.
 pub(crate) fn points(trace: &Path) -> Vec<Point> {
     let mut times: HashMap<String, usize> = HashMap::new();
     let mut stdin_is_read = false;
@@ -58,10 +58,10 @@ pub(crate) fn points(trace: &Path) -> Vec<Point> {
         .collect()
 }
 
-/// The other container.
+/// The name of the other container.
 const OTHER: &str = "other";
 
-/// The command that is killed, and `true` if another container has an address already.
+/// The command that is killed, and whether another container has an address.
 const SITUATIONS: [(&str, bool); 3] = [("ADD", false), ("ADD", true), ("DEL", true)];
 
 /// A chain, and the process in it that is killed.
@@ -69,7 +69,7 @@ struct Setting {
     container: String,
     sandbox: Sandbox,
     config: Value,
-    /// The delegate that is killed; else it is `ipam-delegated`.
+    /// The delegate that is killed; `None` for `ipam-delegated`.
     victim: Option<&'static str>,
 }
 
@@ -77,7 +77,7 @@ impl Setting {
     fn new(delegates: &[&str], victim: Option<&'static str>, container: String) -> Self {
         let sandbox = Sandbox::default().with_reference("host-local");
         if let Some(victim) = victim {
-            // The delegate runs through strace, if the call says so.
+            // The delegate runs through strace if the call asks for it.
             let real = sandbox.root().join("real");
             fs::create_dir(&real).unwrap();
             let executable = fs::canonicalize(sandbox.plugins().join(victim)).unwrap();
@@ -115,7 +115,7 @@ impl Setting {
             .container(container)
     }
 
-    /// The call, with the victim traced.
+    /// The call, with strace on the victim.
     fn traced(&self, command: &str, container: &str, trace: &Path, expression: &str) -> Call {
         let call = self.call(command, container);
         match self.victim {
@@ -134,7 +134,7 @@ impl Setting {
         }
     }
 
-    /// The state on the node as it is before the command, every time.
+    /// Restores the state on the node before the command.
     fn prepare(&self, command: &str, beside: bool) {
         let sandbox = &self.sandbox;
         for folder in [sandbox.data_dir(), sandbox.cache_dir(), sandbox.state_dir()] {
@@ -157,17 +157,17 @@ impl Setting {
         points(&trace)
     }
 
-    /// Kills the victim there, does what a runtime does then, and looks what is
-    /// left. Returns whether it got there: how often it has to wait for a delegate
-    /// is not the same each time.
+    /// Kills the victim at this point, calls `then` as a runtime would, and checks what is left.
+    /// Returns whether the victim reached the point: the number of its waits for a delegate
+    /// varies.
     fn kill_at(&self, point: &Point, (command, beside): (&str, bool), then: &str) -> bool {
         self.prepare(command, beside);
         let nowhere = Path::new("/dev/null");
         let killed = self
             .traced(command, &self.container, nowhere, &point.injection())
             .run();
-        // strace ends as what it has traced. Of a victim that is killed, the
-        // orchestrator says so.
+        // strace ends like the traced process. If that is a delegate, the orchestrator reports the
+        // kill.
         let got_there = match self.victim {
             None => killed.status.signal() == Some(9),
             Some(_) => [&killed.stdout, &killed.stderr]
@@ -197,7 +197,7 @@ impl Setting {
     }
 }
 
-/// Walks all points of the victim in the chain; returns how many there were.
+/// Walks all points of the victim in the chain; returns their number.
 fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usize {
     let count = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -213,7 +213,7 @@ fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usi
                         .iter()
                         .filter(|point| setting.kill_at(point, situation, then))
                         .count();
-                    // How often a process waits for another differs from run to run.
+                    // The number of waits for another process differs from run to run.
                     assert!(killed * 2 > points.len(), "{killed} of {points:?}");
                     count.fetch_add(killed, Ordering::Relaxed);
                 }
@@ -228,7 +228,7 @@ fn walk(delegates: &'static [&'static str], victim: Option<&'static str>) -> usi
     count
 }
 
-/// True if one process may look into another here.
+/// True if one process may trace another here.
 pub(crate) fn strace_works() -> bool {
     let call = Call::new(PathBuf::from("/bin/true"));
     call.through(&[STRACE, "-qq", "-o", "/dev/null"])

@@ -1,6 +1,6 @@
 //! Kubernetes clusters with the image and the manifests of `docs/kubernetes`.
 //!
-//! A test starts a cluster, and prints each claim before it tries it.
+//! Each test starts a cluster, and prints each claim before it checks it.
 
 mod addresses;
 mod collector;
@@ -19,8 +19,8 @@ use harness::{
     missing, skip, skip_for,
 };
 
-/// A cluster with the images of both flavours on its nodes, and nothing installed; `None`, with
-/// a report, if this machine can't have one.
+/// A cluster with the images of both flavours on its nodes, and nothing installed. Reports and
+/// returns `None` if the cluster can't run on this machine.
 pub(crate) fn cluster(test: &str, runtime: ContainerRuntime) -> Option<KubernetesCluster> {
     let always = [
         "root",

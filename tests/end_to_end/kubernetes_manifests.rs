@@ -1,8 +1,7 @@
-//! The manifests in `docs/kubernetes`: valid by the types of the Kubernetes API.
+//! The manifests in `docs/kubernetes` are valid for the types of the Kubernetes API.
 //!
-//! The types are those of `k8s-openapi`, generated from the published schema. They ignore
-//! unknown keys, so what they have read is written again and compared: what is lost was
-//! unknown.
+//! The types are from `k8s-openapi`, which is generated from the published schema. They ignore
+//! unknown keys, so each document is written again and compared: a missing key was unknown.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,7 +46,7 @@ pub(crate) fn documents() -> Vec<(String, Value)> {
     documents
 }
 
-/// Reads a document as this type; every key has to be one of it.
+/// Reads a document as this type. Unknown keys are an error.
 #[track_caller]
 pub(crate) fn strictly<T: DeserializeOwned + Serialize>(file: &str, document: &Value) -> T {
     let read: T =
@@ -103,7 +102,7 @@ fn every_manifest_is_of_a_known_type_without_an_unknown_key() {
     );
 }
 
-/// What the API server checks and the types don't.
+/// Rules of the API server that the types don't have.
 #[test]
 fn daemon_sets_select_their_pods_mount_what_they_have_and_need_no_capability() {
     for file in ["daemonset.yaml", "uninstall.yaml"] {

@@ -1,5 +1,5 @@
-//! The manifests in `docs/kubernetes` on a node: their conflists, catalogues and arguments go
-//! through the programs that get them, to an ADD for a pod.
+//! The manifests in `docs/kubernetes` on a node: the programs read their conflists, catalogues and
+//! arguments, up to an ADD for a pod.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::kubernetes_manifests::{config_map, daemon_set, documents};
 /// The manifest with the catalogue of a second interface.
 const STORAGE: &str = "network-attachment-definition.yaml";
 
-/// A node as the manifests have it, with the folders of a node below a sandbox.
+/// A node of the manifests, whose folders are in a sandbox.
 struct KubernetesNode {
     sandbox: Sandbox,
     name: &'static str,
@@ -50,7 +50,7 @@ impl KubernetesNode {
         }
         let tool = one_file.parent().unwrap().join(TOOL);
         symlink(tool, node.path("image/sbin").join(TOOL)).unwrap();
-        // What a node has already.
+        // A node has these plugins before the installation.
         for plugin in ["bridge", "portmap", "macvlan"] {
             let path = node.path("opt/cni/bin").join(plugin);
             harness::write_executable(&path, "#!/bin/sh\n");
@@ -71,12 +71,12 @@ impl KubernetesNode {
         self.sandbox.root().join("node").join(name)
     }
 
-    /// A text of the manifests, with the folders of the node in it.
+    /// A text of the manifests, with the sandbox's folders.
     fn here(&self, text: &str) -> String {
         let mut text = text.replace("$(NODE_NAME)", self.name);
         for folder in ["/opt/cni/", "/etc/cni/", "/config/"] {
             let here = self.path(&folder[1..folder.len() - 1]);
-            // Only whole paths.
+            // Only replaces whole paths.
             for before in ["=", "\""] {
                 let to = format!("{before}{}/", here.display());
                 text = text.replace(&format!("{before}{folder}"), &to);
@@ -127,7 +127,7 @@ impl KubernetesNode {
             .args(more)
     }
 
-    /// Installs what is mounted.
+    /// Runs the installation.
     #[track_caller]
     fn install(&self) {
         self.installer("daemonset.yaml", &["--once"])
@@ -135,7 +135,7 @@ impl KubernetesNode {
             .nothing();
     }
 
-    /// The configuration of the plugin that calls the chain, as a runtime sends it.
+    /// The main plugin's configuration, as a runtime passes it.
     fn configuration(&self, conflist: &Path) -> Value {
         let list: Value = serde_json::from_slice(&fs::read(conflist).unwrap()).unwrap();
         let mut plugin = list["plugins"][0].clone();
@@ -195,7 +195,7 @@ fn a_node_that_the_catalogue_does_not_name_gets_neither_pools_nor_a_conflist_but
     let node = KubernetesNode::with("worker-9", "conflists.yaml", None);
     let output = node.installer("daemonset.yaml", &["--once"]).run();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    // The rules are for all nodes; their pools are missing here.
+    // The rules are for all nodes, but their pools are missing here.
     let said = &output.stderr;
     assert!(
         said.contains("20-rules.json") && said.contains("shop"),
@@ -260,7 +260,7 @@ fn a_wrong_catalogue_leaves_the_one_in_use_and_names_file_and_key() {
         assert!(output.stderr.contains(&named), "{named}: {}", output.stderr);
         assert_eq!(content(), before);
     }
-    // A file that was made by hand stays, and is named.
+    // A file that a person has written stays, and is named.
     node.mount("pools", &pools);
     fs::write(used.join("99-mine.json"), "{}").unwrap();
     let mut more = pools.clone();

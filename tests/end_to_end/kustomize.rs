@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::kubernetes_manifests::{documents, strictly};
 
-/// The documents that kubectl makes of a folder.
+/// The documents that kubectl builds from a folder.
 fn built(folder: &Path) -> Vec<Value> {
     let output = Command::new(KUBECTL)
         .arg("kustomize")
@@ -88,7 +88,7 @@ fn the_kustomization_is_the_three_manifests_and_an_overlay_replaces_image_and_po
     }
     let mut made = sorted(built(&site));
     for it in &mut made {
-        // Newer ones say what they have merged.
+        // Newer versions add an annotation about the merge.
         if let Some(metadata) = it["metadata"].as_object_mut() {
             metadata.remove("annotations");
         }
@@ -128,7 +128,7 @@ fn the_kustomization_for_pod_cidr_names_no_node_and_grants_only_reading_one() {
     let pod = installer.spec.template.spec.unwrap();
     assert_eq!(pod.service_account_name, account.metadata.name);
     assert_eq!(pod.automount_service_account_token, Some(true));
-    // The rest is as without it.
+    // The other documents are unchanged.
     assert_eq!(made.len(), 6);
     assert_eq!(pod.containers[0].args.as_ref().map(Vec::len), Some(9));
 }
@@ -145,7 +145,7 @@ fn kinds(made: &[Value]) -> BTreeMap<String, usize> {
             "ClusterRoleBinding" => drop(strictly::<ClusterRoleBinding>(kind, object)),
             "ConfigMap" => drop(strictly::<ConfigMap>(kind, object)),
             "CronJob" => drop(strictly::<CronJob>(kind, object)),
-            // Its limits are read as floating-point numbers, which are written in another way.
+            // Its limits are read as floating-point numbers, and written differently.
             "CustomResourceDefinition" => {
                 drop(serde_json::from_value::<CustomResourceDefinition>(object.clone()).unwrap());
             }
@@ -189,7 +189,7 @@ fn the_kustomization_for_a_clusters_pools_is_valid_and_asks_for_a_kubeconfig() {
     let pod = installer.spec.template.spec.unwrap();
     let account: ServiceAccount = strictly("made", find("ServiceAccount"));
     assert_eq!(pod.service_account_name, account.metadata.name);
-    // The token is mounted once, by hand.
+    // The token is mounted only once, explicitly.
     assert_eq!(pod.automount_service_account_token, Some(false));
     let arguments = pod.containers[0].args.as_ref().unwrap();
     let kubeconfig = "--kubeconfig=/etc/cni/net.d/ipam-delegated.kubeconfig";

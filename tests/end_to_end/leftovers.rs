@@ -1,5 +1,6 @@
-//! Processes that delegates leave behind. A living call ends them, except daemons. Those of a
-//! killed call hold its lock until they end; the next call waits for them, and ends none.
+//! Processes that delegates leave behind. A living call ends them, except for daemons. After a
+//! killed call, they hold its lock until they end; the next call waits for them, and ends none of
+//! them.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::waiting::wait_for;
 
-/// On ADD, starts `host-local` in another process group, after a while.
+/// On ADD, starts `host-local` in another process group after a delay.
 const LATE: &str = "[ \"$CNI_COMMAND\" = ADD ] || exec ${0%/*}/host-local\n\
     : > \"${0%/*}/../begun\"; timeout 60 sh -c 'sleep 30; exec ${0%/*}/host-local' \"$0\"";
 
@@ -32,7 +33,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
             kill_process(pid, Signal::TERM).unwrap();
         }
         assert!(!running.output().status.success());
-        // A process that is still there could reserve an address later.
+        // A remaining process could reserve an address later.
         assert_eq!(sandbox.processes(), [""; 0], "{ended_by}");
         assert!(sandbox.reserved("testnet").is_empty());
         assert!(sandbox.records("testnet").is_empty());
@@ -41,7 +42,7 @@ fn a_process_of_another_group_ends_with_its_delegate() {
 
 #[test]
 fn a_failed_delegates_background_process_ends_before_the_rollback() {
-    // Of this test run: others may run beside it.
+    // Only processes of this test run: others may run at the same time.
     let number = std::process::id();
     let script = format!(
         "[ \"$CNI_COMMAND\" = ADD ] || {{ cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c '[s]leep 7654.{number}' > ${{0%/*}}/../left; exit 0; }}\n\
@@ -83,7 +84,7 @@ fn a_daemon_that_a_delegate_started_stays() {
         for command in ["DEL", "GC", "DEL"] {
             let output = sandbox.call("ipam-delegated", command, &config).run();
             if how == "killed" {
-                // It has kept the lock, and nobody knows that it is a daemon.
+                // The process holds the lock, and nobody knows that it is a daemon.
                 let error = output.error();
                 let daemon = fs::read_to_string(&pid).unwrap();
                 let named = format!("process {} (sleep)", daemon.trim());
@@ -151,7 +152,7 @@ fn a_child_from_before_the_call_is_not_ended() {
 pub(crate) fn kill_all(sandbox: &Sandbox) {
     for line in sandbox.processes() {
         let pid = line.split(' ').next().unwrap().parse().unwrap();
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
     }
     wait_for(|| sandbox.processes().is_empty());
@@ -204,7 +205,7 @@ fn naming_the_locks_holders_reads_nothing_that_may_block() {
         .iter()
         .any(|file| line.contains(file))
     };
-    // A link is read, and its target is not looked at.
+    // A link is read without opening its target.
     let looks = |line: &str| line.contains("/fd/") && !line.contains("readlink");
     let others: Vec<&str> = trace
         .lines()
@@ -258,7 +259,7 @@ fn a_del_knows_of_a_killed_adds_delegate_in_another_pid_namespace() {
     let mut config = sandbox.config_of_one_range("1.1.0", &["late"], &json!({}));
     config["cniVersion"] = json!("1.0.0");
     let [go, ended] = ["go", "ended"].map(|name| sandbox.root().join(name));
-    // The first process of the namespace stays until the delegate has ended.
+    // The first process of the PID namespace stays until the delegate has ended.
     let stays = "\"$0\"; while [ ! -e \"$1\" ]; do sleep 0.05; done";
     let running = sandbox
         .call("ipam-delegated", "ADD", &config)

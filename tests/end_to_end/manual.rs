@@ -5,17 +5,17 @@ use serde_json::{Value, json};
 
 use crate::documents::{blocks, document};
 
-/// A container ID as a runtime makes it. The manual writes `8f3e…`.
+/// A container ID like a runtime's. The manual writes `8f3e…`.
 const ID: &str = "8f3e52c1a0b9d7e6f5c4b3a2918070605f4e3d2c1b0a99887766554433221100";
 
 /// A node with the plugins in `/opt/cni/bin` and its own conflist.
 struct Machine {
     node: Node,
-    /// Holds the executables that the links in `/opt/cni/bin` lead to.
+    /// Contains the executables to which the links in `/opt/cni/bin` lead.
     sandbox: Sandbox,
 }
 
-/// The node's folder of conflists: `/etc/cni/net.d` is the machine's.
+/// The node's folder of conflists, because `/etc/cni/net.d` is the machine's.
 const CONF_DIR: &str = "/run/net.d";
 
 impl Machine {
@@ -51,14 +51,14 @@ impl Machine {
         self.node.sh(&format!("printf '%s' '{quoted}' > {path}"));
     }
 
-    /// Puts a program of this shell script into `PATH`.
+    /// Adds a shell script to `PATH`.
     fn write_program(&self, name: &str, script: &str) {
         let path = format!("/run/bin/{name}");
         self.write(&path, &format!("#!/bin/sh\n{script}\n"));
         self.node.sh(&format!("chmod 755 {path}"));
     }
 
-    /// Runs the commands of a block; returns what they print.
+    /// Runs the commands of a block; returns their output.
     #[track_caller]
     fn run(&self, block: &str) -> String {
         let block = block
@@ -68,8 +68,7 @@ impl Machine {
             .sh(&format!("cd /run; export PATH=/run/bin:$PATH\n{block}"))
     }
 
-    /// Runs the commands of a block, each whether the one before it has succeeded or not;
-    /// returns what they print.
+    /// Runs the commands of a block, even after a failure of one; returns their output.
     #[track_caller]
     fn run_whatever(&self, block: &str) -> String {
         let lines: Vec<String> = block
@@ -101,7 +100,7 @@ fn call(plugin: &str, command: &str, id: &str, config: &Value) -> Call {
         .stdin(serde_json::to_vec(config).unwrap())
 }
 
-/// The plugin's entry of a conflist as a request.
+/// Converts the plugin's entry of a conflist to a plugin's configuration.
 fn request(conflist: &Value) -> Value {
     let mut request = conflist["plugins"][0].clone();
     request["cniVersion"] = conflist["cniVersion"].clone();
@@ -109,8 +108,8 @@ fn request(conflist: &Value) -> Value {
     request
 }
 
-/// The blocks of a page, each of which is either among those that run here, by a part of it,
-/// or among those that don't, with a reason.
+/// The blocks of a page. Each must either contain a text of `run`, or be in `left_out` with a
+/// reason.
 fn claimed(page: &str, run: &[&str], left_out: &[(&str, &str)]) -> Vec<String> {
     let blocks = blocks(&document(page), "sh");
     let parts = run.iter().chain(left_out.iter().map(|(part, _)| part));
@@ -196,7 +195,7 @@ fn every_command_of_the_operations_page_runs() {
         );
     }
 
-    // The main plugin may not be installed, and is then a finding.
+    // A missing main plugin is a finding.
     let said = machine.run_whatever(block("ipamctl check"));
     let has_bridge = said.contains("Nothing is found in 1 conflist.");
     assert!(
@@ -205,7 +204,7 @@ fn every_command_of_the_operations_page_runs() {
     );
     assert!(said.contains("an ADD would get 10.77.0.4 now"), "{said}");
 
-    // A folder among the reservations is passed over.
+    // A subfolder in the directory of reservations is ignored.
     machine.node.sh("mkdir /var/lib/cni/networks/mynet/backup");
     let holders = machine.run(block("ls --network mynet"));
     for ip in ["10.77.0.2", "fd00:77::2"] {
@@ -230,7 +229,7 @@ fn every_command_of_the_operations_page_runs() {
     );
     assert!(!machine.exists("/var/lib/cni/networks/mynet/10.77.0.2"));
 
-    // An attachment that can't be undone is pending; one that is added isn't.
+    // An attachment that can't be undone is pending; an added one isn't.
     for id in ["pending", "added"] {
         let add = call("ipam-delegated", "ADD", id, &request).env("CNI_NETNS", "/proc/self/ns/net");
         add.run_on(&machine.node).result();
@@ -297,7 +296,7 @@ fn the_commands_of_the_podman_page_release_forgotten_containers() {
     let conflists = crate::documents::blocks(&document("docs/podman.md"), "json");
     let conflist: Value = serde_json::from_str(&conflists[0]).unwrap();
     let mut request = request(&conflist);
-    // The boot that the allocator would look at is the machine's.
+    // Without this, the allocator would read the machine's real boot.
     request["ipam"]["reclaim"] = json!(null);
     for part in PODMAN {
         let machine = Machine::new(&conflist);
@@ -313,7 +312,7 @@ fn the_commands_of_the_podman_page_release_forgotten_containers() {
         // A second run has nothing to do.
         assert_eq!(machine.run(with(&blocks, part)), "");
 
-        // If podman can't say which containers there are, nothing is released.
+        // If podman can't list its containers, nothing is released.
         machine.write_program("podman", "exit 125");
         let broken = format!("export PATH=/run/bin:$PATH\n{}", with(&blocks, part));
         assert!(!machine.node.succeeds(&broken));

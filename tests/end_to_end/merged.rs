@@ -1,4 +1,4 @@
-//! Several allocators for one interface: their results joined.
+//! Several allocators for one interface: their results are merged.
 
 use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::json;
@@ -9,8 +9,8 @@ fn one_interface_gets_ipv4_from_static_and_ipv6_from_ours() {
     let node = Node::new();
     node.sh("ip netns add c1; ip netns add c2");
     let sandbox = Sandbox::default().with_reference("static");
-    // In either order: what the last one ignores is kept, what it passes on isn't
-    // there twice.
+    // In either order: results that the last delegate ignores are kept, and results that it passes
+    // on are not duplicated.
     for (container, n, delegates) in [
         ("c1", 2, ["static", "ipam-ds-ranges", "ipam-da-host-local"]),
         ("c2", 3, ["ipam-ds-ranges", "ipam-da-host-local", "static"]),
@@ -78,7 +78,7 @@ fn two_allocators_that_ignore_each_other_are_merged() {
             .nothing();
         added
     };
-    // By default, the last one's.
+    // By default, the result is the last delegate's.
     assert_eq!(answer_of(&answer("last")), ["10.1.0.2"]);
     assert_eq!(
         answer("merge"),
@@ -103,7 +103,7 @@ fn two_allocators_that_ignore_each_other_are_merged() {
 #[test]
 fn a_delegate_between_selector_and_allocator_may_ignore_what_it_is_given() {
     needs!("static");
-    // As static does, this one passes nothing on.
+    // Like static, this delegate passes no result on.
     let sandbox = Sandbox::default().with_reference("static");
     let ipam = json!({
         "addresses": [{"address": "10.9.0.9/24"}],

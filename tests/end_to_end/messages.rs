@@ -38,7 +38,7 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// The error of a call, without what is different each time.
+/// The error of a call, without the parts that differ in each run.
 fn said(sandbox: &Sandbox, output: &harness::Output) -> Value {
     let mut error = output.error();
     for key in ["msg", "details"] {
@@ -53,7 +53,7 @@ fn said(sandbox: &Sandbox, output: &harness::Output) -> Value {
     error
 }
 
-/// All messages, by what went wrong.
+/// All messages, by their causes.
 fn messages() -> Map<String, Value> {
     let mut all = Map::new();
     let sandbox = sandbox();
@@ -223,7 +223,7 @@ fn messages() -> Map<String, Value> {
         .call("ipam-delegated", "ADD", &config)
         .container("r")
         .start();
-    // It has said something, and goes on.
+    // The delegate has written to stderr, and is still running.
     wait_for(|| sandbox.root().join("begun-r").exists());
     let pid = Pid::from_raw(i32::try_from(running.id()).unwrap()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();

@@ -1,5 +1,5 @@
-//! The border between two pools of one subnet moves while containers hold addresses of the
-//! moved part: no other container gets them.
+//! The border between two pools of one subnet is moved while containers hold addresses in the
+//! moved part: no other container gets these.
 
 use std::fs;
 use std::path::Path;
@@ -25,8 +25,8 @@ fn write(folder: &Path, content: &Value) {
     fs::rename(folder.join("new"), folder.join("pools.json")).unwrap();
 }
 
-/// Gives all addresses of `shop` away, while containers of `rest` hold 5 and 6, which
-/// `change` moves to `shop`.
+/// Reserves all addresses of `shop`, while containers of `rest` hold 5 and 6, which `change` moves
+/// to `shop`.
 fn move_border(sandbox: &Sandbox, config: &Value, moved: &Value, change: impl Fn()) {
     let add =
         |config: &Value, pool: &str, name: &str| sandbox.pod_call("ADD", config, pool, name).run();
@@ -39,7 +39,7 @@ fn move_border(sandbox: &Sandbox, config: &Value, moved: &Value, change: impl Fn
         assert_eq!(ips("shop", name), [format!("10.1.0.{ip}")]);
     }
     assert_eq!(add(moved, "shop", "e").error()["code"], 11);
-    // One that is released is given on, at once.
+    // A released address is given again immediately.
     sandbox.pod_call("DEL", moved, "rest", "b").run().nothing();
     assert_eq!(ips("shop", "e"), ["10.1.0.6"]);
     assert_eq!(sandbox.reserved("rest"), ["10.1.0.5"]);
@@ -78,7 +78,7 @@ fn a_renamed_pool_and_a_networks_own_directory_keep_their_addresses() {
         |config: &Value, pool: &str, name: &str| sandbox.pod_call("ADD", config, pool, name).run();
     assert_eq!(add(&config("old"), "old", "a").ips(), ["10.1.0.2"]);
     assert_eq!(add(&config("new"), "new", "b").ips(), ["10.1.0.3"]);
-    // Without the rules for a while: addresses under the network's name.
+    // A configuration without the rules: its addresses are under the network's name.
     let ranges = json!({"ranges": [[{"subnet": "10.1.0.0/29", "rangeStart": "10.1.0.4"}]]});
     let ranges = sandbox.config("1.1.0", &["ipam-ds-ranges", CHAIN[1]], &ranges);
     assert_eq!(add(&ranges, "x", "c").ips(), ["10.1.0.4"]);
@@ -157,7 +157,7 @@ fn the_installer_and_ipamctl_check_refuse_a_border_over_held_addresses_and_name_
     };
     put(4);
     install().nothing();
-    // Held by this network, by another one that shares the pool, and by one that doesn't.
+    // Held by this network, by another one that shares the pool, and by an unrelated one.
     for (directory, ip, content) in [
         ("rest", "10.1.0.5", "c1\r\neth0\r\ntenants"),
         ("rest", "10.1.0.6", "c2\r\neth0\r\nothers"),

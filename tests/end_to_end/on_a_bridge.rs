@@ -1,5 +1,5 @@
-//! The reference `bridge` as the main plugin, with `ipam-delegated` and our two delegates
-//! as its IPAM, between separate network namespaces.
+//! The reference `bridge` as the main plugin, with `ipam-delegated` and our two delegates as its
+//! IPAM plugin, in separate network namespaces.
 
 use harness::{Node, Sandbox, answer_of, needs};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ fn two_containers_get_addresses_ping_each_other_and_give_them_back() {
 
     network.call("DEL", "c1", Some(&c1)).nothing();
     assert_eq!(network.reservations(), [held("10.1.0.3", "c2")]);
-    // The reservation is gone, and CHECK says so.
+    // CHECK fails after the reservation is removed.
     let error = network.call("CHECK", "c1", Some(&c1)).error();
     assert!(
         error["msg"].as_str().unwrap().contains("10.1.0.2"),

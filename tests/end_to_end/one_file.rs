@@ -1,4 +1,5 @@
-//! All plugins in one file: fewer executables run, and everything else is the same.
+//! All plugins in one multi-call executable: fewer executables run, and everything else is the
+//! same.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -56,8 +57,8 @@ fn a_delegate_is_called_directly_only_if_it_is_the_same_file() {
     for always in [json!({"execute": "always"}), json!({"delegateTimeout": 60})] {
         assert_eq!(executed(&one_file, &config(&one_file, &always)), all);
     }
-    // A copy is another file, though its bytes are the same; so is another plugin
-    // of that name which comes first in CNI_PATH.
+    // A copy with the same bytes is another file. So is another plugin with that name which comes
+    // first in CNI_PATH.
     let selector = one_file.plugins().join("ipam-ds-ranges");
     let copied = fs::canonicalize(&selector).unwrap();
     fs::remove_file(&selector).unwrap();
@@ -75,7 +76,7 @@ fn a_link_of_another_name_is_the_plugin_that_it_leads_to() {
         config["ipam"]["delegates"] = json!(["ipam-ds-ranges", "our-allocator"]);
         let add = sandbox.call("ipam-delegated", "ADD", &config).run();
         assert_eq!(add.ips(), ["10.1.0.2"], "{form:?}");
-        // And by a runtime.
+        // A runtime may call it by this name as well.
         let version = sandbox.call("our-allocator", "VERSION", &config).run();
         assert!(version.result()["supportedVersions"].is_array());
     }
@@ -94,7 +95,7 @@ fn a_name_that_no_plugin_has_is_refused() {
     }
 }
 
-/// Calls of all kinds, with what came of each and of its log.
+/// Calls of all kinds, with the outcome and the log of each.
 fn story(form: Form, flavour: Flavour) -> Vec<String> {
     let sandbox = Sandbox::in_form(flavour, form).with_script(
         "complains",
@@ -161,8 +162,7 @@ fn told(sandbox: &Sandbox, command: &str, output: &Output) -> String {
     format!("{command}: {status}\n{stdout}\n{}", stderr.join("\n"))
 }
 
-/// A line without what is never twice the same: when it was, in which process, how
-/// long it took, in which folder.
+/// A line without the parts that differ in each run: time, process, duration, folder.
 fn without_chance(sandbox: &Sandbox, text: &str) -> String {
     let text = text.replace(sandbox.root().to_str().unwrap(), "…");
     let words = text.split(' ').map(|word| {
@@ -292,7 +292,7 @@ fn sigterm_ends_the_wait_for_a_lock() {
         std::thread::sleep(Duration::from_millis(200));
         let pid = Pid::from_raw(running.id().try_into().unwrap()).unwrap();
         kill_process(pid, Signal::TERM).unwrap();
-        // The undoing needs the lock, too.
+        // The rollback needs the lock as well.
         std::thread::sleep(Duration::from_millis(200));
         drop(lock);
         let output = running.output();

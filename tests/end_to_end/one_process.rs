@@ -1,8 +1,7 @@
-//! Many chains run side by side in one process: each has the environment and the
-//! cancellation of its own call, and leaves the same files as separate processes.
+//! Many chains run concurrently in one process. Each has the environment and the cancellation of
+//! its own call, and leaves the same files as separate processes.
 //!
-//! The process is this test's executable, with an environment that would be wrong for every
-//! chain.
+//! The process is this test's executable. Its own environment would be wrong for every chain.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,10 +27,10 @@ use serde_json::{Value, json};
 const CHAINS: usize = 200;
 const THREADS: usize = 16;
 
-/// Tells the second process where the sandbox is.
+/// Variable with the sandbox's path for the second process.
 const ROLE: &str = "ONE_PROCESS_SANDBOX";
 
-/// The life of a chain's container.
+/// The life of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Added,
@@ -81,7 +80,7 @@ fn sandbox() -> Sandbox {
             "waits",
             "[ $CNI_COMMAND = ADD ] || exit 0; : > ${0%/*}/../begun-$CNI_CONTAINERID; sleep 1000",
         )
-        // Passes on the result that it was given.
+        // Passes its `prevResult` on.
         .with_script(
             "passes",
             "[ $CNI_COMMAND = ADD ] || exit 0; sed 's/.*\"prevResult\"://; s/}$//'",
@@ -101,7 +100,7 @@ fn outcome(result: Result<(), Error>) -> Value {
     }
 }
 
-/// Cancels a call when the delegate that waits has begun.
+/// Cancels a call once the waiting delegate has begun.
 struct Cancel {
     is_cancelled: AtomicBool,
     reader: PipeReader,
@@ -137,7 +136,7 @@ impl Cancellation for Cancel {
     }
 }
 
-/// Runs a life in this process.
+/// Runs a container's life in this process.
 fn live(root: &Path, configs: &BTreeMap<usize, Value>, number: usize) -> Vec<Value> {
     let life = Life::of(number);
     let config = serde_json::to_vec(&configs[&(number % LIVES.len())]).unwrap();
@@ -175,7 +174,7 @@ fn live(root: &Path, configs: &BTreeMap<usize, Value>, number: usize) -> Vec<Val
         .collect()
 }
 
-/// Runs a life in separate processes.
+/// Runs a container's life in separate processes.
 fn live_apart(sandbox: &Sandbox, number: usize) -> Vec<Value> {
     let life = Life::of(number);
     let run = |command: &&str| {
@@ -199,8 +198,9 @@ fn live_apart(sandbox: &Sandbox, number: usize) -> Vec<Value> {
     life.commands().iter().map(run).collect()
 }
 
-/// The second process: runs all lives, prints their outcomes, and waits. It is no test of its
-/// own: [`two_hundred_chains_in_one_process_do_what_separate_processes_do`] starts it.
+/// The second process: runs all lives, prints their outcomes, and waits.
+/// [`two_hundred_chains_in_one_process_do_what_separate_processes_do`] starts it; it isn't a test
+/// of its own.
 #[test]
 #[ignore = "the second process of another test"]
 fn the_process_of_the_chains_runs_all_lives() {
@@ -230,7 +230,7 @@ fn the_process_of_the_chains_runs_all_lives() {
     )
     .unwrap();
     println!("\nlived");
-    // Until somebody ends us.
+    // Waits until the test ends this process.
     io::stdin().lines().for_each(drop);
 }
 
@@ -278,7 +278,7 @@ fn two_hundred_chains_in_one_process_do_what_separate_processes_do() {
     let outcomes: BTreeMap<usize, Vec<Value>> = serde_json::from_slice(&outcomes).unwrap();
     assert_eq!(outcomes.len(), CHAINS);
     for (number, lived) in &outcomes {
-        // Lives of one kind are alike.
+        // Lives of the same kind have the same outcome.
         let kind = number % LIVES.len();
         let of_first = |error: &Value| {
             let text = error.to_string();
@@ -291,7 +291,7 @@ fn two_hundred_chains_in_one_process_do_what_separate_processes_do() {
     for number in 0..LIVES.len() {
         assert_eq!(live_apart(&apart, number), outcomes[&number], "{number}");
     }
-    // The first of each kind hold the same, and the others as they do.
+    // The first container of each kind is compared, and the others with it.
     let of_first = |sandbox: &Sandbox| -> Vec<String> {
         let is_first = |holder: &String| {
             let (id, _) = holder.split_once("\r\n").unwrap();
@@ -314,7 +314,7 @@ fn two_hundred_chains_in_one_process_do_what_separate_processes_do() {
     assert_eq!(together.records("testnet").len(), expected.len());
     assert_eq!(together.processes_that_stay(), [""; 0]);
 
-    // No handler has stayed.
+    // No signal handler is left.
     kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
     assert_eq!(process.wait().unwrap().signal(), Some(15));
 }

@@ -1,4 +1,4 @@
-//! Lists the files that a call opens in a directory, by inotify.
+//! Lists the files in a directory that a call opens, with inotify.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ pub(crate) fn opened_in(directory: &Path, calls: impl FnOnce()) -> BTreeSet<Stri
         let name = event
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
-        // The kernel's name for a file that has none yet.
+        // The kernel's placeholder for a file without a name.
         names.extend(name.filter(|name| !name.starts_with('#')));
     }
     names

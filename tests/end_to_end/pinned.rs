@@ -1,12 +1,11 @@
-//! Addresses that a rule pins: only the rule's container gets them, in whatever order
-//! containers start.
+//! Addresses that a rule pins: only the rule's container gets them, in any order of starts.
 
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};
 
 const CHAIN: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// A pool of six addresses, of which two are pinned.
+/// A pool of six addresses; two are pinned.
 fn config(sandbox: &Sandbox) -> Value {
     let ipam = json!({
         "pools": {"db": {"subnet": "10.30.0.0/29", "gateway": "10.30.0.6"}},
@@ -105,7 +104,7 @@ fn an_address_that_is_pinned_while_somebody_has_it_waits_until_it_is_free() {
     assert_eq!(run(&sandbox, "ADD", &before, "x", "x").ips(), ["10.30.0.1"]);
     assert_eq!(run(&sandbox, "ADD", &after, "first", "first").code(), 111);
     run(&sandbox, "DEL", &after, "x", "x").nothing();
-    // Its sticky key doesn't bring it back.
+    // The sticky key doesn't restore it.
     assert_eq!(run(&sandbox, "ADD", &after, "x", "x").ips(), ["10.30.0.2"]);
     assert_eq!(
         run(&sandbox, "ADD", &after, "first", "first").ips(),

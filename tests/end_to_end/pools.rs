@@ -1,5 +1,5 @@
-//! Pools from the configuration to the address: excluded addresses, IPv6 that looks like
-//! IPv4, and ten thousand pools.
+//! Pools, from the configuration to the address: excluded addresses, IPv6 that looks like IPv4,
+//! and ten thousand pools.
 
 use harness::Sandbox;
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ fn a_pool_across_the_ipv4_mapped_addresses_gives_ipv6() {
     assert_eq!(result["ips"][1]["address"], "::ffff:0.0.0.0/64");
 }
 
-/// Comparing each with each took a minute and a half.
+/// A comparison of all pairs took a minute and a half.
 #[test]
 fn ten_thousand_range_sets_yield_ten_thousand_pools_and_an_overlap_is_found() {
     let sandbox = Sandbox::default();

@@ -1,4 +1,4 @@
-//! `ipam-ds-rules`, called as runtimes call it: by the recorded calls of `testdata/calls`.
+//! Calls `ipam-ds-rules` as runtimes do, with the recorded calls of `testdata/calls`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// The delegates of each chain.
 const DELEGATES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// A recorded ADD, conditions on what the runtime says in it, each with a condition that
-/// doesn't hold, and the address that it gets.
+/// A recorded ADD, the conditions on its facts (each with a variant that doesn't hold), and the
+/// expected address.
 type Recorded = (
     &'static str,
     Vec<(&'static str, Value, Value)>,
@@ -26,7 +26,7 @@ fn adds() -> Vec<Recorded> {
             "podman-add",
             vec![
                 ("K8S_POD_NAME", json!("web"), json!("we")),
-                // podman names no namespace.
+                // podman passes no namespace.
                 ("K8S_POD_NAMESPACE", json!(null), json!("*")),
                 ("containerID", json!("e0506d7163c8*"), json!("e0506d7163c8")),
                 ("ifname", json!("eth?"), json!("eth")),
@@ -46,7 +46,7 @@ fn adds() -> Vec<Recorded> {
         (
             "ctr-add",
             vec![
-                // ctr names no container otherwise, and passes no annotation.
+                // ctr passes the container's name only in its ID, and no annotation.
                 ("containerID", json!("prod-*"), json!("default-*")),
                 ("K8S_POD_NAME", json!(null), json!("db-0")),
                 ("annotation:ipam/pool", json!(null), json!("db")),
@@ -129,7 +129,7 @@ fn adds() -> Vec<Recorded> {
             "10.77.0.2",
         ),
         (
-            // Nomad leaves out values with a semicolon.
+            // Nomad omits values with a semicolon.
             "nomad-add-with-invalid-job-id",
             vec![
                 ("NOMAD_JOB_ID", json!(null), json!("*")),
@@ -148,7 +148,7 @@ const DELS: [(&str, &str); 3] = [
     ("nomad-del", "nomad-add"),
 ];
 
-/// Makes a recorded call, with two pools and these rules.
+/// Replays a recorded call, with two pools and these rules.
 fn replay(sandbox: &Sandbox, name: &str, rules: &Value) -> Output {
     let path = repository().join(format!("testdata/calls/{name}.json"));
     let recorded: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
@@ -174,7 +174,7 @@ fn replay(sandbox: &Sandbox, name: &str, rules: &Value) -> Output {
         .run()
 }
 
-/// Two rules: with these conditions the pool `chosen`, otherwise `rest`.
+/// Two rules: if these conditions hold, the pool is `chosen`, otherwise `rest`.
 fn chosen_when(conditions: &Value) -> Value {
     json!([{"when": conditions, "pools": ["chosen"]}, {"pools": ["rest"]}])
 }
@@ -196,7 +196,7 @@ fn each_recorded_call_is_replayed() {
 }
 
 #[test]
-fn what_a_runtime_says_leads_to_the_pool() {
+fn a_runtimes_facts_lead_to_the_pool() {
     for (name, conditions, address) in adds() {
         let sandbox = Sandbox::default();
         let all: Value = conditions
@@ -210,7 +210,7 @@ fn what_a_runtime_says_leads_to_the_pool() {
 }
 
 #[test]
-fn one_fact_that_is_otherwise_leads_to_the_next_rule() {
+fn one_fact_that_differs_leads_to_the_next_rule() {
     for (name, conditions, _) in adds() {
         for (fact, _, otherwise) in &conditions {
             let sandbox = Sandbox::default();
@@ -219,7 +219,7 @@ fn one_fact_that_is_otherwise_leads_to_the_next_rule() {
                 ((*other).to_owned(), condition.clone())
             });
             let output = replay(&sandbox, name, &chosen_when(&all.collect()));
-            // An address that podman was asked for is in no other pool.
+            // The address that podman requested is in no other pool.
             if name == "podman-add-with-address-and-namespace" {
                 assert_eq!(output.error()["code"], 7, "{name}: {fact}");
             } else {

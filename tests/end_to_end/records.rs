@@ -1,4 +1,4 @@
-//! Records of attachments: DEL, GC and a repeated ADD use them.
+//! Records of attachments: used by DEL, GC and a repeated ADD.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 mod files;
 
-/// A selector whose back end is the folder `backend` beside the plugins. It works
-/// while the folder exists.
+/// A selector whose back end is the folder `backend` beside the plugins. It fails while the folder
+/// is missing.
 const SELECTOR: &str = r#"[ -d "${0%/*}/../backend" ] || { echo '{"code":99,"msg":"the back end is gone"}'; exit 1; }
 cat > /dev/null
 [ "$CNI_COMMAND" = ADD ] || exit 0
@@ -36,11 +36,11 @@ fn a_selector_whose_back_end_is_gone_does_not_keep_the_address() {
     assert!(output.stderr.contains("the back end is gone"), "{output:?}");
     assert_eq!(sandbox.reserved("found"), ["10.9.0.3"]);
     assert_eq!(sandbox.records("testnet"), ["c2:eth0.json"]);
-    // Without the runtime's prevResult, too.
+    // Without the runtime's prevResult as well.
     config.as_object_mut().unwrap().remove("prevResult");
     sandbox.chain_call("DEL", "c2", &config).run().nothing();
     assert!(sandbox.reserved("found").is_empty() && sandbox.records("testnet").is_empty());
-    // There is no recorded result of an attachment that was never added.
+    // An attachment that was never added has no recorded result.
     assert_eq!(sandbox.chain_call("DEL", "c3", &config).run().code(), 99);
 }
 
@@ -56,7 +56,7 @@ fn the_allocator_is_given_the_recorded_pools() {
     let noted = |command: &str| -> Value {
         serde_json::from_slice(&fs::read(sandbox.root().join(command)).unwrap()).unwrap()
     };
-    // The runtime's result, and the pools besides.
+    // The runtime's result, with the recorded pools.
     assert_eq!(
         noted("DEL")["prevResult"],
         json!({
@@ -84,7 +84,7 @@ fn the_delegates_that_ran_are_undone_whatever_is_configured_now() {
         );
     let then = sandbox.config("1.0.0", &["a", "b"], &json!({"key": "then"}));
     sandbox.chain_call("ADD", "c1", &then).run().result();
-    // `a` is gone from the configuration, `c` has come.
+    // `a` was removed from the configuration, `c` was added.
     let now = sandbox.config("1.0.0", &["c", "b"], &json!({"key": "now"}));
     sandbox.chain_call("DEL", "c1", &now).run().nothing();
     let log = fs::read_to_string(sandbox.root().join("log")).unwrap();
@@ -104,7 +104,8 @@ fn the_delegates_that_ran_are_undone_whatever_is_configured_now() {
         [
             ("a-ADD", "then"),
             ("b-ADD", "then"),
-            // Those that ran, with what they ran with; then today's others.
+            // First the delegates that ran, with their configuration of that time; then today's
+            // others.
             ("a-DEL", "then"),
             ("b-DEL", "then"),
             ("c-DEL", "now"),
@@ -123,7 +124,7 @@ fn an_allocator_that_was_taken_out_of_the_configuration_lets_go() {
         &json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]}),
     );
     sandbox.chain_call("ADD", "c1", &then).run().result();
-    // Another one, with its data elsewhere.
+    // Another allocator, with another data directory.
     let elsewhere = sandbox.root().join("elsewhere");
     let ipam = json!({"ranges": [[{"subnet": "10.2.0.0/24"}]], "dataDir": elsewhere});
     let now = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
@@ -131,9 +132,8 @@ fn an_allocator_that_was_taken_out_of_the_configuration_lets_go() {
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
-/// An allocator that keeps its addresses in the folder `ipam.place` beside the plugins. It
-/// can't reach a place beside which there is a file `<place>.away`, and refuses a key beside
-/// which there is a file `<key>.revoked`.
+/// An allocator that keeps its addresses in the folder `ipam.place` beside the plugins. It fails
+/// for a place if a file `<place>.away` exists, and for a key if a file `<key>.revoked` exists.
 const PLACES: &str = r#"cd "${0%/*}/.."; input=$(cat)
 value() { printf %s "$input" | sed "s/.*\"$1\":\"\([^\"]*\)\".*/\1/"; }
 place=$(value place); key=$(value key)
@@ -189,7 +189,7 @@ fn a_recorded_configuration_that_fails_is_replaced_by_one_that_leads_to_the_same
             .run()
             .result();
         fs::write(file("then.revoked"), "").unwrap();
-        // Elsewhere, there is nothing to release.
+        // In another place, there is nothing to release.
         let error = sandbox
             .chain_call("DEL", "c1", &with("there", "now"))
             .run()
@@ -211,7 +211,7 @@ fn a_second_add_touches_nothing_that_is_in_use() {
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let config = sandbox.config("1.0.0", &["ipam-ds-ranges", "ipam-da-host-local"], &ipam);
     sandbox.chain_call("ADD", "c1", &config).run().result();
-    // By itself, the allocator would refuse it; undoing that would free the address.
+    // The allocator alone would refuse it, and the rollback would release the address.
     let error = sandbox.chain_call("ADD", "c1", &config).run().error();
     assert_eq!(error["code"], 110);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
@@ -241,7 +241,7 @@ fn an_attachment_from_before_the_boot_is_undone_and_added_anew() {
     assert_eq!(add("one", long_ago).code(), 110);
     // As in a container with another boot ID.
     assert_eq!(add("two", long_ago).code(), 110);
-    // It isn't known when this boot began.
+    // The start of this boot is unknown.
     assert_eq!(add("two", "").code(), 110);
     assert_eq!(add("two", later).ips(), ["10.1.0.3"]);
     assert_eq!(sandbox.reserved("testnet"), ["10.1.0.3"]);

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use harness::Sandbox;
 use serde_json::json;
 
-/// Refused with code 7, before `marks` has run.
+/// Checks that the chain is refused with code 7, before `marks` has run.
 #[track_caller]
 fn is_refused(sandbox: &Sandbox, delegates: &[&str]) {
     for command in ["ADD", "DEL", "CHECK", "GC", "STATUS"] {

@@ -1,5 +1,5 @@
-//! The reference plugins `host-local` and `static` as delegates. They know
-//! nothing of chains, print nothing on DEL and CHECK, and stop at CNI 1.0.0.
+//! The reference plugins `host-local` and `static` as delegates. They don't know chains, print
+//! nothing on DEL and CHECK, and support CNI up to 1.0.0.
 
 use harness::{Sandbox, needs};
 use serde_json::json;
@@ -69,7 +69,7 @@ fn host_local_works_behind_our_selector() {
         .call("ipam-delegated", "CHECK", &config)
         .run()
         .error();
-    // It refuses on its own terms, and by name.
+    // Its own refusal is reported with its name.
     config["ipam"]["ranges"] = json!([[{"subnet": "10.1.0.0/30"}]]);
     sandbox
         .call("ipam-delegated", "ADD", &config)

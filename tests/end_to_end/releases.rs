@@ -60,7 +60,7 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
         let mode = fs::metadata(bin.join(ORCHESTRATOR)).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o755);
         let elf = executable(&top);
-        // PT_INTERP and PT_DYNAMIC would name further files.
+        // PT_INTERP and PT_DYNAMIC would refer to further files.
         let types = segment_types(&elf);
         assert!(types.contains(&1), "nothing to load: {types:?}");
         assert!(!types.contains(&2) && !types.contains(&3), "{types:?}");
@@ -68,7 +68,7 @@ fn the_plugins_are_one_executable_that_needs_no_other_file() {
 }
 
 #[test]
-fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
+fn ipamctl_is_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
     needs!("dist");
     for flavour in FLAVOURS {
         let (_folder, top) = extracted(flavour);
@@ -94,7 +94,7 @@ fn ipamctl_stands_in_sbin_with_its_pages_and_units_and_not_among_the_plugins() {
         ] {
             assert!(fs::metadata(top.join(file)).unwrap().len() > 100, "{file}");
         }
-        // What only the tool links is not in the plugins.
+        // Crates that only the tool links are not in the plugins.
         let plugins = executable(&top);
         assert!(!contains(&plugins, "clap") && contains(&fs::read(tool).unwrap(), "clap"));
     }
@@ -107,7 +107,7 @@ fn only_the_plugins_for_a_cluster_have_a_network_client() {
         let (_folder, top) = extracted(flavour);
         let one_file = executable(&top);
         for plugin in NETWORK_PLUGINS {
-            // A text of each client.
+            // A text that each client contains.
             let client = match plugin.ends_with("etcd") {
                 true => "etcdserverpb",
                 false => "application/json;as=PartialObjectMetadataList",
@@ -115,7 +115,7 @@ fn only_the_plugins_for_a_cluster_have_a_network_client() {
             assert!(!contains(&one_file, client));
             let elf = fs::read(top.join("bin").join(plugin)).unwrap();
             assert!(contains(&elf, client), "{plugin}");
-            // PT_INTERP and PT_DYNAMIC would name further files.
+            // PT_INTERP and PT_DYNAMIC would refer to further files.
             let types = segment_types(&elf);
             assert!(types.contains(&1) && !types.contains(&2) && !types.contains(&3));
         }
@@ -142,7 +142,7 @@ fn version_names_the_version_and_the_commit() {
                 assert!(output(git.current_dir(repository())).is_some(), "{git:?}");
                 commit.to_owned()
             }
-            // Built without a repository.
+            // It was built without a repository.
             None => "unknown commit".to_owned(),
         };
         let flavour = match flavour {
@@ -169,7 +169,7 @@ fn no_path_of_the_machine_that_built_it_is_in_it() {
             let path = path.to_str().unwrap();
             assert!(!contains(&elf, path), "{path}");
         }
-        // Such a path is found if it is there.
+        // The search finds such a path if there is one.
         assert!(contains(&elf, "/crates/serde_json-"));
     }
 }
@@ -201,7 +201,7 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
             };
             assert!(!licence.is_empty(), "{row}");
             parts.insert(part.to_owned());
-            // A machine may lack the texts of its C library; then the overview says so.
+            // A machine may lack the licence of its C library; then the overview says so.
             if texts.contains("missing") && !part.contains('-') {
                 continue;
             }
@@ -215,10 +215,10 @@ fn the_licence_of_all_that_is_linked_in_is_there() {
                 .iter()
                 .any(|part| part.starts_with("rust-standard-library-1."))
         );
-        // Not so a crate that only tests link.
+        // A crate that only tests link is not in the list.
         let is_linked = |name: &str| parts.iter().any(|part| part.starts_with(name));
         assert!(is_linked("tracing-subscriber-") && !is_linked("tempfile-"));
-        // The crates whose sources the executable names, for panics.
+        // The executable names the sources of these crates in its panic messages.
         let elf = executable(&top);
         let elf = String::from_utf8_lossy(&elf);
         let named = elf

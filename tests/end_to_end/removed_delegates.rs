@@ -1,4 +1,4 @@
-//! Delegates whose executable is gone at DEL.
+//! Delegates whose executable is missing on DEL.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! A second ADD of an attachment: an address in use stays.
+//! A second ADD of an attachment doesn't release an address in use.
 
 use std::fs;
 
@@ -85,7 +85,7 @@ fn an_attachment_that_host_local_has_released_can_be_added_again() {
             .container("c1")
             .run()
             .nothing();
-        // Its address may be another's by now.
+        // Another container may have the address now.
         fs::write(sandbox.data_dir().join("testnet/10.1.0.2"), "other\r\neth0").unwrap();
         let output = ours("ADD", "c1");
         assert_eq!(output.ips(), ["10.1.0.3"]);
@@ -163,7 +163,7 @@ fn an_earlier_adds_address_stays_whatever_the_next_add_fails_with() {
         add("c1", &config).error();
         assert_eq!(sandbox.reserved("testnet"), ["10.1.0.2"]);
     }
-    // It waits for the lock, and is told to stop.
+    // It waits for the lock until a signal.
     for more in [
         json!({"delegateTimeout": "300ms"}),
         json!({"execute": "always"}),
@@ -218,7 +218,7 @@ fn an_add_whose_record_could_not_be_completed_is_not_undone_by_the_next() {
 #[test]
 fn an_add_whose_answer_is_not_read_keeps_the_attachment_until_it_is_undone() {
     let (sandbox, mut config) = sandbox();
-    // A result that doesn't fit into a pipe.
+    // A result that is larger than a pipe's buffer.
     let routes: Vec<Value> = (0..4000)
         .map(|n| json!({"dst": format!("10.{}.{}.0/24", n / 250, n % 250)}))
         .collect();
@@ -300,7 +300,7 @@ fn a_rollback_says_which_call_it_undoes() {
     assert_eq!(calls[1][..], ["DEL", &calls[0][1], &calls[0][1]]);
     assert_eq!(calls[2][..], ["DEL", &calls[2][1], "none"]);
     assert_ne!(calls[2][1], calls[0][1]);
-    // A call that was killed is undone by the next ADD.
+    // The next ADD undoes a killed call.
     fs::write(sandbox.root().join("kill"), "").unwrap();
     fs::remove_file(sandbox.root().join("log")).unwrap();
     assert_eq!(run("ADD").status.code(), None, "it is killed");

@@ -80,7 +80,7 @@ fn each_pod_gets_addresses_of_the_pools_of_its_rule() {
 
 #[test]
 fn what_was_chosen_on_add_counts_until_del() {
-    // Not the runtime's arguments, other annotations, no rule that holds, no catalogue.
+    // The runtime's arguments, other annotations, rules and the catalogue don't matter then.
     let edited = json!({"io.kubernetes.cri.pod-annotations": {"ipam/pool": "web"}});
     let sandbox = Sandbox::default();
     let mut config = sandbox.config("1.1.0", &CHAIN, &catalogue());
@@ -109,7 +109,7 @@ fn what_was_chosen_on_add_counts_until_del() {
                     let call = sandbox.call("ipam-delegated", command, config);
                     call.container(&format!("dev-{pod}")).run()
                 };
-                // A catalogue that can't be read fails no CHECK of what it chose.
+                // CHECK of its earlier choice succeeds without a readable catalogue.
                 run("CHECK", &later).nothing();
                 later["cni.dev/valid-attachments"] = json!([]);
                 run(command, &later).nothing();
@@ -171,7 +171,7 @@ fn a_refusal_lists_the_facts() {
             r#"containerID="prod-a", ifname="eth0", network="testnet""#
         )
     );
-    // Facts that can't be read: before any rule is tried.
+    // Unreadable facts fail before any rule is tried.
     let mut labels = config.clone();
     labels["args"] = json!({"cni": {"labels": {"a": "b"}}});
     let error = sandbox.pod_call("ADD", &labels, "prod", "a").run().error();
@@ -287,7 +287,7 @@ fn check_finds_an_address_in_the_directory_of_a_pool_that_was_renamed() {
 }
 
 #[test]
-fn a_pool_has_one_rotation_wherever_it_stands_in_a_rule() {
+fn a_pool_has_one_rotation_at_any_place_in_a_rule() {
     let sandbox = Sandbox::default();
     let ipam = json!({
         "pools": {"a": {"subnet": "10.1.0.0/24"}, "b": {"subnet": "10.2.0.0/24"}},
@@ -301,7 +301,7 @@ fn a_pool_has_one_rotation_wherever_it_stands_in_a_rule() {
 }
 
 #[test]
-fn a_selector_that_stands_in_a_chain_twice_is_checked_with_both_choices() {
+fn a_selector_that_is_in_a_chain_twice_is_checked_with_both_choices() {
     let sandbox = Sandbox::default().with_script(
         "sel",
         r#"[ "$CNI_COMMAND" = ADD ] || exit 0

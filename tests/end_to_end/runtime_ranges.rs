@@ -4,7 +4,7 @@
 use harness::{Call, Sandbox};
 use serde_json::{Value, json};
 
-/// A call of the chain with the runtime's ranges, or without.
+/// A call of the chain, with or without ranges from the runtime.
 fn call(sandbox: &Sandbox, command: &str, ranges: Option<Value>) -> Call {
     let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
     let mut config = sandbox.config("1.1.0", &delegates, &json!({}));
@@ -52,7 +52,7 @@ fn status_without_ranges_is_refused_unless_the_runtime_may_give_some() {
         let status = sandbox.call("ipam-delegated", "STATUS", &config).run();
         status.refused(7, "ipam.ranges is missing or empty");
     }
-    // As ADD is, whatever the container is.
+    // ADD is refused in the same way, for any container.
     for (pools, text) in [
         (json!(null), "ipam.pools is missing"),
         (json!({}), "ipam.pools: invalid type"),

@@ -1,5 +1,5 @@
-//! Shared by the tests with real container runtimes: a network whose rules lead to two
-//! pools and one pinned address.
+//! Code for the tests with real container runtimes: a network whose rules select two pools and one
+//! pinned address.
 
 use harness::Sandbox;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 /// The delegates of the network.
 const DELEGATES: [&str; 2] = ["ipam-ds-rules", "ipam-da-host-local"];
 
-/// A conflist for `bridge` with these rules. `bridge` serves one IPv4 subnet, so the pools
-/// `web`, `db` and `rest` are slices of one, from 10.77.1.10, 10.77.2.10 and 10.77.3.10 on.
+/// A conflist for `bridge` with these rules. `bridge` serves one IPv4 subnet, so the pools `web`,
+/// `db` and `rest` are slices of one, from 10.77.1.10, 10.77.2.10 and 10.77.3.10 on.
 pub(crate) fn conflist(sandbox: &Sandbox, rules: &Value) -> Value {
     let slice = |n: u8| {
         json!({
@@ -28,7 +28,7 @@ pub(crate) fn conflist(sandbox: &Sandbox, rules: &Value) -> Value {
     })
 }
 
-/// A reservation file of a named pool.
+/// The name and content of a reservation file in a named pool.
 pub(crate) fn reservation(ip: &str, container: &str) -> (String, String) {
     (ip.to_owned(), format!("{container}\r\neth0\r\ntestnet"))
 }

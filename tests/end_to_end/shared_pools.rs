@@ -1,5 +1,5 @@
-//! Networks `red` and `green` share the pool `blue`: each sees only its own reservations,
-//! by the third line of their files.
+//! Networks `red` and `green` share the pool `blue`. Each uses only its own reservations, by the
+//! third line of their files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,8 +18,8 @@ impl Shared {
         json!([{"name": "blue", "subnet": "10.1.0.0/24"}])
     }
 
-    /// A call for `eth0` of the container; without pools, as behind a selector that says
-    /// none.
+    /// A call for `eth0` of the container. `pools` may be null, as after a selector that prints no
+    /// pools.
     fn call_with(&self, command: &str, network: &str, container: &str, pools: &Value) -> Call {
         let mut config = self.0.config("1.1.0", &[], &json!({}));
         config["name"] = json!(network);
@@ -68,7 +68,7 @@ fn each_network_gets_other_addresses_under_its_name() {
     let shared = Shared::new();
     assert_eq!(shared.add("red", "r"), "10.1.0.2");
     assert_eq!(shared.add("green", "g"), "10.1.0.3");
-    // The network that is named like the pool: these files are host-local's, exactly.
+    // The network with the pool's name: these files are exactly host-local's.
     assert_eq!(shared.add("blue", "b"), "10.1.0.4");
     assert_eq!(
         shared.files(),
@@ -93,7 +93,7 @@ fn one_attachment_may_be_on_both_networks() {
 }
 
 #[test]
-fn gc_of_one_network_leaves_the_others_alone_with_and_without_pools() {
+fn gc_of_one_network_keeps_the_others_reservations_with_and_without_pools() {
     let shared = Shared::new();
     for (network, container) in [("red", "r1"), ("red", "r2"), ("green", "g"), ("blue", "b")] {
         shared.add(network, container);
@@ -105,7 +105,7 @@ fn gc_of_one_network_leaves_the_others_alone_with_and_without_pools() {
     );
     shared.call("GC", "blue", "nobody").nothing();
     assert_eq!(shared.0.reserved("blue"), ["10.1.0.3", "10.1.0.4"]);
-    // Without a selector that says the pools; with an index, and without one.
+    // Without a selector's pools, with and without an index.
     shared.without_pools("GC", "green", "nobody").nothing();
     assert_eq!(shared.0.reserved("blue"), ["10.1.0.3"]);
     fs::remove_dir_all(shared.0.cache_dir()).unwrap();
@@ -117,7 +117,7 @@ fn gc_of_one_network_leaves_the_others_alone_with_and_without_pools() {
 }
 
 #[test]
-fn del_and_check_find_the_pool_without_a_selector_that_says_it() {
+fn del_and_check_find_the_pool_without_a_selectors_pools() {
     let shared = Shared::new();
     shared.add("red", "c");
     shared.add("green", "c2");

@@ -1,4 +1,4 @@
-//! Our own files and folders: nobody else can read, write or plant them.
+//! Our own files and folders: no other user can read, write or replace them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
@@ -36,7 +36,7 @@ fn modes_do_not_depend_on_the_umask() {
     assert_eq!(mode(&sandbox.state_dir()), 0o700);
     assert_eq!(mode(&sandbox.state_dir().join("testnet")), 0o700);
     assert_eq!(mode(&record), 0o600);
-    // The configuration is in the logs.
+    // The logs contain the configuration.
     assert_eq!(mode(&sandbox.log_dir()), 0o750);
     for plugin in ["ipam-delegated", "ipam-ds-ranges", "ipam-da-host-local"] {
         let [log] = &sandbox.log_files(plugin)[..] else {

@@ -1,4 +1,4 @@
-//! Sticky keys: the address that a key was given last, if nobody has it now.
+//! Sticky keys: a key gets its last address again, if the address is free.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn config(sandbox: &Sandbox, subnet: &str) -> Value {
     sandbox.config("1.1.0", &CHAIN, &ipam)
 }
 
-/// A call for a container; one with a name has it as its sticky key.
+/// A call for a container. `name` is its sticky key.
 fn run(sandbox: &Sandbox, command: &str, config: &Value, name: Option<&str>, id: &str) -> Output {
     let args = name.map_or(String::new(), |name| format!("NAME={name}"));
     let call = sandbox.call("ipam-delegated", command, config);
@@ -30,7 +30,7 @@ fn run(sandbox: &Sandbox, command: &str, config: &Value, name: Option<&str>, id:
 fn a_container_that_restarts_in_a_busy_pool_has_its_address_each_time() {
     let sandbox = Sandbox::default();
     let config = config(&sandbox, "10.1.0.0/26");
-    // 61 addresses, of which 49 are reserved.
+    // 61 addresses; 49 are reserved.
     for i in 0..48 {
         run(&sandbox, "ADD", &config, None, &format!("busy-{i}")).result();
     }
@@ -44,7 +44,7 @@ fn a_container_that_restarts_in_a_busy_pool_has_its_address_each_time() {
             &format!("web-{}", i - 1),
         )
         .nothing();
-        // Others come and go meanwhile.
+        // Others start and end meanwhile.
         let (old, new) = (format!("busy-{}", i - 1), format!("busy-{}", i + 47));
         run(&sandbox, "DEL", &config, None, &old).nothing();
         let other = run(&sandbox, "ADD", &config, None, &new).ips();
@@ -90,7 +90,7 @@ fn what_is_remembered_survives_a_reboot_and_is_no_reservation() {
     run(&sandbox, "DEL", &config, Some("b"), "b").nothing();
     fs::remove_dir_all(sandbox.cache_dir()).unwrap();
     fs::remove_dir_all(sandbox.state_dir()).unwrap();
-    // Another boot: what was reserved is released.
+    // After a boot, the reservations are released.
     let proc = sandbox.root().join("proc");
     let id = proc.join("sys/kernel/random");
     fs::create_dir_all(&id).unwrap();
@@ -104,7 +104,7 @@ fn what_is_remembered_survives_a_reboot_and_is_no_reservation() {
     assert_eq!(again.run().ips(), ["10.1.0.3"]);
     assert_eq!(sandbox.reserved("pool"), ["10.1.0.3"]);
 
-    // host-local gives an address that is only remembered, and releases only its own.
+    // host-local may give an address that a key remembers, and releases only its own.
     symlink(
         reference("host-local").unwrap(),
         sandbox.plugins().join("host-local"),
@@ -116,7 +116,7 @@ fn what_is_remembered_survives_a_reboot_and_is_no_reservation() {
         let call = sandbox.call("host-local", command, &theirs);
         call.container(container).run()
     };
-    // The rotation of its pool was at 10.1.0.4.
+    // The pool's rotation continues after 10.1.0.4.
     for expected in ["10.1.0.5", "10.1.0.6"] {
         assert_eq!(host_local("ADD", expected).ips(), [expected]);
     }

@@ -1,5 +1,5 @@
-//! Reservation files that are empty or cut off: a crashed host-local leaves them, and a
-//! running one may be writing them.
+//! Empty or truncated reservation files: a crashed host-local leaves them, and a running one may
+//! be writing them.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// Five addresses, from 10.1.0.2 on.
+    /// Five addresses, beginning with 10.1.0.2.
     fn new(sandbox: Sandbox) -> Self {
         fs::create_dir_all(sandbox.data_dir().join("testnet")).unwrap();
         let pool = json!({"subnet": "10.1.0.0/29"});
@@ -78,7 +78,7 @@ fn a_younger_torn_file_is_taken_and_no_gc_removes_it() {
         assert_eq!(error["code"], 111);
         let msg = error["msg"].as_str().unwrap();
         assert!(msg.contains("younger than ten seconds"), "{error}");
-        // By a clock that was set back, it is from the future.
+        // After the clock was set back, the file's time is in the future.
         let opened = File::options().write(true).open(&file).unwrap();
         opened
             .set_modified(SystemTime::now() + Duration::from_secs(3600))
@@ -106,11 +106,11 @@ fn a_file_that_was_emptied_in_place_is_found_before_the_pool_is_called_full() {
         pool.add(&format!("c{n}"));
     }
     assert_eq!(pool.call("ADD", "d").run().code(), 11);
-    // `: > 10.1.0.4` changes no directory.
+    // `: > 10.1.0.4` doesn't change the directory.
     let file = pool.file("10.1.0.4");
     File::create(&file).unwrap();
     ages(&file, 11);
-    // The files of a full pool are read once in ten seconds: without the index, at once.
+    // The files of a full pool are read once in ten seconds; without the index, immediately.
     fs::remove_dir_all(pool.sandbox.cache_dir()).unwrap();
     pool.call("STATUS", "-").run().nothing();
     assert_eq!(pool.add("d"), "10.1.0.4");
@@ -129,7 +129,7 @@ fn a_lock_file_that_is_replaced_during_the_wait_is_not_the_lock() {
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.call("ADD", "c1").run());
         wait_until_equal(waits, 1);
-        // Somebody removes the lock file, and another makes and locks a new one.
+        // Somebody removes the lock file, and another process creates and locks a new one.
         fs::remove_file(pool.file("lock")).unwrap();
         let second = held_lock(&pool.sandbox, "testnet");
         drop(first);

@@ -1,4 +1,4 @@
-//! The trace ID finds the log lines of one attachment in all plugins.
+//! The trace ID finds the log lines of one attachment in all plugins' logs.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn sandbox() -> (Sandbox, Value) {
     (sandbox, config)
 }
 
-/// The lines that `grep ID *.log` finds, in the order of time, without the ID.
+/// The lines that `grep ID *.log` finds, in order of time, without the ID.
 fn grep(sandbox: &Sandbox, id: &str) -> Vec<(String, String)> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(sandbox.log_dir()).unwrap() {
@@ -50,7 +50,7 @@ fn is_the_whole_story(lines: &[(String, String)]) {
     .filter(|what| lines.iter().any(|(_, line)| line.contains(what)))
     .collect();
     assert_eq!(told.len(), 6, "{told:?}");
-    // In order: who is at work, one after the other.
+    // The plugins appear in the order of their calls.
     let mut plugins: Vec<&str> = lines.iter().map(|(plugin, _)| plugin.as_str()).collect();
     plugins.dedup();
     assert_eq!(
@@ -77,7 +77,7 @@ fn the_runtimes_trace_goes_through_to_delegates_and_logs() {
     let traceparent = format!("00-{id}-00f067aa0ba902b7-01");
     let call = sandbox.call("ipam-delegated", "ADD", &config);
     call.env("TRACEPARENT", &traceparent).run().result();
-    // Somebody else's call, which is another story.
+    // An unrelated call with another trace.
     sandbox
         .call("ipam-delegated", "ADD", &config)
         .container("c2")

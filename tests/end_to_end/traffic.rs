@@ -1,4 +1,4 @@
-//! Containers come and go without a pause while a test does something to the plugins.
+//! Containers start and end continuously while a test changes the plugins.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use harness::{Flavour, PLUGINS, Release, Sandbox};
 use serde_json::{Value, json};
 
-/// An attachment from ADD to DEL.
+/// Runs ADD, CHECK and DEL of an attachment.
 pub(crate) fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let delegates = ["ipam-ds-ranges", "ipam-da-host-local"];
@@ -23,7 +23,8 @@ pub(crate) fn a_container_comes_and_goes(sandbox: &Sandbox, container: &str) {
     call("DEL", &config).nothing();
 }
 
-/// Ends the traffic, also after a failure: the callers would never stop.
+/// Ends the traffic when it is dropped, even after a panic: otherwise the callers would never
+/// stop.
 struct AtEnd<'a>(&'a AtomicBool);
 
 impl Drop for AtEnd<'_> {
@@ -32,13 +33,13 @@ impl Drop for AtEnd<'_> {
     }
 }
 
-/// Puts other plugins into the sandbox, of whatever release, while three containers
-/// come and go without an error.
+/// Runs `change`, which installs plugins of any release into the sandbox, while three containers
+/// start and end without an error.
 pub(crate) fn meanwhile(sandbox: &Sandbox, change: impl Fn()) {
     meanwhile_by(sandbox, 3, change);
 }
 
-/// The same with so many containers that come and go.
+/// As [`meanwhile`], with this number of containers.
 pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn()) {
     let whole = whole(sandbox);
     let (ended, count) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -53,7 +54,7 @@ pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn())
                 }
             });
         }
-        // Calls are few, and a moment without a plugin may be short.
+        // There are few calls, so a short moment without a plugin might be missed.
         scope.spawn(|| {
             let _at_end = AtEnd(&ended);
             while !ended.load(Ordering::Relaxed) {
@@ -66,7 +67,7 @@ pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn())
         });
         let _at_end = AtEnd(&ended);
         change();
-        // Its leftovers are used, too.
+        // Afterwards, calls use the result of the change.
         let so_far = count.load(Ordering::Relaxed);
         assert!(so_far > 0, "nobody came");
         while count.load(Ordering::Relaxed) < so_far + 2 * callers && !ended.load(Ordering::Relaxed)
@@ -77,13 +78,13 @@ pub(crate) fn meanwhile_by(sandbox: &Sandbox, callers: usize, change: impl Fn())
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
-/// The size of what a runtime finds; `None` if it finds nothing.
+/// The size of the plugin that a runtime finds; `None` if it finds none.
 fn size(sandbox: &Sandbox, plugin: &str) -> Option<u64> {
     let metadata = fs::metadata(sandbox.plugins().join(plugin));
     metadata.ok().map(|metadata| metadata.len())
 }
 
-/// Sizes of complete plugins: the installed ones and those of both releases.
+/// Valid sizes of plugins: of the installed ones and of both releases.
 fn whole(sandbox: &Sandbox) -> BTreeSet<Option<u64>> {
     let mut sizes = BTreeSet::from(PLUGINS.map(|plugin| size(sandbox, plugin)));
     for flavour in [Flavour::Normal, Flavour::Verbose] {

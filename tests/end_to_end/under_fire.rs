@@ -1,5 +1,5 @@
-//! Many processes at once, ours and `host-local`'s, on one directory, some of
-//! them killed: the directory then holds the living attachments' addresses and no others.
+//! Many processes of ours and of `host-local` at once in one directory. Some are killed. At the
+//! end, the directory contains exactly the living attachments' addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, RwLock};
@@ -10,7 +10,7 @@ use fastrand::Rng;
 use harness::{Call, Sandbox, reference};
 use serde_json::{Value, json};
 
-/// Fewer addresses than workers: 29 can be given.
+/// Only 29 addresses, for more workers.
 const SUBNET: &str = "10.1.0.0/27";
 const CAPACITY: usize = 29;
 
@@ -20,17 +20,17 @@ const OPERATIONS: usize = 2_000;
 struct Fire {
     sandbox: Sandbox,
     with_host_local: bool,
-    /// The runtime's rule: no other call runs during GC.
+    /// A runtime makes no other calls during GC.
     gc_runs_alone: RwLock<()>,
     known: Mutex<Known>,
 }
 
-/// The runtime's knowledge.
+/// The runtime's own state.
 #[derive(Default)]
 struct Known {
     /// The addresses of attachments that were added and not deleted.
     live: BTreeMap<String, String>,
-    /// Attachments of which a call was killed: they may or may not hold something.
+    /// Attachments whose call was killed: they may or may not hold an address.
     killed: BTreeSet<String>,
     counts: BTreeMap<&'static str, usize>,
 }
@@ -96,7 +96,7 @@ impl Fire {
         let output = call.run();
         let mut known = self.known.lock().unwrap();
         if !output.status.success() {
-            // The pool is too small at times, and there is no other reason.
+            // The only acceptable error is a full pool.
             if !host_local {
                 assert_eq!(output.code(), 11, "{output:?}");
             }
@@ -112,7 +112,7 @@ impl Fire {
 
     fn del(&self, host_local: bool, container: &str, ip: &str, kill: bool, rng: &mut Rng) {
         let _others_may_run = self.gc_runs_alone.read().unwrap();
-        // From the start of DEL on, the address may be another's.
+        // From the start of DEL on, another attachment may get the address.
         self.known.lock().unwrap().live.remove(ip);
         let call = self.call(host_local, "DEL", container, &json!({}));
         if kill {
@@ -160,7 +160,8 @@ impl Fire {
         known.count("collected");
     }
 
-    /// Makes files that a killed host-local has left torn as old as a GC wants them.
+    /// Sets back the times of torn files that a killed host-local has left, so that a GC removes
+    /// them.
     fn age_torn_files(&self) {
         for (ip, content) in self.sandbox.reservations("testnet") {
             if content.is_empty() {
@@ -236,8 +237,8 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
             known.counts
         );
     }
-    // From the files alone: everything that is live is there, and what else is
-    // there belongs to a call that was killed.
+    // By the files: every living address is reserved, and every other one belongs to a killed
+    // call.
     let held = fire.held();
     for (ip, container) in &known.live {
         assert_eq!(held.get(ip), Some(container));
@@ -250,7 +251,7 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
             "{ip} is held by {container}, which nobody knows"
         );
     }
-    // One GC leaves exactly what is live.
+    // After one GC, exactly the living addresses are reserved.
     fire.age_torn_files();
     fire.call(false, "GC", "-", &known.valid_attachments())
         .run()
@@ -268,7 +269,7 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
             .all(|name| ["lock", "last_reserved_ip.0"].contains(&name.as_str())),
         "{names:?}"
     );
-    // The pool can be filled to its last address.
+    // All free addresses of the pool can be reserved.
     for n in known.live.len()..CAPACITY {
         fire.call(false, "ADD", &format!("filler-{n}"), &json!({}))
             .run()

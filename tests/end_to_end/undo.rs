@@ -1,5 +1,5 @@
-//! A failed ADD releases only what it reserved. Addresses of an earlier ADD, whose record
-//! is lost, stay.
+//! A failed ADD releases only its own reservations. Addresses of an earlier ADD whose record is
+//! lost stay reserved.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ fn pool(name: &str, n: u8) -> Value {
     json!({"name": name, "subnet": format!("10.{n}.0.0/24")})
 }
 
-/// A selector that appends the pools of this file to its `prevResult`, only on ADD.
+/// A selector that appends the pools in this file to `prevResult`, on ADD only.
 fn selector(file: &str) -> String {
     format!(
         "[ $CNI_COMMAND = ADD ] || exit 0\n\
@@ -35,7 +35,7 @@ impl Chain {
         Self { sandbox, config }
     }
 
-    /// From now on, the selectors choose these pools.
+    /// Sets the pools that the selectors choose from now on.
     fn choose(&self, first: &Value, second: &Value) {
         for (file, pool) in [("first.json", first), ("second.json", second)] {
             let pools = json!([pool]).to_string();
@@ -65,7 +65,7 @@ fn a_refusal_by_the_second_allocator_releases_no_address_of_an_earlier_add() {
     chain.choose(&pool("red", 1), &pool("green", 3));
     assert_eq!(chain.call("ADD").run().ips(), ["10.1.0.2", "10.3.0.2"]);
     chain.lose_the_record();
-    // The first selector chooses another pool now; the second doesn't.
+    // Now the first selector chooses another pool.
     chain.choose(&pool("blue", 2), &pool("green", 3));
     assert_eq!(chain.call("ADD").run().code(), 110);
     let reserved = chain.reserved();
@@ -95,7 +95,7 @@ fn an_allocator_that_dies_releases_what_it_has_just_reserved_and_nothing_else() 
     let mut chain = Chain::new(&["first", ALLOCATOR]);
     chain.choose(&pool("red", 1), &pool("green", 3));
     chain.call("ADD").run().result();
-    // An allocator that is killed when it has reserved, and one that is killed before.
+    // One allocator is killed after it has reserved, and another one before.
     let ours = chain.sandbox.plugins().join(ALLOCATOR);
     for (name, at) in [("dies-late", "true"), ("dies-early", "false")] {
         let script = format!(
@@ -162,7 +162,7 @@ fn an_add_whose_mark_cannot_be_written_fails_and_leaves_nothing() {
         assert!(chain.reserved().is_empty(), "{errno}");
         assert!(chain.sandbox.records("testnet").is_empty(), "{errno}");
     }
-    // A file system that has no attributes, and one that refuses them.
+    // A file system without extended attributes, and one that refuses them.
     for errno in ["EOPNOTSUPP", "EPERM"] {
         let inject = format!("inject=fsetxattr:error={errno}");
         let strace = ["strace", "-f", "-o", "/dev/null", "-e", &inject];

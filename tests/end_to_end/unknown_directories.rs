@@ -1,6 +1,5 @@
-//! Entries in `dataDir` that are no directories of reservations, and directories that can't
-//! be read: a missing one hinders no release, and an unreadable one doesn't count as
-//! missing.
+//! Entries in `dataDir` that aren't directories of reservations, and directories that can't be
+//! read. A missing directory prevents no release; an unreadable one doesn't count as missing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -61,7 +60,7 @@ fn a_network_name_that_no_directory_can_have_is_refused_and_what_it_holds_releas
         let error = sandbox.call(ALLOCATOR, command, &config).run().error();
         assert_eq!(error["code"], 7, "{error}");
     }
-    // Left by an earlier version.
+    // From an earlier version.
     for command in ["DEL", "GC"] {
         fs::create_dir_all(sandbox.data_dir().join("blue")).unwrap();
         let content = format!("c1\r\neth0\r\n{name}");
@@ -95,7 +94,7 @@ fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere
         ];
         del.through(&strace).run()
     };
-    // What must be released was found.
+    // The address to release was found.
     config["prevResult"]["ips"] = json!([{"address": "10.2.0.2/24"}]);
     let output = strace(sandbox.call(ALLOCATOR, "DEL", &config));
     output.nothing();
@@ -104,11 +103,11 @@ fn a_directory_that_can_not_be_looked_at_fails_the_del_of_what_was_found_nowhere
         "{output:?}"
     );
     assert!(sandbox.reserved("blue").is_empty());
-    // Nothing is known to be looked for.
+    // No address is known that must be released.
     let mut without = config.clone();
     without["prevResult"]["ips"] = json!([]);
     strace(sandbox.call(ALLOCATOR, "DEL", &without)).nothing();
-    // It may be there.
+    // The unreadable directory may have it.
     config["prevResult"]["ips"] = json!([{"address": "10.3.0.2/24"}]);
     let error = strace(sandbox.call(ALLOCATOR, "DEL", &config)).error();
     assert_eq!(error["code"], 11, "{error}");

@@ -1,12 +1,13 @@
-//! GC releases what `cni.dev/valid-attachments` doesn't list, and nothing without the list.
+//! GC releases the attachments that `cni.dev/valid-attachments` doesn't list. Without the list, it
+//! releases nothing.
 
 use harness::{Output, Sandbox};
 use serde_json::{Value, json};
 
 const KEY: &str = "cni.dev/valid-attachments";
 
-/// GC by the chain and by the allocator alone, with this list, while c1 holds an
-/// address that it has got from that plugin.
+/// GC with this list, once by the chain and once by the allocator without a chain, while c1 has an
+/// address from that plugin.
 fn gc(list: Option<&Value>) -> Vec<(Sandbox, Output)> {
     ["ipam-delegated", "ipam-da-host-local"]
         .into_iter()

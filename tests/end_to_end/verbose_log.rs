@@ -1,4 +1,4 @@
-//! The verbose flavour's log: a file a day, in UTC, of which the newest seven are kept.
+//! The verbose flavour's log: one file per day (UTC). The newest seven are kept.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -15,10 +15,10 @@ use serde_json::json;
 const DAY: i64 = 24 * 60 * 60;
 const KEPT: usize = 7;
 
-/// A selector, which keeps nothing but its log.
+/// A selector: it has no files except its log.
 const SELECTOR: &str = "ipam-ds-ranges";
 
-/// Plugins of the verbose flavour, and the clock that they see.
+/// Plugins of the verbose flavour, with a wrong clock.
 struct Logs {
     sandbox: Sandbox,
     clock: WrongClock,
@@ -37,7 +37,7 @@ impl Logs {
         self.clock.set(call, time - seconds(SystemTime::now()))
     }
 
-    /// Runs an ADD at noon of each of these days, counted from today.
+    /// Runs an ADD at noon of each of these days, relative to today.
     fn run_on_days(&self, days: impl IntoIterator<Item = i64>) {
         for day in days {
             let output = self.selector_at(midnight_before(day) + DAY / 2).run();
@@ -62,7 +62,7 @@ fn seconds(time: SystemTime) -> i64 {
     since.as_secs().try_into().unwrap()
 }
 
-/// The first second of a day in UTC, counted from today.
+/// The first second of a UTC day, relative to today.
 fn midnight_before(day: i64) -> i64 {
     let now = seconds(SystemTime::now());
     now - now % DAY + day * DAY
@@ -94,7 +94,7 @@ fn each_day_has_a_file_and_the_newest_seven_are_kept() {
         .join("ipam-ds-ranges-two.log.2020-01-01");
     fs::write(&log_of_another, "").unwrap();
     for today in 0..10 {
-        // More than one process a day.
+        // More than one process per day.
         logs.run_on_days([today, today]);
         assert_eq!(logs.files(), names((today - 6).max(0)..=today));
     }
@@ -136,7 +136,7 @@ fn a_call_that_goes_on_after_midnight_logs_to_the_file_of_each_day() {
     let logs = Logs::new();
     logs.run_on_days(-7..0);
     let midnight = midnight_before(1);
-    // The script has the call's clock.
+    // The script uses the call's clock.
     let script =
         format!("while [ $(date +%s) -le {midnight} ]; do sleep 0.1; done; echo '{{\"ips\":[]}}'");
     let sandbox = logs.sandbox.with_script("sleeps", &script);
@@ -249,7 +249,7 @@ fn a_full_disk_costs_the_log_and_not_the_call() {
             "size=16k,mode=750",
             "head -c 20k /dev/zero > $folder/zeros || :",
         ),
-        // No file can be made.
+        // No inode is free.
         ("nr_inodes=1,mode=750", ":"),
     ] {
         node.sh(&format!(

@@ -1,4 +1,4 @@
-//! Delegates that are older than the network's version.
+//! Delegates that support only older versions than the network's.
 
 use harness::{Sandbox, needs};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn a_network_of_the_newest_version_runs_debians_plugins() {
     let sandbox = Sandbox::default().with_reference("host-local");
     let ipam = json!({"ranges": [[{"subnet": "10.1.0.0/24"}]]});
     let mut config = sandbox.config("1.1.0", &["ipam-ds-ranges", "host-local"], &ipam);
-    // It refuses the version when called without the chain.
+    // Without the chain, it refuses the version.
     assert_eq!(sandbox.call("host-local", "ADD", &config).run().code(), 1);
     let result = sandbox
         .call("ipam-delegated", "ADD", &config)
@@ -42,8 +42,8 @@ fn a_network_of_the_newest_version_runs_debians_plugins() {
     assert!(sandbox.reserved("testnet").is_empty());
 }
 
-/// A delegate that knows versions up to 0.4.0, in the words of that time, and
-/// notes what it is called with.
+/// A delegate that supports versions up to 0.4.0, with the messages of its time. It records its
+/// calls.
 const OLD: &str = r#"in=$(cat)
 echo "$CNI_COMMAND $in" >> "${0%/*}/../log"
 [ "$CNI_COMMAND" != VERSION ] || { echo '{"cniVersion":"0.4.0","supportedVersions":["0.3.0","0.3.1","0.4.0"]}'; exit; }

@@ -1,4 +1,4 @@
-//! Helpers that wait for a process, or make it wait.
+//! Helpers that wait for a process, or delay one.
 
 use std::fmt::Debug;
 use std::fs::{self, File};
@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use harness::Sandbox;
 use rustix::fs::{FlockOperation, flock};
 
-/// Longest time that [`wait_for`] waits. What a test waits for takes milliseconds, or a few
-/// seconds on a loaded machine.
+/// Longest wait of [`wait_for`]. Expected events take milliseconds, or a few seconds on a loaded
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until this holds. If it never does, the panic names the caller's line.
+/// Waits until `holds` is true. If it stays false, the panic names the caller's line.
 #[track_caller]
 pub(crate) fn wait_for(holds: impl Fn() -> bool) {
     wait_for_value(holds, |&holds| holds);
 }
 
-/// Waits until a value is the wanted one, and returns it. If it never is, the panic names the
-/// caller's line and the last value.
+/// Waits until `is_wanted` is true for a value, and returns the value. Otherwise the panic names
+/// the caller's line and the last value.
 #[track_caller]
 pub(crate) fn wait_for_value<T: Debug>(
     current: impl Fn() -> T,
@@ -39,15 +39,14 @@ pub(crate) fn wait_for_value<T: Debug>(
     }
 }
 
-/// Waits until a value is this one. If it never is, the panic names the caller's line and the
-/// last value.
+/// Waits until a value equals `wanted`. Otherwise the panic names the caller's line and the last
+/// value.
 #[track_caller]
 pub(crate) fn wait_until_equal<T: Debug + PartialEq<U>, U>(current: impl Fn() -> T, wanted: U) {
     wait_for_value(current, move |value| *value == wanted);
 }
 
-/// The lock on the network's directory of reservations, as somebody else holds it until
-/// this is dropped.
+/// Holds the lock on the network's directory of reservations until the file is dropped.
 pub(crate) fn held_lock(sandbox: &Sandbox, network: &str) -> File {
     let directory = sandbox.data_dir().join(network);
     fs::create_dir_all(&directory).unwrap();

@@ -1,8 +1,7 @@
-//! containerd with runc, driven by `ctr run --cni`: a container's ID leads to a pool. `ctr`
-//! passes only the ID, `<namespace>-<ID>`: no `CNI_ARGS`, labels or annotations.
+//! containerd with runc, driven by `ctr run --cni`: rules select a pool by the container's ID.
+//! `ctr` passes only the ID, `<namespace>-<ID>`: no `CNI_ARGS`, labels or annotations.
 //!
-//! ctr's folders can't be chosen. So `/etc`, and the folders where it looks for plugins,
-//! are private to a test node.
+//! ctr's folders are fixed. So `/etc` and its plugin folders are private to a test node.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::runtimes::{address_in, conflist, reservation};
 
-/// The longest that something is waited for that comes in the end.
+/// Longest wait for an expected event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The socket, in a folder that is private to the node.
@@ -33,7 +32,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 address = "/run/test-containerd/containerd.sock"
 "#;
 
-/// containerd on a test node, where everything ends with the node.
+/// containerd on a test node. All of its processes end with the node.
 pub(crate) struct Containerd {
     node: Node,
     pub(crate) cgroup: Cgroup,
@@ -42,7 +41,7 @@ pub(crate) struct Containerd {
 }
 
 impl Containerd {
-    /// containerd with one network, `testnet`, of these rules; `None`, with a report, if it
+    /// containerd with the network `testnet` and these rules. Reports and returns `None` if it
     /// can't run a container on this machine.
     pub(crate) fn new(rules: &Value) -> Option<Self> {
         let test = "with_containerd";
@@ -109,7 +108,7 @@ impl Containerd {
         }
     }
 
-    /// A command of ctr in a namespace of containerd's.
+    /// A ctr command in a containerd namespace.
     pub(crate) fn ctr(&self, namespace: &str, arguments: &[&str]) -> Command {
         let mut command = self.node.command("ctr");
         command
@@ -157,7 +156,7 @@ impl Containerd {
         run.wait().unwrap();
     }
 
-    /// Runs a command of ctr that must succeed; returns its stdout.
+    /// Runs a ctr command that must succeed; returns its stdout.
     #[track_caller]
     pub(crate) fn must(&self, namespace: &str, arguments: &[&str]) -> String {
         let output = self.ctr(namespace, arguments).output().unwrap();
@@ -165,7 +164,7 @@ impl Containerd {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The address of a container, as it sees it itself.
+    /// The address of a container, read inside it.
     #[track_caller]
     fn address(&self, namespace: &str, id: &str) -> String {
         let show = ["/bin/ip", "-4", "-o", "addr", "show", "dev", "eth0"];
@@ -181,7 +180,7 @@ impl Drop for Containerd {
     }
 }
 
-/// Puts the conflist and the plugins into the folders that ctr knows.
+/// Installs the conflist and the plugins in ctr's folders.
 fn configure(node: &Node, sandbox: &Sandbox, rules: &Value) {
     let root = sandbox.root();
     fs::write(root.join("containerd.toml"), CONFIGURATION).unwrap();
@@ -230,7 +229,7 @@ fn container_ids_lead_to_two_pools_and_to_a_pinned_address() {
         return;
     };
     let web = containerd.start("default", "web", &[]);
-    // The pinned address is the pool's first, and waits for its container.
+    // The pinned address is the first of the pool, and is kept free for its container.
     let other = containerd.start("prod", "db-1", &[]);
     let pinned = containerd.start("prod", "db-0", &[]);
     assert_eq!(containerd.address("default", "web"), "10.77.1.10/16");
@@ -246,7 +245,7 @@ fn container_ids_lead_to_two_pools_and_to_a_pinned_address() {
     assert_eq!(sandbox.reservations("db"), expected);
     assert_eq!(sandbox.records("testnet").len(), 3);
 
-    // Of a container in the foreground, ctr sends a DEL, without the network namespace.
+    // For a container in the foreground, ctr calls DEL without the network namespace.
     containerd.kill("default", "web", web);
     assert!(sandbox.reservations("web").is_empty());
     containerd.kill("prod", "db-0", pinned);

@@ -1,4 +1,4 @@
-//! A real dockerd whose networks have their addresses from a chain.
+//! A real dockerd whose networks get their addresses from a chain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -28,7 +28,7 @@ fn subnets(docker: &Dockerd, network: &str) -> Value {
     serde_json::from_str(&json).unwrap()
 }
 
-/// The addresses of these containers, which run, in the network `net`.
+/// The addresses of these running containers in the network `net`.
 #[track_caller]
 pub(crate) fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     let given: BTreeSet<String> = names
@@ -42,7 +42,7 @@ pub(crate) fn addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     given
 }
 
-/// Everything that is reserved, in all networks and pools.
+/// All reserved addresses of all networks and pools.
 pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
     let networks = fs::read_dir(docker.sandbox.data_dir())
         .into_iter()
@@ -53,8 +53,8 @@ pub(crate) fn reserved(docker: &Dockerd) -> BTreeSet<String> {
         .collect()
 }
 
-/// Writes a network configuration whose chain gives addresses of this subnet, and whose plugin
-/// is a bridge with these keys; returns the plugin's configuration.
+/// Writes a network configuration: its chain gives addresses of this subnet, and its plugin is a
+/// bridge with these keys. Returns the plugin's configuration.
 pub(crate) fn conflist(docker: &Dockerd, name: &str, subnet: &str, keys: &Value) -> Value {
     let sandbox = &docker.sandbox;
     let ranges = json!({"ranges": [[{"subnet": subnet}]]});
@@ -88,7 +88,8 @@ fn networks_have_what_they_ask_for() {
     create(&docker, "full", &options);
     docker.run("full", "c1", &[]);
     docker.run("full", "c2", &["--ip=10.88.200.9"]);
-    // Docker asks for auxiliary addresses in no order, and the next one is behind the last.
+    // Docker requests auxiliary addresses in random order, and the next address follows the last
+    // of them.
     let first = docker.address("full", "c1");
     assert!(
         ["10.88.5.0", "10.88.5.2"].contains(&first.as_str()),
@@ -109,7 +110,7 @@ fn networks_have_what_they_ask_for() {
     }
     docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.200.9"]);
     docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.88.0.254"]);
-    // IPv6 with a subnet, and of the default pools.
+    // IPv6 with a subnet, and from the default pools.
     create(&docker, "six", &["--ipv6", "--subnet=fd00:88::/64"]);
     docker.run("six", "c6", &[]);
     let inside = docker.ok(&["exec", "c6", "/bin/ip", "addr"]);
@@ -128,7 +129,7 @@ fn networks_have_what_they_ask_for() {
         "-W5",
         &docker.address("inner", "i2"),
     ]);
-    // As in a network whose addresses Docker gives by itself.
+    // As in a network with Docker's own IPAM.
     docker.ok(&[
         "network",
         "create",
@@ -140,7 +141,7 @@ fn networks_have_what_they_ask_for() {
     let routes = |name| docker.ok(&["exec", name, "/bin/ip", "route"]);
     let expected = routes("d1").replace("10.91.0.", "10.90.0.");
     assert_eq!(routes("i1"), expected);
-    // Two networks of one subnet are Docker's own refusal, and leave nothing.
+    // Docker itself refuses two networks with one subnet; nothing is left.
     let same = [&CREATE[..], &["--subnet=10.88.0.0/17", "again"]].concat();
     let said = docker.err(&same);
     assert!(
@@ -202,7 +203,7 @@ fn twenty_containers_at_once_have_an_address_each_and_reach_one_another() {
     for other in &given {
         docker.ok(&["exec", "c0", "/bin/ping", "-c1", "-W5", other]);
     }
-    // The network is full after nine more, and Docker says which pool it is.
+    // After nine more, the network is full, and Docker's message names the pool.
     for i in 20..29 {
         docker.run("net", &format!("c{i}"), &[]);
     }
@@ -239,7 +240,7 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
         docker.run("net", &name, &[]);
         docker.address("net", &name)
     };
-    // All at once.
+    // All at the same time.
     let given: BTreeSet<String> = thread::scope(|scope| {
         let both = (0..5).map(|i| {
             [
@@ -254,7 +255,7 @@ fn a_docker_network_and_a_cni_network_share_a_pool() {
     });
     assert_eq!(given.len(), 10);
     assert_eq!(docker.sandbox.reserved("shared").len(), 10);
-    // The host has a route to it now. Without a check, Docker would ask for ever.
+    // The host now has a route to it. Without the check, Docker would retry endlessly.
     let said = docker.err(&[&CREATE[..], &["--ipam-opt", "conflist=shared", "again"]].concat());
     assert!(
         said.contains("overlaps with the route 10.88.0.0/24 of br-"),

@@ -1,4 +1,4 @@
-//! The networks of the page about Docker, with a later Docker than Debian's.
+//! The networks of the page about Docker, with a newer Docker than Debian's.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ fn start(options: &[&str]) -> Option<Dockerd> {
     Some(docker)
 }
 
-/// The addresses of the containers, which are all that are reserved, and reach each other.
+/// The addresses of the containers. Checks that no other address is reserved, and that the
+/// containers reach each other.
 #[track_caller]
 fn addresses(docker: &Dockerd) -> BTreeSet<String> {
     let given = RUNNING.map(|(container, network)| docker.address(network, container));
@@ -47,14 +48,14 @@ fn addresses(docker: &Dockerd) -> BTreeSet<String> {
     held
 }
 
-/// Removes containers and networks, the networks while the daemon is away.
+/// Removes containers and networks; the networks while the daemon isn't running.
 fn assert_whole(mut docker: Dockerd) {
     let containers = RUNNING.map(|(container, _)| container);
     docker.ok(&[&["rm", "--force"][..], &containers].concat());
     assert_eq!(reserved(&docker), BTreeSet::new());
     assert_eq!(left(&docker.node), [""; 0]);
     docker.kill_daemon();
-    // Docker tries for half a minute, and then removes the network all the same.
+    // Docker retries for half a minute, and then removes the network anyway.
     let remove = |name| docker.command(&["network", "rm", name]).spawn().unwrap();
     for mut removing in ["ours", "cni"].map(remove) {
         removing.wait().unwrap();

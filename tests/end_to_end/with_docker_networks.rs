@@ -1,4 +1,5 @@
-//! A real dockerd whose networks are CNI networks: their plugins plumb its containers.
+//! A real dockerd whose networks are CNI networks: their plugins create the containers'
+//! interfaces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +10,8 @@ use serde_json::{Value, json};
 use crate::cni_network::{CALLS, configure, configure_plugins, left};
 use crate::with_docker::reserved;
 
-/// dockerd with a network configuration `web`: a bridge with two families, routes, and the
-/// MAC address that Docker gives.
+/// dockerd with the network configuration `web`: a bridge with two families, routes, and Docker's
+/// MAC address.
 pub(crate) fn start(test: &str, options: &[&str]) -> Option<Dockerd> {
     let docker = Dockerd::start(test, options)?;
     let routes = [
@@ -29,7 +30,7 @@ pub(crate) fn create(docker: &Dockerd, name: &str, options: &[&str]) {
     docker.ok(&[&CREATE, options, &["--opt", "conflist=web", name]].concat());
 }
 
-/// Nothing is left of a network's containers.
+/// Checks that nothing of a network's containers is left.
 #[track_caller]
 pub(crate) fn assert_nothing_left(docker: &Dockerd) {
     assert_eq!(reserved(docker), BTreeSet::new());
@@ -63,7 +64,7 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
     ] {
         assert!(inside.contains(expected), "{expected}: {inside}");
     }
-    // No other interface: Docker adds none for a way out.
+    // No other interface: Docker adds none for outgoing traffic.
     assert!(!inside.contains("eth1"), "{inside}");
     let routes = docker.ok(&["exec", "c1", "/bin/ip", "route"]);
     for expected in [
@@ -92,7 +93,7 @@ fn a_network_without_addresses_of_dockers_has_the_configurations() {
         inside.contains(shown["MacAddress"].as_str().unwrap()),
         "{shown}: {inside}"
     );
-    // Restarted, with the same interface or another, and never with two.
+    // After a restart, it has exactly one interface, the same or a new one.
     docker.ok(&["restart", "--time=0", "c1"]);
     docker.ok(&["exec", "c1", "/bin/ping", "-c1", "-W5", "10.95.0.3"]);
     docker.ok(&["network", "disconnect", "net", "c2"]);
@@ -157,7 +158,7 @@ fn a_network_with_addresses_of_dockers_has_these() {
         "ours",
         &[&ours[..], &["--subnet=10.95.0.0/24"]].concat(),
     );
-    // Of a configuration for no subnet of its own.
+    // A configuration without a subnet.
     let bridge = json!({"type": "bridge", "bridge": "plain0", "isGateway": true, "ipam": {"type": "host-local"}});
     configure_plugins(&docker.sandbox, "plain", &[bridge]);
     let plain = ["--subnet=10.96.0.0/24", "--opt=conflist=plain", "dockers"];
@@ -204,7 +205,7 @@ fn what_cannot_be_plumbed_is_refused_and_leaves_nothing() {
     let file = docker.sandbox.conf_dir().join("web.conflist");
     let list = fs::read_to_string(&file).unwrap();
     let mut broken: Value = serde_json::from_str(&list).unwrap();
-    // The second plugin fails when the first has plumbed.
+    // The second plugin fails after the first one has created its interface.
     let plugins = broken["plugins"].as_array_mut().unwrap();
     plugins.push(json!({"type": "fails"}));
     docker.sandbox.write_executable("fails", "#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\necho '{\"code\": 120, \"msg\": \"not today\"}'; exit 1");

@@ -1,5 +1,5 @@
-//! SIGKILL of a real dockerd, of the daemon, or of both, and a crash of the node, while a
-//! network of CNI has containers or one starts or stops. No interface and no address is lost.
+//! SIGKILL of a real dockerd, of the daemon, or of both, and a crash of the node, while a CNI
+//! network has containers, or one starts or stops. No interface and no address is lost.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ fn start_again(docker: &mut Dockerd, killed: &[&str]) {
     }
 }
 
-/// The IPv4 addresses of these containers, which are all that are reserved.
+/// The IPv4 addresses of these containers. Checks that no other address is reserved.
 #[track_caller]
 fn all_addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     let given = addresses(docker, names);
@@ -44,7 +44,7 @@ fn all_addresses(docker: &Dockerd, names: &[&str]) -> BTreeSet<String> {
     given
 }
 
-/// The containers reach each other, and nothing is left once they are removed.
+/// Checks that the containers reach each other, and that nothing is left after their removal.
 #[track_caller]
 fn assert_whole(docker: &Dockerd, names: &[&str]) {
     for ip in &all_addresses(docker, names) {
@@ -55,7 +55,7 @@ fn assert_whole(docker: &Dockerd, names: &[&str]) {
     assert_nothing_left(docker);
 }
 
-/// Kills these under two running containers, and starts them again.
+/// Kills these processes while two containers run, and starts them again.
 fn killed(options: &[&str], victims: &[&str]) {
     let Some(mut docker) = start("with_docker_networks_killed", options) else {
         return;
@@ -76,7 +76,7 @@ fn killed(options: &[&str], victims: &[&str]) {
     assert_whole(&docker, &["c1", "c2", "c3"]);
 }
 
-/// Adds a plugin to `web` that waits at ADD or at DEL as long as a file is there.
+/// Adds a plugin to `web` that waits on ADD or DEL while a file exists.
 fn add_gate(docker: &Dockerd) {
     let script = format!(
         "#!/bin/sh\nconfig=$(cat); cd {}\n\
@@ -92,8 +92,7 @@ fn add_gate(docker: &Dockerd) {
     fs::write(&file, list.to_string()).unwrap();
 }
 
-/// A dockerd that restores, whose network has this gate, and a container `c1`, with its
-/// address.
+/// A dockerd with live-restore, a network with this plugin, and a container `c1` with its address.
 fn start_with_gate() -> Option<(Dockerd, String)> {
     let docker = start("with_docker_networks_killed", &["--live-restore"])?;
     add_gate(&docker);
@@ -103,7 +102,7 @@ fn start_with_gate() -> Option<(Dockerd, String)> {
     Some((docker, address))
 }
 
-/// Kills these while a command of docker waits for a plugin at ADD or DEL.
+/// Kills these processes while a docker command waits for a plugin's ADD or DEL.
 fn killed_in_flight(docker: &mut Dockerd, command: &[&str], at: &str, victims: &[&str]) {
     let root = docker.sandbox.root().to_owned();
     let gate = root.join(format!("wait-{at}"));
@@ -153,7 +152,7 @@ fn both_are_killed_while_a_container_starts() {
         "/bin/true",
     ];
     killed_in_flight(&mut docker, &run, "ADD", &["dockerd", "daemon"]);
-    // Nothing is left of the container that was starting.
+    // Nothing is left of the starting container.
     docker.wait(|docker| reserved(docker).len() == 2);
     assert_eq!(all_addresses(&docker, &["c1"]), [before].into());
     docker.run("net", "c3", &[]);

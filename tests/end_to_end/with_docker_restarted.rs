@@ -1,5 +1,4 @@
-//! dockerd and the daemon, killed and started again in each order, under running
-//! containers.
+//! dockerd and the daemon are killed and restarted in each order while containers run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +23,8 @@ fn start(options: &[&str]) -> Option<Dockerd> {
     Some(docker)
 }
 
-/// These containers have addresses, nothing else has, and all of it goes with them.
+/// Checks that exactly these containers have addresses, and that all of them are released with the
+/// containers.
 #[track_caller]
 fn assert_whole(docker: &Dockerd, names: &[&str]) {
     assert_eq!(reserved(docker), addresses(docker, names));
@@ -46,7 +46,7 @@ fn the_daemon_is_killed_under_running_containers() {
     };
     let before = addresses(&docker, &["c-a", "c-b"]);
     docker.kill_daemon();
-    // Docker waits for the daemon: a call that finds nobody is made again.
+    // Docker retries a call while the daemon isn't running.
     let waiting = [
         "run",
         "--detach",
@@ -72,7 +72,7 @@ fn dockerd_is_killed_without_live_restore() {
     };
     docker.kill_dockerd();
     docker.start_dockerd();
-    // One is started again by Docker, the other is not.
+    // Docker restarts one container, but not the other.
     docker.wait(|docker| !docker.address("net", "c-a").is_empty());
     docker.ok(&["start", "c-b"]);
     docker.run("net", "c-c", &[]);
@@ -125,14 +125,14 @@ fn the_node_crashes_and_boots() {
     assert_whole(&docker, &["c-a", "c-b", "c-c"]);
 }
 
-/// A delegate behind the allocator, which waits in ADD as long as a file is in the sandbox.
+/// A delegate after the allocator. It waits in ADD while a file is in the sandbox.
 const LAST: &str = "#!/bin/sh\n\
     root=${0%/*}/..\n\
     [ $CNI_COMMAND = ADD ] || exit 0\n\
     while [ -e $root/wait ]; do touch $root/waits; sleep 0.05; done\n\
     sed 's/.*\"prevResult\"://; s/}$//'";
 
-/// What the daemon remembers of addresses.
+/// The daemon's files of addresses.
 fn files(docker: &Dockerd) -> Vec<String> {
     docker.sandbox.docker_contents("addresses")
 }

@@ -1,5 +1,5 @@
-//! Debian's `host-local` and our allocator on one data directory: each sees, refuses and
-//! releases the other's addresses.
+//! Debian's `host-local` and our allocator in one data directory: each sees, refuses and releases
+//! the other's addresses.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -58,15 +58,15 @@ fn each_checks_refuses_and_releases_what_the_other_gave() {
         both.config["prevResult"] = both.call(giver, "ADD", "c1").result();
         both.call(other, "CHECK", "c1").nothing();
         assert_ne!(both.call(other, "CHECK", "c2").status.code(), Some(0));
-        // A second ADD. (By host-local first: ours rolls back what it refuses.)
+        // A second ADD, first with host-local, because ours rolls back after a refusal.
         assert_ne!(both.call(THEIRS, "ADD", "c1").status.code(), Some(0));
         assert_eq!(both.reserved(), ["10.1.0.2"]);
-        // The address, requested by another.
+        // Another container requests the address.
         both.config["runtimeConfig"] = json!({"ips": ["10.1.0.2"]});
         assert_ne!(both.call(other, "ADD", "c2").status.code(), Some(0));
         assert_eq!(both.reserved(), ["10.1.0.2"]);
         both.config.as_object_mut().unwrap().remove("runtimeConfig");
-        // Others' reservations stay.
+        // Reservations of other containers stay.
         both.call(other, "DEL", "c2").nothing();
         assert_eq!(both.reserved(), ["10.1.0.2"]);
         both.call(other, "DEL", "c1").nothing();
@@ -94,8 +94,7 @@ fn concurrently_no_address_is_given_twice_and_none_is_lost() {
     needs!("host-local");
     let both = Both::new(&json!([[{"subnet": "10.1.0.0/25"}]]));
     let plugin = |i: usize| if i.is_multiple_of(2) { OURS } else { THEIRS };
-    // 8 at a time, 12 rounds each, of which every third address is released, by
-    // the other.
+    // 8 at the same time, 12 rounds each. The other plugin releases every third address.
     let kept: BTreeMap<String, String> = thread::scope(|scope| {
         let workers: Vec<_> = (0..8)
             .map(|worker| {

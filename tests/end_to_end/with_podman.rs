@@ -1,4 +1,4 @@
-//! podman with its backend `cni` and runc: facts about a container lead to a pool.
+//! podman with its backend `cni` and runc: rules select a pool by facts about a container.
 //!
 //! All of its files are in a sandbox, or in folders that are private to a test node.
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::runtimes::{address_in, conflist, reservation};
 
-/// podman on a test node. Everything that it has started ends with the node.
+/// podman on a test node. All of its processes end with the node.
 pub(crate) struct Podman {
     pub(crate) node: Node,
     pub(crate) cgroup: Cgroup,
@@ -20,7 +20,7 @@ pub(crate) struct Podman {
 }
 
 impl Podman {
-    /// podman with one network, `testnet`, of these rules; `None`, with a report, if podman
+    /// podman with the network `testnet` and these rules. Reports and returns `None` if podman
     /// can't run a container on this machine.
     pub(crate) fn new(rules: &Value) -> Option<Self> {
         let test = "with_podman";
@@ -31,7 +31,7 @@ impl Podman {
                 return None;
             }
         };
-        // podman keeps the locks of its containers there.
+        // podman keeps its containers' locks in /dev/shm.
         node.sh("mount -t tmpfs none /dev/shm");
         let sandbox = Sandbox::default();
         if let Err(reason) = make_rootfs(&sandbox.root().join("rootfs")) {
@@ -102,8 +102,7 @@ network_config_dir = {:?}
         command
     }
 
-    /// `podman run` with these options, of a container with the root file system of the
-    /// sandbox.
+    /// `podman run` with these options, for a container with the sandbox's root file system.
     fn run_command(&self, options: &[&str], name: &str, process: &[&str]) -> Command {
         let rootfs = self.sandbox.root().join("rootfs");
         let cgroup = format!("--cgroup-parent={}", self.cgroup.path());
@@ -133,13 +132,13 @@ network_config_dir = {:?}
         command
     }
 
-    /// Runs a command of podman that must succeed; returns its stdout.
+    /// Runs a podman command that must succeed; returns its stdout.
     #[track_caller]
     fn must(&self, arguments: &[&str]) -> String {
         stdout(self.command(arguments).output().unwrap())
     }
 
-    /// The address of a container, as it sees it itself.
+    /// The address of a container, read inside it.
     #[track_caller]
     fn address(&self, name: &str) -> String {
         let show = [
@@ -155,7 +154,7 @@ fn stdout(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Rules for containers by their names, which podman gives as `K8S_POD_NAME`.
+/// Rules by the containers' names, which podman passes as `K8S_POD_NAME`.
 fn by_name() -> Value {
     json!([
         {"when": {"K8S_POD_NAME": "db-0"}, "pools": ["db"], "ip": "10.77.2.10"},
@@ -177,7 +176,7 @@ fn names_lead_to_two_pools_and_to_a_pinned_address() {
         return;
     };
     let web = podman.start("web-1", "");
-    // The pinned address is the pool's first, and waits for its container.
+    // The pinned address is the first of the pool, and is kept free for its container.
     let db = podman.start("db-1", "");
     let pinned = podman.start("db-0", "");
     assert_eq!(podman.address("web-1"), "10.77.1.10/16");
@@ -264,7 +263,7 @@ fn a_second_container_of_a_pinned_address_is_refused() {
 }
 
 #[test]
-fn a_container_that_no_rule_holds_for_is_refused() {
+fn a_container_without_a_matching_rule_is_refused() {
     needs!(
         "root",
         "bridge",

@@ -1,4 +1,4 @@
-//! `ipam-da-etcd`, `ipam-da-kubernetes`: the promises of an allocator, for a whole cluster.
+//! `ipam-da-etcd`, `ipam-da-kubernetes`: an allocator's promises, for a whole cluster.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -26,7 +26,7 @@ fn a_container_gets_an_address_and_del_releases_it(cluster: &mut dyn PoolCluster
     cluster.del("c1", &config).nothing();
     cluster.del("c1", &config).nothing();
     assert!(cluster.reserved("blue").is_empty() && cluster.held().is_empty());
-    // Without a record, the allocator is asked itself.
+    // Without a record, the allocator itself is called.
     let allocator = cluster.sandbox().call(cluster.allocator(), "CHECK", &check);
     assert_eq!(allocator.run().code(), 112);
 }
@@ -37,7 +37,7 @@ fn nodes_share_a_pool_and_no_address_is_given_twice(cluster: &mut dyn PoolCluste
         &json!({"subnet":"10.0.0.0/26","exclude":["10.0.0.2"]}),
     );
     let pools = json!([{"name": "blue"}]);
-    // 61 addresses for 66 callers on three nodes.
+    // 66 callers on three nodes share 61 addresses.
     let outputs: Vec<_> = thread::scope(|scope| {
         let callers: Vec<_> = (0..66)
             .map(|i| {
@@ -106,7 +106,7 @@ fn a_second_add_is_refused_and_keeps_the_first_ones_address(cluster: &mut dyn Po
     let config = cluster.config("n1", &cluster.addresses(), &small());
     let ip = cluster.add("c1", &config).ips();
     assert_eq!(cluster.add("c1", &config).code(), 110);
-    // The allocator by itself, without the chain's record.
+    // The allocator only, without the chain's record.
     let mut alone = config.clone();
     alone["prevResult"] = json!({"cniVersion": "1.1.0", "ips": [], "pools": small()});
     assert_eq!(
@@ -175,7 +175,7 @@ fn gc_releases_what_is_this_nodes_and_this_networks(cluster: &mut dyn PoolCluste
     for (container, config) in [("a", &one), ("b", &one), ("c", &two), ("d", &other)] {
         cluster.add(container, config).result();
     }
-    // The allocator by itself: the chain would release by its records.
+    // The allocator only: the chain would release by its records.
     let mut gc = one.clone();
     gc["cni.dev/valid-attachments"] = json!([{"containerID": "b", "ifname": "eth0"}]);
     cluster
@@ -224,7 +224,7 @@ fn a_rollback_releases_what_its_own_add_has_reserved_and_nothing_of_an_earlier_o
     let config = cluster.config("n1", &cluster.addresses(), &small());
     cluster.add("c1", &config).result();
     let held = cluster.held();
-    // The record is lost, and a second ADD fails with what isn't 110: its rollback.
+    // The record is lost, and a second ADD fails with a code other than 110, so it is rolled back.
     let del = |undone: &str| {
         let call = cluster.sandbox().call(cluster.allocator(), "DEL", &config);
         call.container("c1")
@@ -251,7 +251,7 @@ fn a_second_add_that_cannot_ask_the_engine_leaves_the_running_containers_address
     let impatient = cluster.within("500ms", &config);
     cluster.add("c1", &impatient).refused(11, "within 500ms");
     cluster.start();
-    // What that ADD has left behind is undone, and nothing else.
+    // Only the reservations of the failed ADD are undone.
     assert_eq!(cluster.add("c1", &config).code(), 110);
     assert_eq!(cluster.held(), held);
 }

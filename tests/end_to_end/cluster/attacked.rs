@@ -1,5 +1,5 @@
-//! Authentication that changes, many callers on a new node, odd pools, and foreign content
-//! below every key.
+//! Changes of authentication, many callers on a new node, unusual pools, and foreign content below
+//! every key.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -31,7 +31,7 @@ fn authentication_may_be_enabled_and_disabled_and_tokens_forgotten_at_any_time()
     cluster.etcd.enable_authentication("node:good");
     cluster.add("b", &config).result();
     cluster.del("a", &config).nothing();
-    // With it, a member loses all tokens.
+    // After a restart, a member has no tokens.
     cluster.etcd.restart();
     cluster.add("c", &config).result();
     cluster

@@ -1,4 +1,4 @@
-//! Wrong configurations, and an etcd that is away or holds nonsense.
+//! Invalid configurations, and an etcd that is unreachable or has invalid content.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::{ADDRESSES, Cluster};
 
-/// Checks that an ADD fails so. Its container is a new one: a failed DEL leaves a record.
+/// Checks that an ADD fails with this code and text. Uses a new container each time, because a
+/// failed DEL leaves a record.
 #[track_caller]
 fn refused(cluster: &Cluster, config: &Value, code: u64, text: &str) {
     static CONTAINERS: AtomicU32 = AtomicU32::new(0);
@@ -114,7 +115,7 @@ fn a_del_without_etcd_fails_and_is_made_up_for_later() {
     let mut cluster = Cluster::default();
     let pools = json!([{"name": "blue", "subnet": "10.0.0.0/24"}]);
     let mut config = cluster.config("n1", &ADDRESSES, &pools);
-    // DEL has the configuration of the record.
+    // DEL uses the configuration of the record.
     config["ipam"]["etcd"]["timeout"] = json!("2s");
     cluster.add("c1", &config).result();
     cluster.etcd.kill();

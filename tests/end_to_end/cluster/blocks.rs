@@ -1,4 +1,4 @@
-//! `ipam-ds-etcd`, `ipam-ds-kubernetes`: blocks of a pool for each node.
+//! `ipam-ds-etcd`, `ipam-ds-kubernetes`: each node claims blocks of a pool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ pub(super) fn define_pool(cluster: &dyn PoolCluster) {
     );
 }
 
-/// The same configuration after a boot, as far as the plugins can tell.
+/// Simulates a boot of the node; returns the replacement for `/proc`.
 fn rebooted(cluster: &dyn PoolCluster, boot: &str) -> std::path::PathBuf {
     let proc = cluster.sandbox().root().join(boot);
     fs::create_dir_all(proc.join("sys/kernel/random")).unwrap();
@@ -105,7 +105,7 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now(cluster: &mut dy
     let [block] = &claimed[..] else {
         panic!("{claimed:?}")
     };
-    // The node was given up, and another one has its block.
+    // The node was forgotten, and another one has its block.
     cluster.lose_registrations();
     cluster.move_block("blue", block, "n2");
     let proc = rebooted(cluster, "second-boot");
@@ -134,7 +134,7 @@ fn an_old_disks_blocks_are_not_used_if_they_are_anothers_by_now(cluster: &mut dy
         !new.iter().chain(&other).any(in_block),
         "{block} {new:?} {other:?}"
     );
-    // After a boot without the engine, nothing is given that hasn't been compared.
+    // After a boot and without the engine, no address is given from blocks that were not compared.
     cluster.stop();
     let away = cluster.within("300ms", &config);
     let proc = rebooted(cluster, "third-boot");
@@ -158,13 +158,13 @@ fn a_claim_without_an_answer_is_found_out_later(cluster: &mut dyn PoolCluster) {
         .join("n1/engine-state/blocks/blue.json");
     let mut local: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
-    // Killed between the engine's answer and the file.
+    // As if killed between the engine's answer and the write of the file.
     local["claiming"] = local["blocks"][0].take();
     local["blocks"] = json!([]);
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
     cluster.add("b", &config).result();
     assert_eq!(cluster.blocks("blue").len(), 1);
-    // Without even the note, GC finds it.
+    // GC finds the block even if the file doesn't have it.
     local["claiming"] = Value::Null;
     fs::write(&file, serde_json::to_vec(&local).unwrap()).unwrap();
     cluster.gc(&["a", "b"], &config).nothing();
@@ -227,7 +227,7 @@ fn a_pool_without_blocks_is_refused_and_one_with_blocks_is_given_in_blocks_alone
     );
 }
 
-/// GCs without a valid attachment, until blocks that are empty are given back.
+/// Runs GC without a valid attachment until empty blocks are given back.
 fn collect(cluster: &dyn PoolCluster, config: &Value) {
     let mut config = config.clone();
     config["ipam"]["keepEmptyBlocks"] = json!("0s");
@@ -261,7 +261,7 @@ fn empty_blocks_of_a_pool_that_no_network_names_are_given_back(cluster: &mut dyn
     cluster.add("a", &config).result();
     cluster.del("a", &config).nothing();
     let other = cluster.config("n1", &cluster.in_blocks(), &json!([{"name": "green"}]));
-    // Its definition may be gone, too.
+    // Its definition may be missing as well.
     cluster.undefine("blue");
     collect(cluster, &other);
     assert!(cluster.blocks("blue").is_empty());
@@ -284,7 +284,7 @@ fn a_pool_from_which_block_is_taken_away_gives_addresses_once_its_blocks_are_giv
         .refused(7, "is given in blocks");
     cluster.del("a", &in_blocks).nothing();
     collect(cluster, &one_by_one);
-    // GC has released `b` by its record, and then the block.
+    // GC has released `b` by its record, and then given the block back.
     assert!(
         cluster.blocks("blue").is_empty(),
         "{:?}",

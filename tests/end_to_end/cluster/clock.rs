@@ -1,4 +1,4 @@
-//! Nodes whose clocks are a year off, in both directions: only `since` shows it.
+//! Nodes whose clocks are a year ahead or behind: only the value of `since` is affected.
 
 use harness::{CC, Call, ETCD, ETCDCTL, WrongClock, needs};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Clocks {
         self.wrong_clock.set(call, offset)
     }
 
-    /// The time that stands in a value of etcd.
+    /// The time in a value of etcd.
     fn since(&self, key: &str) -> String {
         let value: Value = serde_json::from_str(&self.cluster.etcd.value(key)).unwrap();
         value["since"].as_str().unwrap().to_owned()
@@ -50,7 +50,7 @@ fn addresses_are_given_and_released_whatever_the_clocks_of_the_nodes_say() {
             clocks.since(&format!("/ipam/v1/addresses/red/{ip}")),
             clocks.since(&format!("/ipam/v1/tokens/{node}")),
         ]);
-        // The clock is set right, or wrong, while the container runs.
+        // The clock is changed while the container runs.
         for other in [-YEAR, 0, YEAR] {
             assert_eq!(clocks.call(other, "ADD", "c", &config).run().code(), 110);
             let mut check = config.clone();
@@ -63,7 +63,7 @@ fn addresses_are_given_and_released_whatever_the_clocks_of_the_nodes_say() {
         assert_eq!(cluster.reserved("red"), [ip.as_str()]);
         clocks.call(-at, "DEL", "c", &config).run().nothing();
         assert!(cluster.reserved("red").is_empty() && cluster.held().is_empty());
-        // Its sticky address comes back, by a clock that has stepped back.
+        // The sticky address is given again after the clock was set back.
         let again = clocks.call(at - YEAR, "ADD", "d", &config).run();
         assert_eq!(again.ips(), [ip]);
         let mut gc = config.clone();
@@ -97,7 +97,7 @@ fn blocks_are_claimed_and_returned_whatever_the_clock_says() {
         let since = clocks.since(&format!("/ipam/v1/blocks/blue/{block}"));
         let token = clocks.since(&format!("/ipam/v1/tokens/{node}"));
         assert_eq!(since[..4], token[..4]);
-        // An hour has not passed, whatever the clock does.
+        // By the machine's uptime, no hour has passed, whatever the clock shows.
         for at in [at, -at, 0, at, -at] {
             assert!(clocks.call(at, "GC", "", &config).run().status.success());
         }

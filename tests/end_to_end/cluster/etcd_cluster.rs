@@ -1,4 +1,4 @@
-//! The cluster of one member of etcd, as the promises need it.
+//! [`PoolCluster`] for one member of etcd.
 
 use harness::Sandbox;
 use serde_json::{Value, json};
@@ -125,7 +125,7 @@ impl PoolCluster for Cluster {
     }
 
     fn advance(&self) {
-        // A restart changes nothing.
+        // A restart doesn't change etcd's revision.
     }
 
     fn restore(&mut self) {

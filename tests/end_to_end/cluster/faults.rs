@@ -1,5 +1,5 @@
-//! Any system call of a cluster's plugins fails: nothing that lives is released, and nothing
-//! that is held is forgotten.
+//! Each system call of a cluster's plugins fails in turn: nothing in use is released, and nothing
+//! held is forgotten.
 
 use harness::{FaultWalk, Output, STRACE, needs};
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::injected::Victim;
 use super::pool_cluster::{PoolCluster, promises};
 
-/// A walk with these calls of a plugin: `ADD` and `DEL` of `c`, and `GC` and `STATUS`.
+/// A walk through a plugin's calls: `ADD` and `DEL` of `c`, `GC` and `STATUS`.
 struct Walk<'a> {
     victim: Victim<'a>,
-    /// What must stay as it is.
+    /// The state that must not change.
     kept: &'a dyn Fn() -> Vec<String>,
 }
 
@@ -86,7 +86,7 @@ fn no_block_that_is_in_use_is_given_back_or_forgotten_whatever_system_call_fails
     cluster.define("blue", &json!({"subnet":"10.0.0.0/24","block":28}));
     let named = json!([{"name": "blue"}]);
     let config = cluster.config("n1", &cluster.in_blocks(), &named);
-    // An address in use, which keeps its block.
+    // An address in use keeps its block.
     cluster.add("a", &config).result();
     let mut victim = Victim::new(cluster, cluster.selector(), "n1", &named);
     victim.config["ipam"]["keepEmptyBlocks"] = json!("0s");

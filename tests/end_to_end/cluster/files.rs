@@ -1,4 +1,4 @@
-//! The files of a node in a cluster: a system call that fails, a full disk, a pipe.
+//! The files of a node in a cluster: failing system calls, a full disk, a pipe.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,19 +22,19 @@ macro_rules! needs_strace {
     };
 }
 
-/// Errors that a system call is made to fail with, in turn.
+/// The errors with which a system call fails, in turn.
 const ERRORS: [&str; 4] = ["ENOSPC", "EIO", "EINTR", "EACCES"];
 
 fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del(cluster: &mut dyn PoolCluster) {
     needs_strace!();
     let cluster = &*cluster;
     let pools = json!([{"name": "red", "subnet": "10.1.0.0/24"}]);
-    // Each node is a new one: its first ADD writes the most.
+    // A new node each time, because its first ADD writes the most files.
     let node = |i: usize| Victim::new(cluster, cluster.allocator(), &format!("n{i}"), &pools);
     let points = node(0).points("ADD", "c");
     node(0).run("DEL", "c").nothing();
     for (i, point) in points.iter().enumerate() {
-        // These two can't fail so.
+        // These two system calls can't fail with such an error.
         if matches!(point.name.as_str(), "exit_group" | "epoll_wait") {
             continue;
         }
@@ -53,7 +53,7 @@ fn an_add_of_which_any_system_call_fails_leaves_nothing_after_del(cluster: &mut 
             assert!(held.is_empty(), "{held:?} {}", what());
         }
         victim.run("DEL", "c").nothing();
-        // The next one isn't hindered.
+        // The next call isn't affected.
         assert!(victim.run("ADD", "d").status.success(), "{}", what());
         victim.run("DEL", "d").nothing();
         let held = cluster.held();
@@ -71,7 +71,7 @@ fn a_claim_on_a_full_disk_takes_no_block_and_containers_start_while_there_is_roo
     let victim = Victim::new(cluster, cluster.selector(), "n1", &named);
     let blocks = || cluster.blocks("blue").len();
     let full = "inject=write:error=ENOSPC:when=1+";
-    // Its result can't be written either: what is asked for is that nothing is taken.
+    // Its result can't be written, either. The test requires only that nothing is claimed.
     let output = victim.injected("ADD", "c", full);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(blocks(), 0);
@@ -124,8 +124,8 @@ fn with_umask_0_the_files_are_roots_alone() {
             seen += 1;
         }
     }
-    // The session, the registration, a place in a rotation, the token, the latest state of etcd,
-    // the folder of the blocks and a file.
+    // The session, the registration, a rotation place, the token, etcd's latest state, the folder
+    // of the blocks and a file in it.
     assert_eq!(seen, 7);
 }
 
@@ -141,7 +141,7 @@ fn a_pipe_in_the_place_of_the_password_or_of_a_certificate_is_refused_at_once() 
         let error = cluster.add(container, config).error();
         assert_eq!(error["code"], 7);
         let file = match key {
-            // It may be the password.
+            // The value may be the password.
             "passwordFile" => "the file that it names".into(),
             _ => pipe.display().to_string(),
         };

@@ -1,4 +1,4 @@
-//! Which machine has a node's name: copies of a disk, boots, machines that were given up.
+//! Which machine has a node's name: copied disks, boots, forgotten machines.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn config(cluster: &dyn PoolCluster, machine: &str, node: &str, allocators: &[&s
     cluster.config_on(machine, node, allocators, &json!([{"name": pool}]))
 }
 
-/// Copies the disk of a machine: all folders but those that a boot empties.
+/// Copies the disk of a machine: all folders except those that a boot empties.
 fn copy_disk(cluster: &dyn PoolCluster, from: &str, to: &str) {
     let root = cluster.sandbox().root();
     fs::create_dir_all(root.join(to)).unwrap();
@@ -31,7 +31,7 @@ fn copy_disk(cluster: &dyn PoolCluster, from: &str, to: &str) {
             assert!(copied.unwrap().success());
         }
     }
-    // On a machine of its own, the copy has the original's paths.
+    // A copy on a separate machine has the original's paths.
     let file = blocks_file(cluster, to);
     if let Ok(content) = fs::read_to_string(&file) {
         let networks = |machine: &str| root.join(machine).join("networks").display().to_string();
@@ -39,7 +39,7 @@ fn copy_disk(cluster: &dyn PoolCluster, from: &str, to: &str) {
     }
 }
 
-/// Empties what a boot empties.
+/// Empties the folders that a boot empties.
 fn boot(cluster: &dyn PoolCluster, machine: &str) {
     fs::remove_dir_all(cluster.sandbox().root().join(machine).join("cache")).unwrap();
 }
@@ -77,7 +77,7 @@ fn of_a_disk_and_its_copy_with_one_name_one_is_refused_and_both_are_named(
         ["one", "two"].map(|machine| config(cluster, machine, "n1", &cluster.addresses()));
     cluster.add("a", &one).result();
     copy_disk(cluster, "one", "two");
-    // Nothing tells the copy from the same machine after a boot.
+    // The copy looks like the same machine after a boot.
     cluster.add("b", &two).result();
     let refused = cluster.add("c", &one);
     refused.refused(7, "ipam.node: \"n1\" is the name of another node");
@@ -85,7 +85,7 @@ fn of_a_disk_and_its_copy_with_one_name_one_is_refused_and_both_are_named(
     assert_eq!(msg.matches("registered at ").count(), 2, "{msg}");
     let held = cluster.held();
     assert_eq!(held.len(), 2);
-    // It doesn't register again by itself, and releases nothing, after a boot neither.
+    // It doesn't register again by itself and releases nothing, not even after a boot.
     for _ in 0..2 {
         assert_eq!(cluster.add("d", &one).code(), 7);
         assert_eq!(
@@ -98,7 +98,7 @@ fn of_a_disk_and_its_copy_with_one_name_one_is_refused_and_both_are_named(
     }
     assert_eq!(cluster.held(), held);
     cluster.add("e", &two).result();
-    // A person decides.
+    // A person decides between the two.
     let register = cluster.ipamctl(&one, &["node-register", "--yes"]);
     assert!(register.status.success(), "{register:?}");
     cluster.add("f", &one).result();
@@ -128,7 +128,7 @@ fn a_copy_on_another_host_is_refused_and_the_original_goes_on(cluster: &mut dyn 
             let call = cluster.sandbox().call(plugin, command, &config);
             let through = [&in_uts[..], &["hostname the-copy && exec \"$0\""]].concat();
             let output = call.container("b").through(&through).run();
-            // Blocks that aren't given back now are given back later: no error of GC.
+            // A block that can't be given back now is no error of GC: a later GC gives it back.
             if (plugin, command) == (cluster.selector(), "GC") {
                 assert!(output.stderr.contains("host the-copy"), "{output:?}");
                 continue;
@@ -180,7 +180,7 @@ fn a_node_that_was_forgotten_and_replaced_is_refused_when_it_boots(cluster: &mut
         assert!(forget.status.success(), "{forget:?}");
         cluster.add("b", &new).result();
         let (held, blocks) = (cluster.held(), cluster.blocks("blue"));
-        // The kernel's boot ID is the same, as in a system container.
+        // The kernel's boot ID doesn't change, as in a system container.
         boot(cluster, &format!("old-{plugin}"));
         cluster
             .add("c", &old)
@@ -191,7 +191,7 @@ fn a_node_that_was_forgotten_and_replaced_is_refused_when_it_boots(cluster: &mut
         assert_eq!(cluster.blocks("blue"), blocks);
         cluster.add("d", &new).result();
     }
-    // GC has taken nothing over.
+    // GC has not changed the file of the blocks.
     let file = fs::read(blocks_file(cluster, &format!("old-{}", cluster.selector()))).unwrap();
     let local: Value = serde_json::from_slice(&file).unwrap();
     assert_eq!(local["blocks"].as_array().unwrap().len(), 1);
@@ -254,7 +254,7 @@ fn a_node_that_finds_its_name_taken_gives_no_more_from_its_blocks(cluster: &mut 
     cluster.add("a", &one).result();
     copy_disk(cluster, "one", "two");
     cluster.add("b", &two).result();
-    // STATUS, GC and a claim ask the engine; ADD doesn't, as long as there is room.
+    // STATUS, GC and a claim ask the engine. ADD doesn't while the blocks have room.
     assert_eq!(
         cluster.alone(cluster.selector(), "STATUS", "", &one).code(),
         50

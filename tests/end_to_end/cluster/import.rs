@@ -1,5 +1,5 @@
-//! `ipamctl import`: definitions are written whole or not at all, and take nothing away
-//! from what is held.
+//! `ipamctl import`: all definitions are written or none, and nothing held loses its range or
+//! gateway.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn with_pools(cluster: &dyn PoolCluster, pools: &Value) {
     assert!(imported.status.success(), "{imported:?}");
 }
 
-/// The command that imports these pools from a file of this name.
+/// The command that imports these pools from a file with this name.
 fn importing(
     cluster: &dyn PoolCluster,
     file: &str,
@@ -36,7 +36,7 @@ fn import(cluster: &dyn PoolCluster, file: &str, pools: &Value, words: &[&str]) 
     importing(cluster, file, pools, words).run()
 }
 
-/// An import that is refused for this reason, and writes nothing.
+/// Checks that an import is refused for these reasons and writes nothing.
 #[track_caller]
 fn refused(cluster: &dyn PoolCluster, pools: &Value, why: &[&str]) {
     let before = cluster.defined();
@@ -75,7 +75,7 @@ fn a_pool_loses_no_range_and_no_gateway_of_which_an_address_is_held(cluster: &mu
     let block = json!({"lan": {"subnet": "10.55.0.0/24", "block": 28}});
     refused(cluster, &block, &[holder, "pool lan gets block"]);
 
-    // What nobody holds is taken away; and all of it, once the address is released.
+    // Unheld addresses can be removed; after the release, all of them.
     let smaller = json!({"lan": {"subnet": "10.55.0.0/24", "rangeStart": "10.55.0.100"}});
     let output = import(cluster, "smaller", &smaller, &["--replace"]);
     assert_eq!(output.stdout, "lan: replaced\n", "{output:?}");

@@ -1,4 +1,4 @@
-//! A plugin of a cluster through strace: killed, or with a system call that fails.
+//! Runs a plugin of a cluster through strace: it is killed, or one of its system calls fails.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +10,9 @@ use super::pool_cluster::PoolCluster;
 use crate::kill_points::ALL;
 use crate::killed::{Point, STRACE, points};
 
-/// System calls with an effect outside of the process, and those between the sending of a
-/// request and the reading of its answer. Before any other, the state is that before the next
-/// one of these.
+/// System calls with an effect outside of the process, and those between the request and its
+/// answer. A kill before any other system call has the same result as before the next one of
+/// these.
 const WITH_EFFECT: [&str; 13] = [
     "connect",
     "epoll_wait",
@@ -37,7 +37,7 @@ pub(super) struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// A plugin on a node, behind a selector that chose these pools.
+    /// A plugin on a node, with these pools as the selector's choice.
     pub(super) fn new(
         cluster: &'a dyn PoolCluster,
         plugin: &'static str,
@@ -53,14 +53,14 @@ impl<'a> Victim<'a> {
         }
     }
 
-    /// The same with a shorter timeout of etcd: what is made to fail is tried again until then.
+    /// The same plugin with a shorter timeout for etcd: it retries a failing request until then.
     pub(super) fn impatient(&self) -> Self {
         let mut config = self.config.clone();
         config = self.cluster.within("3s", &config);
         Self { config, ..*self }
     }
 
-    /// Makes these the valid attachments of its GC.
+    /// Sets the valid attachments of its GC.
     pub(super) fn with_valid(mut self, containers: &[&str]) -> Self {
         let valid = containers
             .iter()
@@ -102,7 +102,7 @@ impl<'a> Victim<'a> {
         points
     }
 
-    /// Runs it with this injection of strace.
+    /// Runs it with this strace injection.
     pub(super) fn injected(&self, command: &str, container: &str, expression: &str) -> Output {
         self.traced(command, container, Path::new("/dev/null"), expression)
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// The pools of the cluster: one by addresses, one in blocks.
+/// The pools of the cluster: one of single addresses, one with blocks.
 const CATALOGUE: &str = r#"{"pools": {
     "lan": {"subnet": "10.55.0.0/24"},
     "blocks": {"subnet": "10.56.0.0/24", "block": 28}}}"#;
@@ -31,7 +31,7 @@ fn start() -> (Cluster, [Value; 2]) {
     (cluster, configs)
 }
 
-/// The same with an address on each node, and one of a block on `n2`.
+/// As [`start`], with an address on each node, and one from a block on `n2`.
 fn start_with_block() -> Cluster {
     let (cluster, [n1, n2]) = start();
     let blocks = json!([{"name": "blocks"}]);
@@ -63,7 +63,7 @@ fn json_of(cluster: &Cluster, words: &[&str]) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}\n{output:?}"))
 }
 
-/// The rows of `ls`, by container: which address each of them has is up to the allocator.
+/// The rows of `ls`, by container, because the allocator may choose any addresses.
 #[track_caller]
 fn listed(cluster: &Cluster, words: &[&str]) -> Value {
     let mut rows = json_of(cluster, &[&["ls"], words].concat());
@@ -140,7 +140,7 @@ fn a_nodes_addresses_are_shown_and_collected_and_other_nodes_are_left_alone() {
     );
     assert_eq!(pools[0]["directory"], "etcd:/ipam/v1/addresses/lan");
 
-    // c1 is gone, and its record with it: etcd alone knows it.
+    // c1 and its record are deleted: only etcd has it.
     let record = own[0]["record"].as_str().unwrap();
     fs::remove_file(record).unwrap();
     let valid = cluster.sandbox.root().join("valid");
@@ -219,7 +219,7 @@ fn a_forgotten_nodes_block_is_released_though_nobody_defines_its_pool_any_more()
             .etcd
             .ctl(&["del", &format!("/ipam/v1/pools/{pool}")]);
     }
-    // The addresses of all nodes, as before.
+    // The addresses of all nodes, unchanged.
     let pools = json_of(&cluster, &["pools"]);
     assert_eq!(pools.as_array().unwrap().len(), 1, "{pools}");
     let row = (&pools[0]["pool"], &pools[0]["ranges"]);
@@ -235,7 +235,7 @@ fn a_forgotten_nodes_block_is_released_though_nobody_defines_its_pool_any_more()
     assert_eq!(cluster.etcd.keys("/ipam/v1/blocks/"), Vec::<String>::new());
 }
 
-/// Runs its arguments on a terminal, which its stdin and its stdout stand for.
+/// Runs its arguments with a terminal as stdin and stdout.
 const ON_A_TERMINAL: &str = "import pty, sys; pty.spawn(sys.argv[1:])";
 
 #[test]
@@ -291,7 +291,7 @@ fn what_etcd_does_not_have_is_said_and_not_shown_as_empty() {
             .contains("given in blocks (ipamctl blocks): blocks"),
         "{all:?}"
     );
-    // Foreign keys and content.
+    // Foreign keys and values.
     cluster
         .etcd
         .put("/ipam/v1/blocks/blocks/10.56.0.240/28", "?");
@@ -330,7 +330,7 @@ fn a_cluster_that_does_not_answer_is_said_and_not_shown_as_empty() {
     let output = cluster.sandbox.ipamctl(&["pools"]).run();
     assert!(output.stderr.contains("etcd:/ipam: "), "{output:?}");
     assert_eq!(output.status.code(), Some(2));
-    // By its record.
+    // From its record.
     assert_eq!(column(&listed(&cluster, &[]), "containerID"), ["c1"]);
 }
 

@@ -1,6 +1,6 @@
-//! SIGKILL before each system call of the allocator and of a claim of the selector of blocks, and
-//! before each of what a runtime calls then. No address is lost, none is given twice, and
-//! none stays after DEL or GC.
+//! SIGKILL before each system call of the allocator and of a block's claim, then again before each
+//! system call of the runtime's next call. No address is lost or given twice, and none stays
+//! reserved after DEL or GC.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,8 +17,8 @@ fn addresses() -> Value {
     json!([{"name": "red", "subnet": "10.1.0.0/24"}])
 }
 
-/// Kills the plugin there. It may get no further than to its end: how often it waits for
-/// the engine isn't always the same.
+/// Kills the plugin at this point. It may end without reaching the point, because the number of
+/// waits for the engine varies.
 fn kill(victim: &Victim<'_>, command: &str, container: &str, point: &Point) -> bool {
     let output = victim.injected(command, container, &point.injection());
     let is_killed = output.status.signal() == Some(9);
@@ -29,8 +29,8 @@ fn kill(victim: &Victim<'_>, command: &str, container: &str, point: &Point) -> b
     is_killed
 }
 
-/// Most points must be reached. How often the client waits, reads, and writes a frame with
-/// another one differs from run to run.
+/// Requires that most points are reached. The number of waits, reads and combined frames of the
+/// client differs from run to run.
 fn assert_killed(killed: usize, points: &[Point]) {
     assert!(killed * 2 > points.len(), "{killed} of {points:?}");
     println!("killed {killed} times");
@@ -120,7 +120,7 @@ fn claimer<'a>(cluster: &'a dyn PoolCluster, node: &str) -> Victim<'a> {
     victim.with_valid(&[])
 }
 
-/// The blocks of a node: in the engine, and in its file.
+/// The blocks of a node in the engine, and in its file.
 fn blocks(cluster: &dyn PoolCluster, node: &str) -> [BTreeSet<String>; 2] {
     let in_engine = cluster.blocks_of("blue", node).into_iter();
     let file = cluster
@@ -154,7 +154,7 @@ fn a_block_whose_claim_is_killed_is_used_by_the_next_add_or_free(cluster: &mut d
 fn a_block_whose_return_is_killed_is_returned_by_the_next_gc(cluster: &mut dyn PoolCluster) {
     needs_strace!();
     define_blocks(cluster);
-    // The second GC returns it, after the first has ended its use.
+    // The first GC puts the block aside, the second gives it back.
     let prepared = |node: &str| {
         let victim = claimer(cluster, node);
         victim.run("ADD", "c").result();

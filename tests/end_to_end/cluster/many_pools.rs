@@ -1,11 +1,11 @@
-//! An import of more pools than etcd takes in one transaction.
+//! An import of more pools than etcd accepts in one transaction.
 
 use harness::{ETCD, ETCDCTL, EtcdMember, Output, needs};
 use serde_json::{Map, Value, json};
 
 use super::Cluster;
 
-/// A cluster with a conflist that leads `ipamctl` to it.
+/// A cluster with a conflist for `ipamctl`.
 fn cluster(etcd: EtcdMember) -> Cluster {
     let cluster = Cluster::with(etcd);
     let config = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
@@ -13,7 +13,7 @@ fn cluster(etcd: EtcdMember) -> Cluster {
     cluster
 }
 
-/// Imports so many pools.
+/// Imports this number of pools.
 fn import(cluster: &Cluster, number: usize) -> Output {
     let pool = |i: usize| {
         let subnet = format!("10.{}.{}.0/24", 100 + i / 256, i % 256);

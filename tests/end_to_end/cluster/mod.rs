@@ -1,5 +1,5 @@
-//! Pools of a cluster, with one member of etcd. Promises that hold for other engines, too, are functions of a
-//! [`pool_cluster::PoolCluster`].
+//! Pools of a cluster with one member of etcd. Promises that hold for other engines as well are
+//! functions of a [`pool_cluster::PoolCluster`].
 
 pub(crate) mod allocator;
 mod attacked;
@@ -30,10 +30,10 @@ mod tls;
 use harness::{Call, EtcdMember, Flavour, Form, Output, Sandbox};
 use serde_json::{Value, json};
 
-/// Delegates after the selector of a network with addresses that are reserved one by one.
+/// Delegates after the selector, for addresses that are reserved one by one.
 pub(crate) const ADDRESSES: [&str; 1] = ["ipam-da-etcd"];
 
-/// Delegates after the selector of a network with blocks.
+/// Delegates after the selector, for blocks.
 pub(crate) const BLOCKS: [&str; 2] = ["ipam-ds-etcd", "ipam-da-host-local"];
 
 /// A sandbox with a member, and nodes that share its pools.
@@ -58,7 +58,7 @@ impl Cluster {
         Self { sandbox, etcd }
     }
 
-    /// `ipam.etcd` of a node: with folders of its own.
+    /// `ipam.etcd` of a node, with separate folders.
     pub(crate) fn etcd_keys(&self, node: &str) -> Value {
         let folder = self.sandbox.root().join(node);
         json!({
@@ -88,7 +88,7 @@ impl Cluster {
         )
     }
 
-    /// The same configuration on another disk: that of another node of the same name.
+    /// The same configuration on another disk, as of another machine with the same name.
     pub(crate) fn on_another_disk(&self, config: &Value) -> Value {
         let mut other = config.clone();
         other["ipam"]["etcd"]["stateDir"] = json!(self.sandbox.root().join("other-disk"));
@@ -124,7 +124,7 @@ impl Cluster {
         self.etcd.keys(&format!("/ipam/v1/addresses/{pool}/"))
     }
 
-    /// The keys that nodes hold.
+    /// The keys below `held`: addresses by node and attachment.
     pub(crate) fn held(&self) -> Vec<String> {
         self.etcd.keys("/ipam/v1/nodes/")
     }

@@ -1,4 +1,4 @@
-//! The conflist leads to another etcd while containers have addresses of the one before.
+//! The conflist changes to another etcd while containers have addresses from the former one.
 
 use harness::{ETCD, ETCDCTL, EtcdMember, needs};
 use serde_json::json;
@@ -25,7 +25,7 @@ fn a_del_that_could_not_ask_the_recorded_etcd_fails_and_keeps_the_record() {
     assert_eq!(del.code(), 11, "{del:?}");
     assert!(record.exists());
 
-    // It was away for a moment only.
+    // The former etcd was only away for a while.
     cluster.etcd.restart();
     assert_eq!(cluster.held().len(), 1);
     cluster.del("a", &today).nothing();

@@ -1,4 +1,4 @@
-//! Endpoints at which something else answers than etcd, or a name server doesn't.
+//! Endpoints where a server other than etcd answers, and a name server that doesn't answer.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
@@ -11,13 +11,13 @@ use serde_json::json;
 use super::Cluster;
 use super::injected::Victim;
 
-/// A server's side of a connection.
+/// Reaction of a server to a connection.
 type Answer = fn(TcpStream) -> std::io::Result<()>;
 
-/// Settings of HTTP/2.
+/// An empty SETTINGS frame of HTTP/2.
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// The time that a server is silent for: longer than any timeout here.
+/// How long a server is silent: longer than any timeout here.
 const SILENCE: Duration = Duration::from_secs(20);
 
 fn read_some(connection: &mut TcpStream) -> std::io::Result<()> {
@@ -56,7 +56,7 @@ fn endless(mut connection: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// An answer that grows by a byte from time to time, and has no end.
+/// An endless answer that grows slowly, byte by byte.
 fn trickle(mut connection: TcpStream) -> std::io::Result<()> {
     read_some(&mut connection)?;
     connection.write_all(&SETTINGS)?;
@@ -69,7 +69,7 @@ fn trickle(mut connection: TcpStream) -> std::io::Result<()> {
     }
 }
 
-/// An answer of 4 GiB, as it says.
+/// An answer whose header announces 4 GiB.
 fn huge(mut connection: TcpStream) -> std::io::Result<()> {
     read_some(&mut connection)?;
     connection.write_all(&SETTINGS)?;
@@ -79,7 +79,7 @@ fn huge(mut connection: TcpStream) -> std::io::Result<()> {
     silent(connection)
 }
 
-/// A web server of today: `:status: 404`.
+/// A web server with HTTP/2 that answers `:status: 404`.
 fn http_2(mut connection: TcpStream) -> std::io::Result<()> {
     read_some(&mut connection)?;
     connection.write_all(&SETTINGS)?;
@@ -135,7 +135,8 @@ fn what_is_not_etcd_costs_no_more_than_its_share_of_the_timeout() {
                     "{name}: {:?}",
                     started.elapsed()
                 );
-                // Beside a member, it doesn't matter, whichever is asked first.
+                // Beside a working member, such an endpoint doesn't matter, whichever is asked
+                // first.
                 let etcd = &mut victim.config["ipam"]["etcd"];
                 etcd["timeout"] = json!("10s");
                 etcd["endpoints"] = json!([url, cluster.etcd.url()]);
@@ -180,7 +181,7 @@ fn a_silent_name_server_takes_no_longer_than_the_timeout() {
         );
         return;
     }
-    // An address of its own: other tests may do the same.
+    // A separate address, since other tests may run at the same time.
     let [.., third, fourth] = std::process::id().to_be_bytes();
     let address = format!("127.77.{third}.{}", fourth.clamp(1, 254));
     let _server = UdpSocket::bind((address.as_str(), 53)).unwrap();
@@ -203,12 +204,12 @@ fn a_silent_name_server_takes_no_longer_than_the_timeout() {
         .run();
     let error = output.error();
     assert_eq!(error["code"], 11, "{error}");
-    // The resolver itself gives up after ten seconds.
+    // The resolver's own timeout is ten seconds.
     assert!(started.elapsed() < Duration::from_secs(8), "{error}");
 }
 
-/// A member behind a slow connection: the first one passes on what it is sent after a while,
-/// and all others are silent.
+/// A slow proxy of a member: the first connection is forwarded after a pause, and all others are
+/// silent.
 fn slow_once(member: &str, pause: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -252,6 +253,6 @@ fn gc_of_addresses_on_a_node_that_has_blocks_ends_within_one_timeout() {
     let started = Instant::now();
     victim.run("GC", "").nothing();
     let passed = started.elapsed();
-    // With a timeout for each of two connections, it would take twenty seconds.
+    // With one timeout for each of two connections, it would take twenty seconds.
     assert!(passed < Duration::from_secs(18), "{passed:?}");
 }

@@ -1,7 +1,7 @@
-//! A cluster with pools, whatever engine keeps them: what the promises to its users need.
+//! A cluster with pools in any engine: the operations that the promises use.
 //!
-//! A promise is a function of a cluster. For etcd each is a test; those for Kubernetes' API run one
-//! after the other, since its server takes ten seconds to start.
+//! A promise is a function of a cluster. For etcd, each is a test. Those for Kubernetes' API run
+//! one after the other, because its server takes ten seconds to start.
 
 use harness::{Call, Output, Sandbox};
 use serde_json::{Value, json};
@@ -14,16 +14,16 @@ pub(crate) trait PoolCluster: Sync {
     /// The sandbox of all nodes.
     fn sandbox(&self) -> &Sandbox;
 
-    /// Name of the engine, which its plugins and the key of `ipam` have, too.
+    /// Name of the engine, as in the names of its plugins and its key of `ipam`.
     fn engine(&self) -> &'static str;
 
-    /// The object of `ipam` with this name, for a node, without its folders.
+    /// The engine's object in the `ipam` section of a node, without its folders.
     fn engine_keys(&self, node: &str) -> Value;
 
     /// The same configuration with the rights of an administrator.
     fn as_administrator(&self, config: &Value) -> Value;
 
-    /// Writes a definition, without comparing it with what is held.
+    /// Writes a definition, without comparing it with held addresses.
     fn define(&self, pool: &str, definition: &Value);
 
     /// Deletes a definition.
@@ -38,7 +38,7 @@ pub(crate) trait PoolCluster: Sync {
     /// The reserved addresses of a pool, sorted.
     fn reserved(&self, pool: &str) -> Vec<String>;
 
-    /// What nodes hold, as `NODE/NETWORK/CONTAINER:IFNAME/POOL/IP`, sorted.
+    /// The addresses that nodes hold, as `NODE/NETWORK/CONTAINER:IFNAME/POOL/IP`, sorted.
     fn held(&self) -> Vec<String>;
 
     /// The holder of a reserved address.
@@ -50,10 +50,10 @@ pub(crate) trait PoolCluster: Sync {
     /// The blocks of a pool that a node has claimed.
     fn blocks_of(&self, pool: &str, node: &str) -> Vec<String>;
 
-    /// Gives a block that a node has claimed to another one.
+    /// Changes the owner of a claimed block.
     fn move_block(&self, pool: &str, block: &str, node: &str);
 
-    /// Loses all blocks of a pool.
+    /// Deletes all blocks of a pool.
     fn lose_blocks(&self, pool: &str);
 
     /// The registration of a node.
@@ -62,7 +62,7 @@ pub(crate) trait PoolCluster: Sync {
     /// Writes a registration over the node's.
     fn set_registration(&self, node: &str, registration: &str);
 
-    /// Loses the registrations of all nodes.
+    /// Deletes the registrations of all nodes.
     fn lose_registrations(&self);
 
     /// The nodes that have not run `ipamctl reconcile`.
@@ -80,7 +80,7 @@ pub(crate) trait PoolCluster: Sync {
     /// Saves the engine's state, for [`Self::restore`].
     fn save(&mut self);
 
-    /// Makes the engine's revision grow by more than a restart does.
+    /// Increases the engine's revision by more than a restart does.
     fn advance(&self);
 
     /// Sets the engine back to the state that was saved last.
@@ -119,7 +119,7 @@ impl dyn PoolCluster + '_ {
         self.config_on(node, node, allocators, pools)
     }
 
-    /// As [`Self::config`], on a machine with folders of this name.
+    /// As [`Self::config`], on a machine whose folders have this name.
     pub(crate) fn config_on(
         &self,
         machine: &str,
@@ -144,14 +144,14 @@ impl dyn PoolCluster + '_ {
         self.sandbox().config("1.1.0", &delegates, &ipam)
     }
 
-    /// The same configuration with another bound of time.
+    /// The same configuration with another `timeout`.
     pub(crate) fn within(&self, timeout: &str, config: &Value) -> Value {
         let mut other = config.clone();
         other["ipam"][self.engine()]["timeout"] = json!(timeout);
         other
     }
 
-    /// The same configuration on another disk: that of another node of the same name.
+    /// The same configuration on another disk, as of another machine with the same name.
     pub(crate) fn on_another_disk(&self, config: &Value) -> Value {
         let mut other = config.clone();
         other["ipam"][self.engine()]["stateDir"] = json!(self.sandbox().root().join("other-disk"));
@@ -188,8 +188,8 @@ impl dyn PoolCluster + '_ {
         self.sandbox().ipamctl(words).run()
     }
 
-    /// A call of a plugin by itself, behind a selector that chose the configuration's pools: the
-    /// chain would release by its records. For GC, no attachment is valid.
+    /// A call of a single plugin, with the configuration's pools as the selector's choice. (The
+    /// chain would release by its records.) For GC, no attachment is valid.
     pub(crate) fn alone(
         &self,
         plugin: &str,
@@ -209,7 +209,7 @@ impl dyn PoolCluster + '_ {
     }
 }
 
-/// Makes tests for etcd of these promises, and a list of them for other engines.
+/// Makes a test of each promise for etcd, and a list of the promises for other engines.
 macro_rules! promises {
     ($($name:ident),* $(,)?) => {
         mod etcd {

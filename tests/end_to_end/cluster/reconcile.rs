@@ -1,12 +1,12 @@
-//! The engine is restored from a snapshot: what lives is claimed again, and nothing new is given
-//! before.
+//! The engine is restored from a snapshot: addresses and blocks in use are claimed again, and
+//! before that, nothing new is given.
 
 use harness::Output;
 use serde_json::{Value, json};
 
 use super::pool_cluster::{PoolCluster, promises};
 
-/// A node with a conflist of its own, by which `ipamctl` runs there.
+/// A node with a separate conflist for its `ipamctl`.
 struct Node {
     name: &'static str,
     config: Value,
@@ -28,7 +28,7 @@ impl Node {
         assert_eq!(output.status.code(), Some(0), "{}: {output:?}", self.name);
     }
 
-    /// An ADD of this one address.
+    /// An ADD that requests this address.
     fn requests(&self, cluster: &dyn PoolCluster, container: &str, ip: &str) -> Output {
         let mut config = self.config.clone();
         config["ipam"]["pools"] = json!([{"name": "lan", "requested-ip": ip}]);
@@ -36,8 +36,8 @@ impl Node {
     }
 }
 
-/// Gives the later state of a pool of two addresses away: `dead` had A, and `alive` has it now.
-/// Then the state of before is restored.
+/// A pool has two addresses. After the snapshot, `dead` releases A, and `alive` gets it. Then the
+/// snapshot is restored.
 fn restored(cluster: &mut dyn PoolCluster, [one, two]: [&Node; 2]) {
     one.requests(cluster, "dead", "10.55.0.2").result();
     cluster.save();
@@ -54,10 +54,10 @@ fn after_a_restore_an_address_that_lives_is_given_to_nobody_else(cluster: &mut d
     let [one, two] = ["n1", "n2"].map(|name| Node::new(cluster, name, &cluster.addresses()));
     restored(cluster, [&one, &two]);
 
-    // The documented procedure. n2 has registered after the snapshot.
+    // The documented procedure. n2 was registered after the snapshot.
     let begun = one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
     assert!(begun.stdout.ends_with(":\nn1\nn2\n"), "{begun:?}");
-    // The runtime of n1 has no `dead`: it collects what the engine has of it.
+    // The runtime of n1 doesn't list `dead`, so GC releases its address in the engine.
     cluster.gc(&[], &one.config).nothing();
     for node in [&one, &two] {
         let refused = node.requests(cluster, "third", "10.55.0.2");
@@ -81,7 +81,7 @@ fn after_a_restore_an_address_that_lives_is_given_to_nobody_else(cluster: &mut d
     one.requests(cluster, "third", "10.55.0.2")
         .refused(111, "reserved to alive eth0");
     assert_eq!(cluster.add("fourth", &one.config).ips(), ["10.55.0.3"]);
-    // What was claimed again is released as ever.
+    // An address that was claimed again is released as usual.
     cluster.del("alive", &two.config).nothing();
     assert_eq!(
         one.requests(cluster, "third", "10.55.0.2").ips(),
@@ -99,7 +99,7 @@ fn an_address_that_two_claim_is_shown_and_waits_for_a_person(cluster: &mut dyn P
     let conflict = "conflict: reserved to dead eth0 of network testnet on node n1";
     assert!(output.stdout.contains(conflict), "{output:?}");
     assert!(cluster.marks().contains(&"n2".to_owned()));
-    // A person finds out that n1 doesn't come back.
+    // A person decides that n1 doesn't come back.
     let forgotten = two.ipamctl(cluster, &["node-forget", "n1", "--yes"]);
     assert!(forgotten.status.success(), "{forgotten:?}");
     two.reconciles(cluster);
@@ -117,7 +117,7 @@ fn a_node_that_has_seen_a_later_state_gives_nothing_new_and_says_so(cluster: &mu
     cluster.advance();
     cluster.add("c", &two.config).result();
     cluster.restore();
-    // Nobody has run anything.
+    // Nobody has run `ipamctl reconcile`.
     cluster
         .add("d", &two.config)
         .refused(11, "this node has run ipamctl reconcile");
@@ -140,7 +140,7 @@ fn after_a_restore_a_block_that_lives_is_claimed_again(cluster: &mut dyn PoolClu
     cluster.restore();
     assert_eq!(cluster.blocks("lan").len(), 1);
     one.ipamctl(cluster, &["reconcile", "--begin", "n2"]);
-    // More than n1's block has room for.
+    // More ADDs than n1's block has room for.
     let given = |prefix: &str| {
         let adds = (0..3).map(|i| cluster.add(&format!("{prefix}{i}"), &one.config));
         adds.filter(|output| output.status.success()).count()
@@ -216,7 +216,7 @@ fn a_mark_of_an_engine_that_knows_no_node_needs_their_names(cluster: &mut dyn Po
     let one = Node::new(cluster, "n1", &cluster.addresses());
     let output = one.ipamctl(cluster, &["reconcile", "--begin"]);
     assert!(output.stderr.contains("name all of them"), "{output:?}");
-    // Until they are named, nothing is given.
+    // Until the nodes are named, nothing is given.
     let output = one.ipamctl(cluster, &["reconcile", "--begin", "n1", "n9"]);
     assert!(output.stdout.ends_with(":\nn1\nn9\n"), "{output:?}");
     assert_eq!(cluster.marks(), ["n1", "n9"]);

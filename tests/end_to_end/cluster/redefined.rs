@@ -27,7 +27,7 @@ fn define(cluster: &Cluster, keys: &str) {
         .put("/ipam/v1/pools/blue", &format!("{{{ranges}{keys}}}"));
 }
 
-/// ADDs of so many containers; the addresses of those that succeeded.
+/// Runs ADD for this number of containers; returns the addresses of the successful ones.
 fn given(cluster: &Cluster, config: &Value, prefix: &str, number: usize) -> Vec<String> {
     let outputs = (0..number).map(|i| cluster.add(&format!("{prefix}{i}"), config));
     let given = outputs.filter(|output| output.status.success());
@@ -46,7 +46,7 @@ fn blocks_of_another_length_overlap_with_none_of_before() {
         all.extend(given(&cluster, &one, "c", 16));
         let distinct: BTreeSet<&String> = all.iter().collect();
         assert_eq!(distinct.len(), all.len(), "{before} {after}: {all:?}");
-        // Blocks of 8 can't begin in the 4 addresses before one of 4.
+        // A block of 8 can't begin in the 4 addresses before a block of 4.
         assert!(all.len() >= 8, "{all:?}");
     }
 }
@@ -138,7 +138,7 @@ fn two_networks_of_a_pool_need_one_folder_of_reservations() {
     cluster
         .add("refused", &other)
         .refused(7, "all networks of a pool need one dataDir");
-    // GC would take the blocks for empty.
+    // Otherwise GC would find the blocks empty.
     other["ipam"]["keepEmptyBlocks"] = json!("0s");
     for _ in 0..3 {
         assert!(cluster.gc(&[], &other).status.success());
@@ -163,7 +163,7 @@ fn two_clusters_need_a_folder_of_the_nodes_state_each() {
         .add("refused", &elsewhere)
         .refused(7, "this etcd knows none of the 1 blocks of pool blue");
     assert!(other.keys("/ipam/v1/blocks/").is_empty());
-    // Another name of the same cluster is compared, and used.
+    // Another URL of the same cluster: the blocks are compared and used.
     let mut renamed = config.clone();
     renamed["ipam"]["etcd"]["endpoints"] =
         json!([cluster.etcd.url().replace("127.0.0.1", "localhost")]);
@@ -178,7 +178,7 @@ fn a_node_that_was_forgotten_compares_its_blocks_before_it_claims_another() {
     let config = cluster.config("n1", &BLOCKS, &named());
     cluster.add("a", &config).result();
     let lost = cluster.etcd.keys("/ipam/v1/blocks/blue/");
-    // In the same boot: somebody was wrong about this node.
+    // In the same boot: a person has forgotten this node by mistake.
     cluster.etcd.ctl(&["del", "--prefix", "/ipam/v1/blocks/"]);
     cluster.etcd.ctl(&["del", "/ipam/v1/tokens/n1"]);
     cluster.etcd.put(

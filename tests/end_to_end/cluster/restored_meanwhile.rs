@@ -1,5 +1,5 @@
-//! A node that can't say everything after a restore: an ADD is under way, networks name etcd by
-//! different endpoints, a conflist is damaged, a block is being claimed.
+//! Cases after a restore in which a node can't claim everything again: an ADD is running, networks
+//! name etcd by different endpoints, a conflist is damaged, a block is being claimed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn reconcile(cluster: &Cluster, words: &[&str]) -> Output {
     cluster.sandbox.ipamctl(&words).run()
 }
 
-/// The marks of nodes that have not said what lives there.
+/// The nodes with a mark: they have not run `ipamctl reconcile` yet.
 fn marks(cluster: &Cluster) -> Vec<String> {
     cluster.etcd.keys("/ipam/v1/reconcile/")
 }
@@ -46,7 +46,7 @@ fn has_not_said_everything(cluster: &Cluster, output: &Output, reason: &str) {
     assert_eq!(marks(cluster), ["n1"]);
 }
 
-/// Waits for a file that a process writes.
+/// Waits until a process has written a file.
 fn appears(file: &Path) {
     for _ in 0..3000 {
         if file.exists() {
@@ -65,7 +65,7 @@ fn an_add_that_has_its_answer_of_before_the_restore_is_waited_for() {
     cluster.sandbox.write_conflist("10-lan.conflist", &config);
     cluster.call("STATUS", "", &config).run().nothing();
     let file = snapshot(&cluster);
-    // The allocator has its answer, and has not ended.
+    // The allocator has its answer, but has not ended.
     let plugin = cluster.sandbox.plugins().join("ipam-da-etcd");
     let real = fs::canonicalize(&plugin).unwrap();
     let [held, go] = ["held", "go"].map(|name| cluster.sandbox.root().join(name));
@@ -86,7 +86,7 @@ fn an_add_that_has_its_answer_of_before_the_restore_is_waited_for() {
     let output = reconcile(&cluster, &[]);
     has_not_said_everything(&cluster, &output, "its ADD is running");
     let waiting = cluster.sandbox.ipamctl(&["reconcile"]).start();
-    // It finds the ADD running.
+    // By now, `ipamctl` waits for the running ADD.
     sleep(Duration::from_millis(500));
     fs::write(&go, "").unwrap();
     let ips = slow.output().ips();
@@ -170,7 +170,7 @@ fn a_block_that_is_being_claimed_is_waited_for() {
     assert!(reconcile(&cluster, &["--begin", "n1"]).status.success());
     config["ipam"]["etcd"]["timeout"] = json!("1s");
     cluster.sandbox.write_conflist("10-lan.conflist", &config);
-    // As a process does that claims.
+    // Holds the lock like a process that is claiming.
     let folder = fs::File::open(cluster.sandbox.root().join("n1/engine-state/blocks")).unwrap();
     folder.lock().unwrap();
     let output = reconcile(&cluster, &[]);

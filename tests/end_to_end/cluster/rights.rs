@@ -1,4 +1,4 @@
-//! The user of `docs/cluster.md`: its rights are enough, and no more than that.
+//! The user of `docs/cluster.md` has exactly the rights that it needs.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Cluster;
 use crate::documents::document;
 
-/// The commands of the manual that make the user, which ask for no password here.
+/// The manual's commands that create the user, without the prompt for a password.
 fn commands() -> String {
     let manual = document("docs/cluster.md");
     let start = manual.find("etcdctl role add").unwrap();
@@ -58,7 +58,7 @@ fn the_manuals_user_has_the_rights_that_the_plugins_need_and_no_more() {
     let blocks = json!([{"name": "fast"}]);
     let blocks = with_user(cluster.config("n1", &["ipam-ds-etcd", "ipam-da-host-local"], &blocks));
     for config in [&addresses, &blocks] {
-        // Nothing is held yet.
+        // No address is held yet.
         cluster.call("STATUS", "", config).run().nothing();
         cluster.del("c0", config).nothing();
         cluster.gc(&[], config).nothing();

@@ -1,11 +1,11 @@
-//! No answer, message or listing shows a password of a configuration.
+//! No answer, message or list shows a password of a configuration.
 
 use harness::{ETCD, ETCDCTL, EtcdMember, Flavour, Form, Output, needs};
 use serde_json::{Value, json};
 
 use super::Cluster;
 
-/// A member that doesn't run: the configuration is refused before it is asked.
+/// A member that isn't running: the configuration is refused before the first request.
 fn nowhere() -> Cluster {
     let mut cluster = Cluster::default();
     cluster.etcd.kill();
@@ -19,7 +19,7 @@ fn is_not_shown(output: &Output, what: &str) {
     }
 }
 
-/// Configurations with a password where none belongs.
+/// Configurations with a password in a wrong place.
 fn mistaken(cluster: &Cluster) -> Vec<Value> {
     let sane = cluster.config("n1", &["ipam-da-etcd"], &json!([{"name": "lan"}]));
     let with = |keys: &[(&str, Value)]| {

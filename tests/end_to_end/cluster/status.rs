@@ -1,4 +1,5 @@
-//! STATUS is 50 where every ADD is refused, and 0 where one succeeds; a call ends in its time.
+//! STATUS fails with 50 if every ADD is refused, and succeeds otherwise; a call ends within its
+//! timeout.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ fn pools(number: usize) -> Value {
         .collect()
 }
 
-/// STATUS is 50 and ADD is refused, both with this text.
+/// Checks that STATUS fails with 50, that ADD is refused, and that both have this text.
 #[track_caller]
 fn both_refuse(cluster: &Cluster, config: &Value, text: &str) {
     status(cluster, config).refused(50, text);
@@ -28,7 +29,7 @@ fn both_refuse(cluster: &Cluster, config: &Value, text: &str) {
 }
 
 #[test]
-fn status_says_why_every_add_would_be_refused() {
+fn status_names_the_reason_for_which_every_add_would_be_refused() {
     needs!(ETCD, ETCDCTL);
     let cluster = Cluster::default();
     cluster.etcd.put(
@@ -60,13 +61,13 @@ fn status_says_why_every_add_would_be_refused() {
         wrong["ipam"]["delegates"].as_array_mut().unwrap().remove(0);
         both_refuse(&cluster, &wrong, "prevResult.pools is missing or empty");
     }
-    // Another machine's name.
+    // The node's name belongs to another machine.
     cluster.add("a", &red).result();
     for config in [&red, &blue] {
         let other = cluster.on_another_disk(config);
         both_refuse(&cluster, &other, "is the name of another node");
     }
-    // Blocks, or addresses, of before.
+    // Blocks or addresses from before a change of the definition.
     cluster.etcd.put("/ipam/v1/blocks/red/10.1.0.16/28", "{}");
     both_refuse(&cluster, &red, "is given in blocks");
     cluster
@@ -157,7 +158,7 @@ fn an_address_whose_pool_was_deleted_passes_check() {
     assert_eq!(cluster.call("CHECK", "a", &config).run().code(), 112);
 }
 
-/// Time that a call takes.
+/// Duration of a call.
 fn time(call: impl FnOnce() -> Output) -> Duration {
     let started = Instant::now();
     let output = call();
@@ -188,7 +189,7 @@ fn a_call_ends_in_its_time_whatever_the_number_of_pools() {
     };
     std::fs::remove_dir_all(cluster.sandbox.root().join("n1/cache")).unwrap();
     cluster.etcd.signal("STOP");
-    // Eight times as long, if each pool had the time for itself.
+    // If the time limit were for each pool, it would take eight times as long.
     for command in ["STATUS", "ADD"] {
         let took = time(|| call(command));
         assert!(took < Duration::from_secs(7), "{command}: {took:?}");

@@ -8,13 +8,13 @@ use serde_json::json;
 
 use super::Cluster;
 
-/// Most keys that are remembered for one pool.
+/// Most keys that are remembered for a pool.
 const MOST: usize = 65_536;
 
-/// Keys that are written at once.
+/// Number of keys that are written in one transaction.
 const AT_ONCE: usize = 8192;
 
-/// Remembers this number of keys, each with the address of the same number.
+/// Writes this number of keys; each has the address with the same number.
 fn remember(etcd: &EtcdMember, number: usize) {
     for chunk in (0..number).collect::<Vec<_>>().chunks(AT_ONCE) {
         let mut puts = String::from("\n");
@@ -48,10 +48,10 @@ fn of_more_sticky_keys_than_65536_the_oldest_are_forgotten() {
         .result();
     let keys = cluster.etcd.keys("/ipam/v1/sticky/lan/keys/");
     assert!(keys.contains(&"new".to_owned()));
-    // Its address had a key, which is forgotten, too.
+    // The key that had this address before is forgotten as well.
     assert!(keys.len() <= MOST, "{}", keys.len());
 
-    // An address that no key had.
+    // An address without a key.
     let pools = json!([{"name": "lan", "subnet": "10.8.0.0/16", "sticky": "newer"}]);
     cluster
         .add("c2", &cluster.config("n1", &["ipam-da-etcd"], &pools))

@@ -1,4 +1,4 @@
-//! Certificates: etcd's, the node's, wrong ones and expired ones.
+//! Certificates of etcd and of the node, invalid ones and expired ones.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A member with this certificate that asks for clients' certificates.
+/// A member with this certificate, which requires clients' certificates.
 fn member(
     authority: &Authority,
     server: &CertificateFiles,
@@ -62,7 +62,7 @@ fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
     ));
     let good = config(&cluster, &authority, Some(&node));
     cluster.add("a", &good).result();
-    // A failed DEL leaves a record, so each has a container of its own.
+    // A failed DEL leaves a record, so each case has a new container.
     for (i, (config, text)) in [
         (
             config(&cluster, &other, Some(&node)),
@@ -92,7 +92,7 @@ fn certificates_prove_who_is_who_and_a_common_name_is_etcds_user() {
     cluster
         .add("c", &wrong)
         .refused(7, "ipam.etcd.ca: /etc/hostname: it is no PEM file");
-    // Users, by the common names of the certificates.
+    // The users are the common names of the certificates.
     cluster.etcd.enable_authentication("node");
     cluster.add("d", &good).result();
     let error = cluster
@@ -116,7 +116,7 @@ fn an_expired_server_certificate_is_refused() {
         text(&expired.key),
         "--trusted-ca-file",
         text(&ca),
-        // etcd would ask itself, and refuse its own certificate.
+        // With the gateway, etcd would be its own client, and refuse its expired certificate.
         "--enable-grpc-gateway=false",
     ];
     let cluster = Cluster::with(EtcdMember::start_with_tls(&server, &[]));

@@ -1,4 +1,4 @@
-//! A cluster with pools in Kubernetes' API, as an administrator and its nodes have it.
+//! A cluster with pools in Kubernetes' API, with its administrator and its nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use harness::{Flavour, Form, KubernetesApi, Output, Sandbox};
 use serde_json::{Value, json};
 
-/// The API server with our kinds, and a sandbox whose processes reach it.
+/// The API server with our kinds, and a sandbox for processes that use it.
 pub(super) struct Administered {
     pub(super) api: KubernetesApi,
     pub(super) sandbox: Sandbox,
 }
 
 impl Administered {
-    /// With these pools, which are imported as on a machine without a conflist.
+    /// Creates these pools by an import, as on a machine without a conflist.
     pub(super) fn with_pools(pools: &Value) -> Self {
         let api = KubernetesApi::start().unwrap();
         api.enter();
@@ -87,13 +87,13 @@ impl Administered {
     }
 }
 
-/// What `--json` has printed.
+/// The JSON output of a call with `--json`.
 #[track_caller]
 pub(super) fn json_of(output: &Output) -> Value {
     serde_json::from_str(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// The address that an ADD has given.
+/// The address in the result of an ADD.
 #[track_caller]
 pub(super) fn ip_of(output: &Output) -> String {
     let result = output.result();

@@ -1,4 +1,4 @@
-//! The cluster of an API server, as the promises need it.
+//! [`PoolCluster`] for an API server.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::pool_cluster::{PoolCluster, Promise};
 
-/// All resources but pools whose objects a promise may leave.
+/// All resources except pools. A promise may leave objects of them.
 const RESOURCES: [&str; 6] = [
     "addresses",
     "blocks",
@@ -19,15 +19,16 @@ const RESOURCES: [&str; 6] = [
     "ipamnodes",
 ];
 
-/// A sandbox with an API server, and nodes that share its pools. Each has a kubeconfig with a
-/// token of its own.
+/// A sandbox with an API server, and nodes that share its pools. Each node has a kubeconfig with
+/// its own token.
 pub(crate) struct ApiCluster {
     pub(crate) sandbox: Sandbox,
     pub(crate) api: KubernetesApi,
     kubeconfigs: Mutex<HashMap<String, PathBuf>>,
     saved: Option<Snapshot>,
     is_stopped: bool,
-    /// True if all nodes have an administrator's kubeconfig: a node's takes a second to make.
+    /// True if all nodes have an administrator's kubeconfig, because a node's takes a second to
+    /// create.
     pub(crate) are_administrators: bool,
 }
 
@@ -53,7 +54,7 @@ fn sandbox() -> Sandbox {
 }
 
 impl ApiCluster {
-    /// Keeps these promises, each with an empty API server and an empty sandbox.
+    /// Runs these promises, each with an empty API server and an empty sandbox.
     pub(crate) fn keep(&mut self, promises: &[Promise]) {
         let only = std::env::var("IPAM_DELEGATED_PROMISE").unwrap_or_default();
         for (name, promise) in promises.iter().filter(|(name, _)| name.contains(&only)) {
@@ -67,7 +68,7 @@ impl ApiCluster {
         }
     }
 
-    /// Deletes all objects, first those that are claimed.
+    /// Deletes all objects; addresses and blocks first.
     fn empty(&self) {
         for resource in RESOURCES {
             self.delete(resource, &["--all"]);
@@ -113,7 +114,7 @@ impl ApiCluster {
     }
 }
 
-/// The texts of a key, sorted.
+/// The values of a key, sorted.
 fn texts(specs: &[Value], key: &str) -> Vec<String> {
     let texts = specs.iter().filter_map(|spec| spec[key].as_str());
     let mut texts: Vec<String> = texts.map(str::to_owned).collect();
@@ -158,7 +159,7 @@ impl PoolCluster for ApiCluster {
         if !exists {
             return self.api.apply(&pool);
         }
-        // The policy would refuse what takes something away.
+        // The policy would refuse a definition that takes something away.
         let file = self.sandbox.root().join("definition.json");
         std::fs::write(&file, pool.to_string()).unwrap();
         let file = file.to_str().unwrap();
@@ -167,7 +168,7 @@ impl PoolCluster for ApiCluster {
     }
 
     fn undefine(&self, pool: &str) {
-        // The policy refuses it as long as the status doesn't say that nothing is held.
+        // The policy refuses the deletion unless the status says that nothing is held.
         let status = r#"{"status":{"reserved":0}}"#;
         let resource = format!("pools.ipam-delegated.io/{pool}");
         let words = ["patch", &resource, "--subresource=status", "--type=merge"];
@@ -260,7 +261,7 @@ impl PoolCluster for ApiCluster {
             .filter(|name| *name != "cluster")
             .map(|name| name.trim_start_matches("node.").to_owned())
             .collect();
-        // It exists as long as there is any mark.
+        // This restore exists while there is any mark.
         assert_eq!(marks.is_empty(), restores.is_empty(), "{restores:?}");
         marks.sort_unstable();
         marks

@@ -1,4 +1,4 @@
-//! The API server is away, silent or behind a new token, and the node's folders are damaged.
+//! The API server is unreachable, silent, or requires a new token; the node's folders are damaged.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -57,7 +57,7 @@ fn an_api_server_that_is_away_or_silent_is_named_and_nothing_is_lost() {
             output.refused(code, "Kubernetes' API");
         }
         end(&mut cluster);
-        // What was sent meanwhile may be executed now.
+        // Requests that were sent meanwhile may be executed now.
         shared(&cluster).del("c", &config).nothing();
         cluster.api.wait_for("GC to leave what lives", || {
             let gc = shared(&cluster).gc(&["a", "b"], &config);
@@ -100,7 +100,7 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     let cache = cluster.sandbox.root().join("n1/cache");
     shared(&cluster).add("first", &config).result();
     shared(&cluster).del("first", &config).nothing();
-    // Behind these words stands a hash of the kubeconfig's path.
+    // After this prefix, the name has a hash of the kubeconfig's path.
     let folder = |start: &str| {
         let entries = fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap());
         let mut named =
@@ -142,7 +142,7 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
             after.result();
             assert_eq!(cluster.reserved("red").len(), 2, "{name}");
         } else {
-            // What isn't noted isn't created.
+            // An address that can't be noted isn't created.
             after.refused(5, index.to_str().unwrap());
             assert_eq!(cluster.reserved("red").len(), 1, "{name}");
         }
@@ -153,7 +153,7 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
         remove(&index);
         remove(&view);
     }
-    // An address without its note is found by GC, which asks the API server.
+    // GC asks the API server, so it finds an address without a note.
     shared(&cluster).add("noted", &config).result();
     for entry in fs::read_dir(&index).unwrap() {
         let entry = entry.unwrap();

@@ -1,4 +1,4 @@
-//! `ipamctl collect-nodes`: what deleted nodes hold is released, and nothing else.
+//! `ipamctl collect-nodes` releases only what deleted nodes hold.
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, Output, needs};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
 }
 
-/// A run with the rights of the CronJob.
+/// Runs it with the rights of the CronJob.
 fn collect(cluster: &Administered, gone_for: &str) -> Output {
     run(cluster, &["--gone-for", gone_for, "--json"])
 }
@@ -27,7 +27,7 @@ fn run(cluster: &Administered, words: &[&str]) -> Output {
     cluster.administer_as(&kubeconfig, &[&["collect-nodes"], words].concat())
 }
 
-/// The outcomes of nodes whose Nodes are missing.
+/// The outcomes of nodes whose Node is missing.
 #[track_caller]
 fn outcomes(output: &Output) -> Vec<(String, String)> {
     let rows = json_of(output);
@@ -52,7 +52,7 @@ fn what_a_deleted_node_holds_is_released_by_a_later_run_unless_the_node_shows_up
     let kept = ip_of(&cluster.call("ADD", "c1", &n1));
     cluster.call("ADD", "c2", &n2).result();
 
-    // Both Nodes are there.
+    // Both Nodes exist.
     assert_eq!(outcomes(&collect(&cluster, "0s")), []);
     let status = &cluster.api.get("pools.ipam-delegated.io", &["lan"])[0]["status"];
     assert_eq!(
@@ -61,7 +61,7 @@ fn what_a_deleted_node_holds_is_released_by_a_later_run_unless_the_node_shows_up
     );
     assert_eq!(status["byNode"], json!({"n1": 1, "n2": 1}));
 
-    // A Node that comes back removes the note.
+    // If the Node exists again, the note is removed.
     cluster.api.kubectl(&["delete", "node", "n2"]);
     assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "noted"));
     assert_eq!(outcomes(&collect(&cluster, "1h")), is("n2", "waiting"));
@@ -70,14 +70,14 @@ fn what_a_deleted_node_holds_is_released_by_a_later_run_unless_the_node_shows_up
     cluster.api.kubectl(&["delete", "node", "n2"]);
     assert_eq!(outcomes(&collect(&cluster, "0s")), is("n2", "noted"));
 
-    // So does a node that claims something: it runs.
+    // Likewise if the node claims something: it is running.
     cluster.call("ADD", "c3", &n2).result();
     let output = collect(&cluster, "0s");
     assert_eq!(outcomes(&output), is("n2", "kept"));
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(cluster.addresses().len(), 3);
 
-    // And one that has registered again.
+    // Likewise if the node has registered again.
     cluster.call("DEL", "c3", &n2);
     let folder = cluster.sandbox.root().join("n2/cache");
     std::fs::remove_dir_all(folder).unwrap();
@@ -108,7 +108,7 @@ fn nothing_is_concluded_from_a_name_that_no_node_ever_had() {
         assert_eq!(output.status.code(), Some(1));
     }
     assert_eq!(cluster.addresses().len(), 1);
-    // Without an answer, nothing is concluded either.
+    // Without an answer, nothing is concluded, either.
     cluster.api.stop_api_server();
     let output = collect(&cluster, "0s");
     assert_eq!(

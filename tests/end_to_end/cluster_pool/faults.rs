@@ -1,4 +1,4 @@
-//! Faults of an API server, as the tests of this folder make them.
+//! Tests the faults of an API server that this folder's tests use.
 
 use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 

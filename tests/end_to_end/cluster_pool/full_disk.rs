@@ -1,5 +1,5 @@
-//! A folder of a node is on a full disk, or can't be used: what can't be noted isn't given, and what
-//! is held is released.
+//! A folder of a node is on a full disk, or can't be used: an address that can't be noted isn't
+//! given, and held addresses are released.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::administered::{Administered, ip_of};
 
 const DELEGATES: [&str; 1] = ["ipam-da-kubernetes"];
 
-/// Folders of a node, each on a disk of its own.
+/// Folders of a node, each on a separate disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Folder {
     CacheDir,
@@ -20,7 +20,7 @@ enum Folder {
     StateDir,
 }
 
-/// What a disk has no more of.
+/// The resource that a disk has run out of.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Full {
     Bytes,
@@ -69,7 +69,8 @@ impl OnDisks {
         names.map(ip).collect()
     }
 
-    /// Number of addresses that calls have asked the API server to create, since the last time.
+    /// Number of addresses that calls have requested to create since the last call of this
+    /// function.
     fn creations(&self) -> usize {
         let requests = self.proxy.take_requests();
         let creates = |path: &str| path.contains("/addresses") && !path.contains("dryRun");
@@ -79,7 +80,8 @@ impl OnDisks {
         created.count()
     }
 
-    /// A new machine of this name, with nothing in its folders and in the cluster.
+    /// A new machine with this name: its folders are empty, and the cluster has none of its
+    /// objects.
     fn empty(&self) {
         let objects = "ipamnodes.ipam-delegated.io,addresses.ipam-delegated.io";
         self.cluster.api.kubectl(&["delete", objects, "--all"]);
@@ -133,7 +135,7 @@ impl OnDisks {
     }
 }
 
-/// STATUS says what ADD says. A refused ADD names the folder, and has created nothing.
+/// Checks that STATUS and ADD agree. A refused ADD names the folder and has created nothing.
 #[track_caller]
 fn add_and_status_agree(of: &OnDisks, is_given: bool, why: &str) {
     let status = of.call("STATUS", "");
@@ -156,7 +158,7 @@ fn on_a_full_disk_what_cant_be_noted_isnt_given_and_what_is_held_is_released() {
     let of = OnDisks::new();
     for (folder, full, is_given) in [
         (Folder::CacheDir, Full::Files, false),
-        // A note is an empty file.
+        // A note is an empty file, which needs no block.
         (Folder::CacheDir, Full::Bytes, true),
         (Folder::View, Full::Files, true),
         (Folder::View, Full::Bytes, true),
@@ -243,7 +245,7 @@ fn an_add_that_cant_use_the_index_gives_nothing_that_a_later_del_would_miss() {
     of.call("ADD", "new").refused(5, index.to_str().unwrap());
     of.call("STATUS", "").refused(50, index.to_str().unwrap());
     assert_eq!(of.creations(), 0);
-    // Without the index, the API server is asked.
+    // Without the index, DEL asks the API server.
     of.call("DEL", "ended").nothing();
     assert_eq!(of.held().len(), 1);
     fs::remove_file(&index).unwrap();

@@ -63,7 +63,7 @@ fn an_import_that_is_interrupted_anywhere_is_made_up_for_by_the_next() {
             assert!(!output.status.success(), "{number}: {output:?}");
             let added = cluster.add("c", &config);
             if added.status.success() {
-                // The restore that a claim looks for isn't there yet: nothing is written.
+                // The restore that claims look for doesn't exist yet, so no pool was written.
                 cluster.del("c", &config).nothing();
                 assert_eq!(defined(cluster), before, "{number}");
             } else {

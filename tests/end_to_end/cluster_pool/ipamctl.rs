@@ -91,7 +91,7 @@ fn a_node_and_an_administrator_see_and_drive_the_pools() {
     let claimed = json_of(&cluster.administer(&["blocks", "--json"]));
     assert_eq!(claimed[0]["claimed"][0]["node"], "n2");
 
-    // A catalogue takes nothing from what is held, whoever imports it.
+    // An import never takes away held addresses, whoever runs it.
     let refused = cluster.import(
         &json!({"lan": {"subnet": "10.55.0.128/25"}}),
         &["--replace"],
@@ -106,7 +106,7 @@ fn a_node_and_an_administrator_see_and_drive_the_pools() {
     let same = cluster.import(&json!({"lan": {"subnet": "10.55.0.0/24"}}), &[]);
     assert_eq!(succeeds(same), "lan: unchanged\n");
 
-    // GC by a list, and the release of one, are of this node alone.
+    // GC with a list, and release, only affect this node.
     let list = cluster.sandbox.root().join("valid");
     fs::write(&list, "").unwrap();
     let gc = [
@@ -129,7 +129,7 @@ fn a_node_and_an_administrator_see_and_drive_the_pools() {
     cluster.call("ADD", "c4", &n1).result();
     succeeds(on_node(&cluster, &n1, &["release", "c4"]));
 
-    // A node is forgotten from anywhere but itself.
+    // A node can be forgotten from any machine except itself.
     let forgotten = cluster.administer(&["node-forget", "n2", "--yes"]);
     assert!(succeeds(forgotten).ends_with("released: 1 addresses, 1 blocks\n"));
     assert!(cluster.addresses().is_empty());
@@ -145,7 +145,7 @@ fn nodes_say_what_lives_there_after_a_restore() {
     let lost = ip_of(&cluster.call("ADD", "c1", &n1));
     cluster.api.restore(&snapshot);
     let n1 = cluster.config("n1", &ADDRESSES, "lan");
-    // The rights of a node are not enough.
+    // A node's rights are not enough.
     let refused = on_node(&cluster, &n1, &["reconcile", "--begin"]);
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
     succeeds(cluster.administer(&["reconcile", "--begin"]));
@@ -157,7 +157,7 @@ fn nodes_say_what_lives_there_after_a_restore() {
         collected.stderr.contains("nothing is collected"),
         "{collected:?}"
     );
-    // A policy that refers to a kind needs some time after the start of the API server.
+    // After the start of the API server, policies that refer to a kind need some time.
     let said = std::cell::RefCell::new(String::new());
     cluster.api.wait_for("reconcile", || {
         let output = on_node(&cluster, &n1, &["reconcile"]);

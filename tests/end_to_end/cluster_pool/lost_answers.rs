@@ -1,5 +1,5 @@
-//! Requests and answers are lost, late or old: no address is given twice, and each is released by
-//! DEL or GC.
+//! Requests and answers are lost, late or outdated: no address is given twice, and DEL or GC
+//! releases each.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl Node<'_> {
             .alone(ALLOCATOR, command, container, &self.config)
     }
 
-    /// The same node with this bound of time.
+    /// The same node with this `timeout`.
     fn within(&self, timeout: &str) -> Self {
         Self {
             config: self.cluster.within(timeout, &self.config),
@@ -33,7 +33,7 @@ impl Node<'_> {
         }
     }
 
-    /// Number of requests that a call makes; all of them are passed on.
+    /// Number of requests of a call, if all of them are forwarded.
     fn requests(&self, command: &str, container: &str) -> usize {
         heal(self.proxy);
         let output = self.run(command, container);
@@ -42,13 +42,13 @@ impl Node<'_> {
     }
 }
 
-/// Hands all requests on from now on; returns the number of requests until now.
+/// Forwards all requests from now on; returns the number of requests before.
 pub(super) fn heal(proxy: &ApiProxy) -> usize {
     proxy.decide(|_| Fate::Answered);
     proxy.take_requests().len()
 }
 
-/// Gives the request of this number, from 0, this fate.
+/// Sets the fate of the request with this number, from 0.
 fn only(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send + 'static {
     let mut seen = 0;
     move |_: &ProxiedRequest| {
@@ -60,7 +60,7 @@ fn only(number: usize, fate: Fate) -> impl FnMut(&ProxiedRequest) -> Fate + Send
     }
 }
 
-/// Gives the request of this number, from 0, this fate, and loses all later ones.
+/// Sets the fate of the request with this number, from 0, and loses all later ones.
 pub(super) fn last(
     number: usize,
     fate: Fate,
@@ -111,7 +111,7 @@ fn whatever_request_or_answer_is_lost_nothing_is_given_twice_and_nothing_stays()
                     let ip = &output.ips()[0];
                     assert_eq!(held, [format!("n1/testnet/c:eth0/red/{ip}")], "{number}");
                 } else {
-                    // It is undone: the API server is there.
+                    // The ADD is undone, because the API server answers again.
                     assert_eq!(output.code(), 11, "{output:?}");
                     assert!(held.is_empty(), "{number} {fate:?}: {held:?} {output:?}");
                 }
@@ -126,7 +126,7 @@ fn whatever_request_or_answer_is_lost_nothing_is_given_twice_and_nothing_stays()
 fn what_an_add_leaves_whose_api_server_goes_away_is_released_by_del_or_gc() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     with_node(|_, node| {
-        // GC of the allocator by itself has no valid attachment.
+        // GC of the allocator only, without a valid attachment.
         node.run("DEL", "other").nothing();
         let requests = node.requests("ADD", "c");
         node.run("DEL", "c").nothing();
@@ -197,7 +197,7 @@ fn a_creation_or_deletion_that_comes_late_takes_nothing_from_anybody() {
         hold_back("POST");
         assert_eq!(impatient.run("ADD", "late").code(), 11);
         heal(node.proxy);
-        // Nobody knows yet of the address.
+        // The address doesn't exist yet.
         node.run("DEL", "late").nothing();
         let [answer] = &node.proxy.deliver()[..] else {
             panic!("one creation was held back");
@@ -205,7 +205,7 @@ fn a_creation_or_deletion_that_comes_late_takes_nothing_from_anybody() {
         assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
         let given = node.run("ADD", "c").ips();
         assert_eq!(node.cluster.reserved("red").len(), 2);
-        // Kept in the index until then: a runtime may call DEL again.
+        // The note stays in the index until then: a runtime may call DEL again.
         node.run("DEL", "late").nothing();
         assert_eq!(node.cluster.reserved("red"), given);
 
@@ -257,7 +257,7 @@ fn lists_of_an_older_state_give_nothing_twice_and_release_nothing_that_lives() {
             false => Fate::Answered,
         };
         let reserved = node.cluster.reserved("red");
-        // A list of a time at which another container had the address.
+        // A list from a time when another container had the address.
         heal(node.proxy);
         let mut kept = node.config.clone();
         kept["cni.dev/valid-attachments"] = json!([{"containerID": "other", "ifname": "eth0"}]);

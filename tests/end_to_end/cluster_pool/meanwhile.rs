@@ -1,4 +1,4 @@
-//! What others do to the objects by hand, while nodes give and release addresses.
+//! People change objects by hand while nodes reserve and release addresses.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -77,7 +77,7 @@ fn of_two_pools_that_overlap_only_one_gives_addresses() {
     );
     shared.add("a", &first).result();
     shared.add("a", &of("n2", "apart", &addresses)).result();
-    // As with kubectl apply, which compares a pool with no other one.
+    // As with kubectl apply, which doesn't compare pools with each other.
     shared.define("second", &json!({"subnet": "10.1.0.192/26"}));
     shared.define("third", &json!({"subnet": "10.1.0.128/25", "block": 28}));
     for (pool, delegates) in [("second", &addresses), ("third", &blocks)] {
@@ -92,7 +92,7 @@ fn of_two_pools_that_overlap_only_one_gives_addresses() {
     }
     assert!(cluster.reserved("second").is_empty() && cluster.blocks("third").is_empty());
     shared.add("b", &first).result();
-    // The other one is gone.
+    // The other pool is deleted.
     shared.undefine("third");
     for container in ["a", "b"] {
         shared.del(container, &first).nothing();

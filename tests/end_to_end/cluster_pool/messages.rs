@@ -40,7 +40,7 @@ fn each_message_is_the_recorded_one() {
     );
 }
 
-/// The section `ipam`.
+/// Errors in the `ipam` section.
 fn wrong_settings(said: &mut Said) {
     let change = |said: &mut Said, what: &str, change: &dyn Fn(&mut Value)| {
         let mut config = said.config("lan");
@@ -66,7 +66,7 @@ fn wrong_settings(said: &mut Said) {
     });
 }
 
-/// Kubeconfigs that can't be used.
+/// Errors in kubeconfigs.
 fn wrong_kubeconfigs(said: &mut Said) {
     for (what, content) in [
         ("the kubeconfig is empty", ""),
@@ -114,7 +114,7 @@ fn wrong_kubeconfigs(said: &mut Said) {
     );
 }
 
-/// Certificates, proxies, addresses.
+/// Certificates, proxies, URLs.
 fn ways_to_the_api_server(said: &mut Said) {
     let cluster = |key: &'static str, value: Value| {
         move |config: &mut Value| config["clusters"][0]["cluster"][key] = value
@@ -143,7 +143,7 @@ fn ways_to_the_api_server(said: &mut Said) {
     );
 }
 
-/// Users, and their rights.
+/// Users and their rights.
 fn credentials(said: &mut Said) {
     let user = |user: Value| move |config: &mut Value| config["users"][0]["user"] = user;
     said.changed("a token that is wrong", user(json!({"token": "wrong"})));
@@ -158,7 +158,7 @@ fn credentials(said: &mut Said) {
     said.add_with("a token of another node", &of_another);
 }
 
-/// What a server in front of the API server, or the API server itself, answers.
+/// Answers of a server in front of the API server, or of the API server itself.
 fn answers(said: &mut Said) {
     let proxy = ApiProxy::start(&said.cluster.api);
     let node = said.cluster.api.kubeconfig_of_node("n1");
@@ -224,7 +224,7 @@ fn blocks(said: &mut Said) {
     said.add("a pool without a block left", &one);
 }
 
-/// Marks of a restore, kinds that are missing, and an API server that is away.
+/// Marks of a restore, missing kinds, and an unreachable API server.
 fn the_cluster(said: &mut Said) {
     let config = said.config("lan");
     let begun = said.cluster.administer(&["reconcile", "--begin", "n2"]);

@@ -1,4 +1,4 @@
-//! Objects as plugins write them, and outcomes of `kubectl`.
+//! Objects as plugins write them, and checks of `kubectl`'s outcomes.
 
 use std::process::Output;
 
@@ -59,14 +59,14 @@ pub(super) fn mark(name: &str) -> Value {
     object("Restore", name, &json!({"since": "2026-11-21T14:38:21Z"}))
 }
 
-/// Path of an object in `kubectl`'s words: `addresses/lan.10.0.0.5`.
+/// Path of an object for `kubectl`: `addresses/lan.10.0.0.5`.
 pub(super) fn path(object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap();
     let name = object["metadata"]["name"].as_str().unwrap();
     format!("{kind}.ipam-delegated.io/{name}")
 }
 
-/// Requires a success.
+/// Requires success.
 #[track_caller]
 pub(super) fn allowed(output: &Output) {
     assert!(output.status.success(), "{output:?}");

@@ -1,11 +1,11 @@
-//! `kubectl edit` of a pool takes nothing away from it that may be held; an import does.
+//! `kubectl edit` of a pool can't take away addresses that may be held; an import can.
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 use serde_json::{Value, json};
 
 use super::objects::{allowed, pool, refused};
 
-/// Of the ranges with an own gateway.
+/// The message for a range with its own gateway.
 const TAKES: &str = "only ipamctl import takes addresses or the gateway away from ";
 
 /// Replaces the definition of the pool `lan`, as `kubectl edit` does.
@@ -39,7 +39,7 @@ fn an_edited_pool_keeps_what_may_be_held() {
         {"subnet": "10.0.1.0/24"},
     ]});
     api.apply(&pool("lan", &lan));
-    // The policy is in force when it refuses for the first time.
+    // The policy is in force once it has refused a change.
     api.wait_for("the policy", || {
         !api.try_kubectl(&["delete", "ipool", "lan", "--dry-run=server"])
             .status
@@ -137,8 +137,8 @@ fn ipv6_is_compared(api: &KubernetesApi) {
     allowed(&edit(api, &spec("fd00::9")));
 }
 
-/// Replaces the definition by the field manager of `ipamctl`, which has compared it with what is
-/// held.
+/// Replaces the definition with the field manager of `ipamctl`, which has compared the definition
+/// with the held addresses.
 fn import(api: &KubernetesApi, spec: &Value) {
     let patch = json!([{"op": "replace", "path": "/spec", "value": spec}]).to_string();
     let manager = "--field-manager=ipamctl-import";

@@ -1,4 +1,4 @@
-//! The promises of pools that etcd keeps, kept by the API server.
+//! Runs the promises of cluster pools with the API server.
 
 use harness::{ALL_POINTS, KUBECTL, KUBERNETES_PROGRAMS, needs, skip};
 
@@ -44,7 +44,7 @@ fn killed() {
 fn faults() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     if std::env::var_os(ALL_POINTS).is_none() {
-        // It takes ten minutes, and the plugins' files are those of the plugins for etcd.
+        // It takes ten minutes, and the plugins for etcd use the same code for files.
         skip(
             "cluster_pool::promises::faults",
             &format!("it runs with {ALL_POINTS} only"),

@@ -1,4 +1,4 @@
-//! While a node says what lives there after a restore, other nodes' ADDs go on to be refused.
+//! After a restore, a node runs `ipamctl reconcile` while other nodes' ADDs are still refused.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn an_address_that_a_refused_add_takes_back_is_no_conflict() {
     let begun = shared.ipamctl(&shared.as_administrator(&two), &begin);
     assert!(begun.status.success(), "{begun:?}");
 
-    // The ADD creates the address, and comes late to see the marks.
+    // The ADD creates the address, and reads the marks later.
     let mut since_creation = None;
     proxy.decide(move |request: &ProxiedRequest| {
         let creates = request.method == "POST" && request.path.contains("/addresses");

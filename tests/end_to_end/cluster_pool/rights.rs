@@ -1,4 +1,4 @@
-//! The identity of a node: enough for its plugins, and no more.
+//! A node's identity has exactly the rights that its plugins need.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -126,7 +126,7 @@ fn objects_of_other_nodes_are_refused(node: &User<'_>) {
         &node.replace(&registration("worker-2", "2")),
         &of("ipamnodes/worker-2"),
     );
-    // A label would put an address among another node's.
+    // A wrong label would assign an address to another node.
     let mut lies = address("10.0.0.4", "worker-1");
     lies["metadata"]["labels"]["ipam-delegated.io/node"] = json!("worker-2");
     let labels = "the labels must be ";
@@ -193,14 +193,14 @@ fn what_is_an_administrators_is_refused(node: &User<'_>) {
     allowed(&node.delete(&own));
 }
 
-/// All rights of the identity besides those that every service account has.
+/// The identity has only these rights, besides those of every service account.
 fn rbac_grants_nothing_else(node: &User<'_>) {
     let listed = node.kubectl(&["auth", "can-i", "--list", "--no-headers"]);
     allowed(&listed);
     let text = String::from_utf8(listed.stdout).unwrap();
     let mut rights: Vec<String> = text
         .lines()
-        // The others are paths, such as /healthz.
+        // The other lines are paths, such as /healthz.
         .filter(|line| !line.starts_with(' '))
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect();
@@ -230,7 +230,7 @@ fn marks_are_removed_in_order(node: &User<'_>) {
     let [cluster, own, other] = ["cluster", "node.worker-1", "node.worker-2"].map(mark);
     node.api.apply(&json!([cluster, own, other]));
     let stays = "restores/cluster stays until restores/node.worker-2 is deleted";
-    // The policy looks at a copy of the marks, which follows them.
+    // The policy reads the marks from a cache, which is updated later.
     node.api.wait_for("the marks are known", || {
         let words = ["delete", "restore", "cluster", "--dry-run=server"];
         String::from_utf8_lossy(&node.kubectl(&words).stderr).contains(stays)
@@ -238,7 +238,7 @@ fn marks_are_removed_in_order(node: &User<'_>) {
     let others = "may not change restores/node.worker-2";
     refused(&node.delete(&other), others);
     refused(&node.replace(&other), others);
-    // An object's new revision says that a mark was set.
+    // A new revision of the object says that a mark was set.
     allowed(&node.replace(&cluster));
     allowed(&node.delete(&own));
     refused(&node.delete(&cluster), stays);
@@ -288,7 +288,7 @@ fn administrators_change_objects_of_all_nodes(api: &KubernetesApi) {
         role,
         "--serviceaccount=kube-system:operator",
     ]);
-    // In a pod, its token names a node, too.
+    // In a pod, an administrator's token names a node as well.
     let in_pod = User {
         api,
         kubeconfig: api

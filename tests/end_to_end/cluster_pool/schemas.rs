@@ -1,4 +1,4 @@
-//! The kinds: what `kubectl` shows of them, and what their schemas refuse.
+//! The kinds: their output in `kubectl`, and what their schemas refuse.
 
 use harness::{KUBECTL, KUBERNETES_PROGRAMS, KubernetesApi, needs};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn lists_show_what_people_ask_for(api: &KubernetesApi) {
     assert_eq!(selected.len(), 1);
     // Unknown keys of a pool are kept.
     assert_eq!(api.get("pool", &["fast"])[0]["spec"], ranges);
-    // All kinds are of one category.
+    // All kinds have one category.
     assert!(
         api.kubectl(&["get", "ipam"])
             .contains("restore.ipam-delegated.io/cluster")

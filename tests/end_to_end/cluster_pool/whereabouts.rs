@@ -1,5 +1,5 @@
-//! `ipamctl import --from-whereabouts`: addresses of whereabouts are claimed for the containers
-//! that have them, while their pods run.
+//! `ipamctl import --from-whereabouts` claims the addresses of whereabouts for their containers,
+//! while the pods run.
 
 mod executable;
 mod executable_meanwhile;
@@ -23,8 +23,8 @@ fn ip_pool(name: &str, range: &str, allocations: &Value) -> Value {
     })
 }
 
-/// A cluster with whereabouts' objects: three pods that run, one that is gone, one whose
-/// allocation has another pod's address, and a range that no pool has.
+/// A cluster with objects of whereabouts: three running pods, a deleted one, one whose allocation
+/// has another pod's address, and a range without a pool.
 fn cluster() -> Administered {
     let cluster = Administered::with_pools(&json!({
         "lan": {"subnet": "10.40.0.0/16", "exclude": ["10.40.1.0/24"]},
@@ -39,7 +39,7 @@ fn cluster() -> Administered {
         pod("moved", "n2", &["10.40.0.99"]),
         ip_pool("10.40.0.0-16", "10.40.0.0/16", &json!({
             "7": {"id": "c-web", "podref": "shop/web", "ifname": "net1"},
-            // Of a release before 0.8.
+            // From a release before 0.8.
             "257": {"id": "c-db", "podref": "shop/db"},
             "8": {"id": "c-gone", "podref": "shop/gone", "ifname": "net1"},
             "9": {"id": "c-moved", "podref": "shop/moved", "ifname": "net1"},
@@ -103,7 +103,7 @@ fn expected(outcome: &str) -> Vec<(String, String, String)> {
 fn pods_keep_their_addresses_of_whereabouts_and_their_del_releases_them() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let cluster = cluster();
-    // A node that has used our plugins before: it knows what it has.
+    // A node that has already used our plugins has an index of its addresses.
     let n1 = cluster.config("n1", &DELEGATES, "lan");
     let own = ip_of(&cluster.call("ADD", "c-own", &n1));
     cluster.call("DEL", "c-other", &n1);
@@ -132,7 +132,7 @@ fn pods_keep_their_addresses_of_whereabouts_and_their_del_releases_them() {
     });
     assert_eq!(*web, of);
 
-    // Once more, and nothing changes.
+    // A second import changes nothing.
     let after = cluster.addresses();
     assert_eq!(rows(&take_over(&cluster, &["--json"])), expected("held"));
     assert_eq!(cluster.addresses(), after);
@@ -142,7 +142,7 @@ fn pods_keep_their_addresses_of_whereabouts_and_their_del_releases_them() {
         "{text}"
     );
 
-    // The pods end, and their DELs go to our plugins now, on either node.
+    // When the pods end, their DELs go to our plugins, on either node.
     let n2 = cluster.config("n2", &DELEGATES, "lan");
     for (container, config) in [("c-web", &n1), ("c-db", &n2)] {
         let call = cluster.sandbox.call("ipam-delegated", "DEL", config);
@@ -170,7 +170,7 @@ fn addresses_that_are_taken_over_one_pool_after_the_other_are_released_together(
     let n1 = cluster.config("n1", &DELEGATES, "lan");
     ip_of(&cluster.call("ADD", "c-own", &n1));
     take_over(&cluster, &[]);
-    // Now the node knows what was claimed until now.
+    // Now the node's index has the addresses that were claimed before.
     cluster.call("DEL", "c-own", &n1).nothing();
     let lan6 = json!({"lan6": {"subnet": "fd00:40::/64"}});
     assert!(cluster.import(&lan6, &[]).status.success());
@@ -202,7 +202,7 @@ fn nothing_is_taken_over_if_one_address_is_somebody_elses() {
     );
     assert_eq!(cluster.addresses(), before);
 
-    // Two ranges that have one address, as with two values of network_name.
+    // Two ranges with the same address, as with two values of network_name.
     cluster.call("DEL", "c-own", &n1);
     cluster.api.apply(&ip_pool(
         "blue-10.40.1.0-24",

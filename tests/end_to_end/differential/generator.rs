@@ -99,7 +99,7 @@ pub(super) fn configuration(rng: &mut Rng, sandbox: &Sandbox, resolv_conf: &Path
     config
 }
 
-/// A range set from this third of all addresses, so that most sets don't overlap.
+/// A range set in one third of all addresses, so that most sets don't overlap.
 fn range_set(rng: &mut Rng, area: u32) -> Value {
     let v6 = rng.u8(..3) == 0;
     let mut ranges: Vec<Value> = (0..rng.usize(1..3)).map(|_| range(rng, v6, area)).collect();
@@ -129,13 +129,13 @@ fn range(rng: &mut Rng, v6: bool, area: u32) -> Value {
     let host_bits = u32::from(rng.u8(..100) == 0);
     let network = address(host_bits);
     let mut range = json!({ "subnet": format!("{network}/{}", longest - bits) });
-    // Outside of the subnet now and then.
+    // Sometimes outside of the subnet.
     let inside = |rng: &mut Rng| {
         let outside = if rng.u8(..50) == 0 { size } else { 0 };
         rng.u32(..size) + outside
     };
     let start = inside(rng);
-    // Mostly not before the start.
+    // Usually not before the start.
     let end = inside(rng).max(if rng.u8(..20) == 0 { 0 } else { start });
     if rng.u8(..3) == 0 && start != size - 1 {
         range["rangeStart"] = json!(address(start));

@@ -1,11 +1,11 @@
-//! Intended differences between `host-local` and ours, as random calls meet them.
+//! Intended differences between `host-local` and ours in random calls.
 
 use harness::Output;
 
 use super::Files;
 use super::generator::Step;
 
-/// The reason why the two may differ after this step, if they may: a row of the table in
+/// The reason why the two may differ after this step, if there is one: a row of the table in
 /// `docs/migrating-from-host-local.md`.
 pub(super) fn intended(
     step: &Step,
@@ -37,7 +37,7 @@ pub(super) fn intended(
     if only_rotation_differs && asks {
         return Some("requests that no range serves, or two of one range set");
     }
-    // host-local has released what the attachment held before the step; ours hasn't.
+    // host-local has released the attachment's earlier addresses; ours hasn't.
     let released = |(name, content): (&String, &String)| {
         their_files.contains_key(name) || *content == mine || name.starts_with("last_reserved_ip.")
     };

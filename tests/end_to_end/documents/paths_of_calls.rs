@@ -1,4 +1,5 @@
-//! The files that a call passes, as the page about the architecture lists and counts them.
+//! The files through which a call passes, as the page about the architecture lists and counts
+//! them.
 
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
@@ -25,14 +26,14 @@ use super::stale_names::file_of;
 /// Most files between the command and the disk.
 const MOST_FILES: usize = 8;
 
-/// The text of a file without its tests.
+/// The code of a file without its tests.
 fn product(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let product = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     product.to_owned()
 }
 
-/// True if a file names another one's module or type, or calls a function of it.
+/// True if a file names a module or type of another file, or calls a function of it.
 fn uses(file: &Path, other: &Path) -> bool {
     let text = product(file);
     let stem = other.file_stem().unwrap().to_str().unwrap();
@@ -76,11 +77,11 @@ fn each_file_that_a_call_passes_is_used_by_one_before_it_and_they_are_few() {
 }
 
 thread_local! {
-    /// The stack when the allocator logs that it has reserved or released an address.
+    /// The stack at the time when the allocator logs a reservation or a release.
     static STACK: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps the stack of the allocator's log lines.
+/// Stores the stack at this log line of the allocator.
 struct StackOf(&'static str);
 
 impl Visit for StackOf {
@@ -113,8 +114,8 @@ impl Subscriber for StackOf {
     fn exit(&self, _: &Id) {}
 }
 
-/// The product's files on the stack when this process logs the line, the last caller last. The
-/// process is the executable that holds all plugins.
+/// The product's files on the stack when this process logs the line, with the last caller at the
+/// end. The process is the executable that contains all plugins.
 fn files_on_the_stack(command: &str, folder: &Path, line: &'static str) -> Vec<PathBuf> {
     let (ranges, allocator) = (Linked(&IpamDsRanges), Linked(&IpamDaHostLocal));
     let others = [ranges, allocator];
@@ -169,7 +170,7 @@ fn an_address_passes_the_files_that_the_page_lists() {
     for name in ["ipam-ds-ranges", "ipam-da-host-local"] {
         symlink(std::env::current_exe().unwrap(), folder.path().join(name)).unwrap();
     }
-    // It names the function for each command.
+    // This file maps commands to functions.
     let table = repository().join("crates/plugins/ipam-da-host-local/src/lib.rs");
     for (row, command, line) in [
         ("| reserve an address |", "ADD", "reserved"),
@@ -184,7 +185,7 @@ fn an_address_passes_the_files_that_the_page_lists() {
         let mut passed = files_on_the_stack(command, folder.path(), line);
         passed.retain(|file| *file != table);
         assert!(passed.len() >= 5, "{passed:?}");
-        // The line is logged when the files behind it have returned.
+        // The line is logged after the later files have returned.
         assert_eq!(passed, listed[..passed.len()], "{row}");
         assert!(listed.len() - passed.len() <= 2, "{passed:?}");
     }

@@ -1,7 +1,7 @@
 //! Looks for stale names in the documents: files, modules, keys, variables, commands and
 //! options that no longer exist.
 //!
-//! A simple search decides: a name exists if it occurs in the sources.
+//! The search is simple: a name exists if it occurs in the sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,7 +23,7 @@ const OTHERS: [&str; 6] = [
 
 const TOP_FOLDERS: [&str; 4] = ["crates/", "docs/", "testdata/", "tests/"];
 
-/// Keys that plugins read and that another specification defines.
+/// Keys that plugins read and other specifications define.
 const KEYS_OF_CNI: [&str; 6] = [
     "address",
     "domain",
@@ -47,7 +47,7 @@ fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The sources of a folder of the repository, without the tests at their ends.
+/// The sources in a folder of the repository, without the tests at the end of files.
 fn sources(folder: &str) -> String {
     let all = files(&repository().join(folder), ".rs").into_iter();
     let in_src = |path: &PathBuf| path.components().any(|part| part.as_os_str() == "src");
@@ -70,8 +70,8 @@ fn readers_of_keys() -> String {
         .collect()
 }
 
-/// The file of a path as the pages write it: from the repository's root, from a crate's
-/// sources (`chain/del.rs`), or in the folder of the path before it.
+/// The file of a path as the pages write it: relative to the repository's root, to a crate's
+/// sources (`chain/del.rs`), or to the folder of the previous path.
 pub(super) fn file_of(path: &str, folder: &Path) -> PathBuf {
     let root = repository();
     if TOP_FOLDERS.iter().any(|top| path.starts_with(top)) {
@@ -114,7 +114,7 @@ fn quoted(text: &str) -> Vec<String> {
     words
 }
 
-/// The names that consist of these characters and begin so.
+/// The names that start with `start` and consist of these characters.
 fn names_with<'a>(text: &'a str, start: &str, is_part: fn(char) -> bool) -> BTreeSet<&'a str> {
     text.match_indices(start)
         .map(|(at, _)| {
@@ -202,7 +202,7 @@ fn documented_keys() -> BTreeSet<String> {
         for key in quoted(row.split(" | ").next().unwrap()) {
             let last = key.rsplit(['.', '[']).next().unwrap();
             let key = last.trim_matches(['"', ']']);
-            // Rows of files and of etcd's keys.
+            // These rows are about files and etcd's keys.
             if !key.contains(['<', '/', '-']) {
                 keys.insert(key.to_owned());
             }
@@ -248,7 +248,7 @@ fn every_key_that_is_read_is_documented() {
     let page = document("docs/configuration.md");
     let sources = readers_of_keys();
     let mut count = 0;
-    // `object.read("ipam", "dataDir")`, and with a type.
+    // `object.read("ipam", "dataDir")`, perhaps with a type.
     for call in sources.split(".read").skip(1) {
         let call = call.split(")?").next().unwrap();
         let last = call.rsplit(", \"").next();
@@ -274,7 +274,7 @@ fn every_environment_variable_is_documented_and_read() {
         .collect();
     let pages: String = documents().into_iter().map(|(_, text)| text).collect();
     let read = names_with(&sources, "IPAM_DELEGATED_", is_part);
-    // Variables of the build and of the tests are for developers.
+    // Variables of the build and the tests are for developers.
     let of_developers = [
         "COMMIT",
         "DIST",

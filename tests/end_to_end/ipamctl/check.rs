@@ -1,4 +1,4 @@
-//! `check`: each trap is found, and a sane conflist has no finding.
+//! `check` finds each trap, and has no finding for a correct conflist.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{json_of, network, status};
 
-/// A sandbox whose main plugins are there and know every version.
+/// A sandbox whose main plugins are installed and support every version.
 pub(super) fn sandbox() -> Sandbox {
     let versions = r#"echo '{"cniVersion":"1.1.0","supportedVersions":["0.3.0","0.3.1","0.4.0","1.0.0","1.1.0"]}'"#;
     Sandbox::default()
@@ -169,7 +169,7 @@ fn networks_that_share_addresses_are_found_unless_they_share_a_named_pool() {
     other["name"] = json!("other");
     sandbox.write_conflist("20-other.conflist", &other);
     assert_eq!(keys(&sandbox), ["ipam.ranges[0]"; 2]);
-    // With a file, its findings alone.
+    // With a file as its argument, `check` has only that file's findings.
     let file = sandbox.conf_dir().join("20-other.conflist");
     let found = json_of(&sandbox, &["check", file.to_str().unwrap()]);
     assert_eq!(found.as_array().unwrap().len(), 1);
@@ -216,7 +216,7 @@ fn a_subnet_that_the_host_routes_elsewhere_is_found() {
         );
     }
     assert_eq!(status(&check("mine0", "00004D0A", "00FFFFFF")), Some(0));
-    // A route to more than the subnet, such as a VPN's, yields to the network's own.
+    // A route to a larger subnet, such as a VPN's, has a lower priority than the network's own.
     let covering = check("tun0", "0000000A", "000000FF");
     assert_eq!(status(&covering), Some(0), "{covering:?}");
 }
@@ -229,7 +229,7 @@ fn a_data_dir_that_a_reboot_empties_while_records_stay_is_found() {
     let mut config = network(&sandbox);
     config["ipam"]["dataDir"] = json!(volatile.path());
     sandbox.write_conflist("10-testnet.conflist", &config);
-    // Where the sandbox is on such a file system itself, both are emptied.
+    // If the sandbox itself is on such a file system, both are emptied.
     let expected: &[&str] = if is_volatile(&sandbox) {
         &[]
     } else {
@@ -281,7 +281,7 @@ fn a_catalogue_that_is_refused_is_found_with_its_file_and_rule() {
     );
     assert_eq!(status(&sandbox.ipamctl(&["check"]).run()), Some(1));
 
-    // Another network's ranges in a pool of the catalogue.
+    // A network has ranges that are in a pool of the catalogue.
     fs::remove_file(folder.join("50.json")).unwrap();
     let other = json!({"ranges": [[{"subnet": "10.77.0.128/25"}]]});
     let mut other = sandbox.config("1.0.0", &OURS, &other);

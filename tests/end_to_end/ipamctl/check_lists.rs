@@ -1,5 +1,5 @@
-//! `check` of whole lists: plugins beside the main plugin, rules that others hide, files that
-//! aren't installed yet, plugins that hang.
+//! `check` of whole plugin lists: plugins beside the main plugin, rules that hide others, files
+//! that aren't installed, plugins that hang.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -139,7 +139,7 @@ fn a_new_file_takes_the_place_of_the_installed_one_of_its_network() {
     let output = check(&new);
     assert_eq!(status(&output), Some(0), "{output:?}");
     assert!(output.stdout.contains("in 1 conflist."), "{output:?}");
-    // Two installed files of one network remain an error.
+    // Two installed files with one network are still an error.
     let second = sandbox.conf_dir().join("20-testnet.conflist");
     fs::copy(&installed, &second).unwrap();
     assert_eq!(status(&check(&second)), Some(1));

@@ -1,4 +1,4 @@
-//! `leaks` and `gc`: evidence, and a collection that takes nothing from the living.
+//! `leaks` shows its evidence, and `gc` releases nothing that is in use.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{GONE, THERE, add, id, json_of, network, status};
 
-/// What `leaks` says: containers and evidence.
+/// The output of `leaks`: containers and evidence.
 fn leaks(sandbox: &Sandbox, words: &[&str]) -> Vec<(String, Value)> {
     let words = [&["leaks"], words].concat();
     let rows = json_of(sandbox, &words);
@@ -54,7 +54,7 @@ fn without_record_and_list_nothing_is_known_and_that_is_said() {
     };
     assert_eq!(list("c1\n").trim(), "[]");
     assert!(list("c2\n").contains("not-valid"));
-    // A container of just now is in no list yet.
+    // A container that was created just now may be missing in the list.
     let young = sandbox.ipamctl(&["leaks", "--json", "--valid", "-"]);
     assert!(!young.stdin("c2\n").run().stdout.contains("not-valid"));
 }
@@ -77,7 +77,7 @@ fn an_add_that_was_killed_long_ago_is_a_leak() {
         std::thread::sleep(Duration::from_millis(2));
     }
     sandbox.write_conflist("10-testnet.conflist", &config);
-    // It is young, and it is running.
+    // The ADD is recent, and running.
     assert_eq!(leaks(&sandbox, &[]), []);
     let mut rows = json_of(&sandbox, &["leaks", "--older-than", "0s"]);
     assert_eq!(rows[0]["evidence"], json!(["pending"]));
@@ -131,7 +131,7 @@ fn gc_releases_what_is_old_and_not_in_the_list_and_nothing_else() {
     assert_eq!(status(&done), Some(0), "{done:?}");
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"]);
     assert_eq!(sandbox.records("testnet").len(), 1);
-    // Nothing is left to be done.
+    // A second run has nothing to do.
     assert!(gc(&["--older-than", "0s"]).stdout.is_empty());
 }
 
@@ -185,7 +185,7 @@ fn gc_collects_a_reservation_that_has_no_record_through_todays_conflist() {
 fn gc_leaves_what_is_in_use_and_in_no_list() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
-    // The step of a build has a namespace; host-local leaves no record that says so.
+    // A build step has a namespace, but host-local leaves no record of it.
     add(&sandbox, &config, "buildah-buildah1", THERE);
     let folder = sandbox.data_dir().join("old");
     fs::create_dir_all(&folder).unwrap();

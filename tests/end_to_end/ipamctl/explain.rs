@@ -1,4 +1,4 @@
-//! `explain`: the explained address is the one that the next ADD gets.
+//! `explain` shows the address that the next ADD gets.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -139,7 +139,7 @@ fn each_rule_that_does_not_hold_says_why() {
         said.contains(r#"ipam.rules[0]: doesn't hold: K8S_POD_NAMESPACE is "prod", and must be ["shop", "web-*"]"#),
         "{said}"
     );
-    // Nothing is left behind, and a sticky key's address is taken into account.
+    // No folder is created, and the address of a sticky key is considered.
     assert!(!sandbox.cache_dir().exists());
     let call = |command: &str, container: &str| {
         let call = sandbox.call("ipam-delegated", command, &config);
@@ -149,7 +149,7 @@ fn each_rule_that_does_not_hold_says_why() {
     call("ADD", "c2").result();
     call("DEL", "c1").nothing();
     assert_eq!(json_of(&sandbox, &words)["pools"][0]["address"], "10.2.0.2");
-    // The pools of the catalogue are listed, whether or not they are in use.
+    // All pools of the catalogue are listed, even unused ones.
     let pools = json_of(&sandbox, &["pools"]);
     let names: Vec<&str> = pools
         .as_array()

@@ -1,5 +1,4 @@
-//! `gc` with one failing system call at a time: nothing living is released, and nothing is
-//! dropped.
+//! `gc` while one system call fails: nothing in use is released, and no leak is silently skipped.
 
 use std::fs;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::{GONE, THERE, add, id, network};
 
-/// A node with a container of the list, one that no list has and whose namespace is there,
+/// A node with three containers: one in the list, one outside of the list whose namespace exists,
 /// and one that is gone.
 struct Node {
     sandbox: Sandbox,
@@ -33,7 +32,7 @@ impl Node {
 
     fn gc(&self) -> Call {
         let list = self.sandbox.root().join("valid");
-        // It was made before the list.
+        // The list is newer than the container.
         let now = std::time::SystemTime::now();
         let file = fs::File::options().append(true).open(&list).unwrap();
         file.set_modified(now).unwrap();
@@ -58,7 +57,7 @@ impl Node {
         }
         let (is_reserved, is_recorded) = self.has(&id("c1"));
         assert!(is_recorded || !is_reserved, "dropped, {point}: {output:?}");
-        // It is released, or that it isn't is said.
+        // Either it is released, or the output says that it isn't.
         let is_said = !output.status.success() || output.stdout.contains(&id("c1"));
         assert!(is_said || !is_reserved, "not said, {point}: {output:?}");
     }

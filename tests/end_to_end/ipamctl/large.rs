@@ -1,5 +1,5 @@
-//! Large configurations: time and memory grow with the configuration, not with its square.
-//! Limits of memory and of processor time replace a clock; each is many times what is needed.
+//! Large configurations: time and memory are linear, not quadratic. Limits of memory and processor
+//! time replace a clock; each is many times the required amount.
 
 use std::fs;
 
@@ -29,10 +29,10 @@ fn within(call: Call, limit: &str) -> Output {
     call.through(&["prlimit", limit, "--"]).run()
 }
 
-/// 256 MiB of addresses, code and stacks included.
+/// 256 MiB of address space, including code and stacks.
 const MEMORY: &str = "--as=268435456";
 
-/// Seconds of a processor.
+/// Seconds of processor time.
 const TIME: &str = "--cpu=15";
 
 #[test]

@@ -1,4 +1,4 @@
-//! `pools`, `ls`, `show`, `map` and `metrics`: complete outputs, and nothing is changed.
+//! `pools`, `ls`, `show`, `map` and `metrics`: their complete outputs; they change nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -56,7 +56,7 @@ fn ls_names_holder_pod_and_state() {
     );
     let whole = sandbox.ipamctl(&["ls", "--no-trunc"]).run().stdout;
     assert!(whole.contains(&id("a1")), "{whole}");
-    // Not a terminal, so no colour.
+    // The output isn't a terminal, so it has no colour.
     assert!(!text.contains('\x1b'));
     let none = sandbox.ipamctl(&["ls", "--network", "nowhere"]).run();
     assert_eq!(status(&none), Some(2), "{none:?}");
@@ -125,7 +125,7 @@ fn show_finds_a_container_by_a_unique_beginning_and_draws_its_chain() {
     );
     let ambiguous = sandbox.ipamctl(&["show", "a"]).run();
     assert_eq!(status(&ambiguous), Some(2));
-    // Both are named whole.
+    // The message has both full IDs.
     assert!(ambiguous.stderr.contains(&id("a1")) && ambiguous.stderr.contains(&id("a2")));
 }
 
@@ -144,7 +144,7 @@ fn show_by_address_says_as_much_as_show_by_id() {
     for ip in ["10.77.0.2", "fd00:77::2"] {
         assert_eq!(json_of(&sandbox, &["show", ip]), by_id, "{ip}");
     }
-    // Without its record, too, but for what the record says.
+    // Without its record, too, except for the values from the record.
     std::fs::remove_dir_all(sandbox.state_dir()).unwrap();
     let shown = json_of(&sandbox, &["show", "10.77.0.2"]);
     assert_eq!(shown[0]["addresses"], by_id[0]["addresses"]);
@@ -216,7 +216,7 @@ fn nothing_is_made_or_changed_by_looking() {
     assert_eq!(everything(sandbox.root()), before);
 }
 
-/// Every file below a folder, with its size and the time of its last change.
+/// Every file below a folder, with its size and modification time.
 fn everything(folder: &Path) -> Vec<(String, u64, i64)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -243,7 +243,7 @@ fn a_broken_conflist_is_named_and_the_others_go_on() {
     let output = sandbox.ipamctl(&["pools"]).run();
     assert!(output.stderr.contains("05-broken.conflist"), "{output:?}");
     assert!(output.stdout.contains("testnet"), "{output:?}");
-    // What the broken one leads to isn't shown.
+    // The networks of the damaged conflist aren't shown.
     assert_eq!(status(&output), Some(2));
 }
 
@@ -315,7 +315,7 @@ fn who_may_not_read_is_told_which_file_and_that_it_wants_root() {
         output.stderr.contains(&path) && output.stderr.contains("root"),
         "{output:?}"
     );
-    // What may be read is shown.
+    // Readable files are shown.
     assert!(output.stdout.contains("10.77.0.2"), "{output:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The outputs in `docs/ipamctl.md`, made again and compared.
+//! Compares the outputs in `docs/ipamctl.md` with those of the commands.
 //!
 //! With `IPAM_DELEGATED_WRITE_DOCS=1`, the test writes them instead.
 
@@ -35,7 +35,7 @@ const CONTAINERS: [(&str, &str, &str, u64); 3] = [
     ),
 ];
 
-/// The node of the manual.
+/// The node that the manual shows.
 fn node() -> Sandbox {
     let answers = r#"echo '{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}'"#;
     let sandbox = Sandbox::default().with_script("bridge", answers);
@@ -111,7 +111,7 @@ fn set_age(path: &Path, hours: u64) {
     file.set_modified(ago(hours)).unwrap();
 }
 
-/// What a command of the manual prints on this node, with the paths of the manual.
+/// The output of a command of the manual on this node, with the manual's paths.
 fn output(sandbox: &Sandbox, command: &str) -> String {
     let places = [
         (sandbox.conf_dir(), "/etc/cni/net.d"),
@@ -131,7 +131,7 @@ fn output(sandbox: &Sandbox, command: &str) -> String {
         .map(|container| container.0)
         .collect();
     let ran = sandbox.ipamctl(&words).stdin(valid.join("\n")).run();
-    // A command that is printed has the options of this node, which the manual's has not.
+    // A printed command has this node's options, which the manual omits.
     let options = sandbox.ipamctl_line().into_iter().skip(1);
     let options: String = options
         .map(|option| format!("{} ", option.display()))
@@ -185,7 +185,7 @@ fn write_wrong(sandbox: &Sandbox) {
     sandbox.write_conflist("20-wrong.conflist", &config);
 }
 
-/// Gives the last container an address again, which gc has released.
+/// Gives the last container an address again, after gc has released it.
 fn add_again(sandbox: &Sandbox) {
     let conflist = fs::read(sandbox.conf_dir().join("10-mynet.conflist")).unwrap();
     let conflist: serde_json::Value = serde_json::from_slice(&conflist).unwrap();

@@ -1,4 +1,4 @@
-//! `release`: through the chain of the record or of the conflist, or the file alone.
+//! `release`: with the chain of the record or of the conflist, or only the file.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn an_attachment_is_released_by_address_by_id_and_by_network_and_address() {
         let words = [&["release"], words].concat();
         let output = sandbox.ipamctl(&words).run();
         assert_eq!(status(&output), Some(0), "{output:?}");
-        // It prints the ID whole.
+        // It prints the full ID.
         assert!(output.stdout.contains(&id("a1")), "{output:?}");
         assert!(
             output.stdout.contains("the chain of its record"),
@@ -91,7 +91,7 @@ fn file_only_removes_the_file_under_the_lock_and_keeps_the_index_up_to_date() {
         .run();
     assert_eq!(status(&output), Some(0), "{output:?}");
     assert_eq!(sandbox.reserved("testnet"), ["10.77.0.3"]);
-    // The record is another matter.
+    // The record is not removed.
     assert_eq!(sandbox.records("testnet").len(), 2);
     let without = sandbox
         .ipamctl(&["release", "--file-only", "10.77.0.9"])

@@ -1,4 +1,4 @@
-//! Commands that `ipamctl` prints: each releases what it was printed for, and nothing else.
+//! Each command that `ipamctl` suggests releases exactly the leak for which it was printed.
 
 use std::fs;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn reserved(sandbox: &Sandbox) -> Vec<String> {
     all.collect()
 }
 
-/// Runs a line in a shell that finds `ipamctl`.
+/// Runs a shell script with `ipamctl` in its `PATH`.
 fn in_shell(sandbox: &Sandbox, line: &str) -> String {
     let bin = sandbox.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -42,15 +42,15 @@ fn each_command_that_leaks_prints_releases_its_leak_and_nothing_else() {
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), GONE);
     add(&sandbox, &config, &id("a2"), THERE);
-    // An ID that is an address: of the next one.
+    // A container ID that looks like an address, namely the next one.
     add(&sandbox, &config, "10.77.0.5", GONE);
     add(&sandbox, &config, "living", THERE);
     add(&sandbox, &config, "web-1", GONE);
     add(&sandbox, &config, "web-10", THERE);
-    // Of a container as a whole, beside a living interface of it.
+    // A reservation without an interface, beside one of a living interface of the same container.
     reserve(&sandbox, "testnet", "10.77.0.50", "living");
     reserve(&sandbox, "testnet", "10.77.0.51", "living");
-    // Of a network that no conflist has, and of what no plugin accepts as a name.
+    // A reservation of a network without a conflist, and one with a name that no plugin accepts.
     reserve(&sandbox, "old", "10.1.0.2", "c1\r\neth0");
     reserve(&sandbox, "old", "10.1.0.3", "c1\r\neth1");
     reserve(
@@ -110,7 +110,7 @@ fn an_address_without_an_interface_is_released_alone() {
         assert_eq!(sandbox.reserved("testnet"), ["10.77.0.2"], "{output:?}");
         assert_eq!(sandbox.records("testnet").len(), 1);
     }
-    // gc, too.
+    // `gc` as well.
     reserve(&sandbox, "testnet", "10.77.0.50", "c1");
     let words = ["gc", "--older-than", "0s", "--none-valid", "--valid", "-"];
     let output = sandbox.ipamctl(&words).run();
@@ -184,7 +184,7 @@ fn a_release_has_one_bound_for_all_delegates() {
     let config = sandbox.config("1.0.0", &delegates, &ranges);
     sandbox.write_conflist("10-testnet.conflist", &config);
     add(&sandbox, &config, &id("a1"), GONE);
-    // The delegates before these take a part of it.
+    // The delegates before these use a part of the time.
     let words = ["release", "--timeout", "5s", "10.77.0.2"];
     let output = sandbox.ipamctl(&words).run();
     assert_eq!(status(&output), Some(2), "{output:?}");
@@ -194,7 +194,7 @@ fn a_release_has_one_bound_for_all_delegates() {
     );
     let has_begun = |name: &str| sandbox.plugins().join(format!("{name}.log")).exists();
     assert_eq!(names.map(has_begun), [true, false], "{output:?}");
-    // The next release asks them again.
+    // The next release calls them again.
     assert_eq!(sandbox.records("testnet").len(), 1);
 }
 

@@ -1,4 +1,4 @@
-//! Output while containers come and go, and on a terminal.
+//! Output while containers start and end, and on a terminal.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ fn nothing_half_written_is_printed_while_containers_come_and_go() {
     assert_eq!(sandbox.reserved("testnet"), [""; 0]);
 }
 
-/// What `ipamctl` prints on a terminal of this width, with these variables.
+/// The output of `ipamctl` on a terminal of this width, with these variables.
 fn on_a_terminal(sandbox: &Sandbox, words: &[&str], variables: &[(&str, &str)]) -> String {
     let call = sandbox.ipamctl(words);
     let words: Vec<&str> = call.words().map(|word| word.to_str().unwrap()).collect();

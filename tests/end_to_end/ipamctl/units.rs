@@ -1,5 +1,5 @@
-//! The commands of the systemd units: with programs that answer as the runtimes do, and
-//! with podman and containerd where they are installed.
+//! The commands of the systemd units, with scripts that answer like the runtimes, and with podman
+//! and containerd if they are installed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -51,14 +51,14 @@ impl Machine {
         programs
     }
 
-    /// Writes a program in shell.
+    /// Writes a shell script into the folder of programs.
     fn write(&self, name: &str, body: &str) {
         let path = self.folder.join(name);
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Runs a unit's command; returns whether it succeeds, and the addresses that stay.
+    /// Runs a unit's command; returns whether it succeeds, and the remaining addresses.
     fn run(&self, unit: &str) -> (bool, Vec<String>) {
         let tool = self.folder.join("ipamctl").display().to_string();
         let command = command(unit).replace("/usr/local/sbin/ipamctl", &tool);
@@ -72,8 +72,8 @@ impl Machine {
     }
 }
 
-/// Runs a unit's command on a node with the containers `a1` and `a2`, whose runtime
-/// answers by these scripts.
+/// Runs a unit's command on a node with the containers `a1` and `a2`. These scripts replace the
+/// runtime.
 fn left_by(unit: &str, programs: &[(&str, &str)]) -> (bool, Vec<String>) {
     let machine = Machine::with_containers([&id("a1"), &id("a2")]);
     for (name, body) in programs {
@@ -124,7 +124,7 @@ fn a_runtime_that_fails_or_knows_no_container_releases_nothing() {
         assert_eq!(left_by(unit, &[(program, "exit 1")]), kept(false), "{unit}");
         assert_eq!(left_by(unit, &[(program, "exit 0")]), kept(true), "{unit}");
     }
-    // One namespace of two can't be listed.
+    // One of two namespaces can't be listed.
     let ctr = format!(
         "case \"$1 $2\" in \"namespaces ls\") echo one two;; *one) echo {};; *) exit 1;; esac",
         id("a1")
@@ -163,7 +163,7 @@ fn can_run(runtime: &str) -> bool {
     true
 }
 
-/// Runs a command; returns what it prints, without the last line feed.
+/// Runs a command; returns its output, without the last line feed.
 fn printed(command: &mut Command) -> String {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{command:?}: {output:?}");
@@ -192,7 +192,7 @@ fn the_unit_of_podman_keeps_what_podman_lists() {
         let mut podman = Command::new("podman");
         printed(podman.args(options).args(words))
     };
-    // An image without anything: the container is not started.
+    // An empty image is enough: the container is not started.
     fs::create_dir(root.path().join("image")).unwrap();
     let image = folder("image.tar");
     printed(Command::new("tar").args(["-C", &folder("image"), "-cf", &image, "."]));
@@ -257,7 +257,7 @@ fn the_unit_of_containerd_keeps_what_ctr_lists() {
         "/nothing",
     ]);
     assert!(created.status.success(), "{created:?}");
-    // ctr run --cni names it so to CNI.
+    // The name that ctr run --cni passes to CNI.
     let machine = Machine::with_containers(["shop-web", "shop-gone"]);
     machine.write(
         "ctr",

@@ -1,4 +1,4 @@
-//! Attachments that `ipamctl` can't judge are kept, and the reason is printed.
+//! `ipamctl` keeps attachments whose state is unknown, and prints the reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn change_record(sandbox: &Sandbox, container: &str, change: impl FnOnce(&mut Va
     fs::write(&path, format!("{intent}\n{rest}")).unwrap();
 }
 
-/// Lets the ADD of a record begin this much earlier.
+/// Sets back the start of a record's ADD.
 fn make_older(intent: &mut Value, by: Duration) {
     let call = intent["call"]["id"].as_str().unwrap().to_owned();
     let [pid, _, number] = call.split('-').collect::<Vec<_>>()[..] else {
@@ -68,9 +68,9 @@ fn a_process_id_that_may_have_been_used_again_is_no_proof_of_anything() {
     let config = network(&sandbox);
     let netns = format!("/proc/{}/ns/net", std::process::id());
     add(&sandbox, &config, &id("a1"), &netns);
-    // It is the process of the ADD.
+    // The process of the ADD has this ID.
     assert_eq!(json_of(&sandbox, &["leaks"]), json!([]));
-    // This process began after an ADD of before.
+    // This process was started after the recorded ADD.
     let an_hour = Duration::from_secs(3_600);
     change_record(&sandbox, &id("a1"), |intent| make_older(intent, an_hour));
     let leaks = json_of(&sandbox, &["leaks"]);
@@ -88,7 +88,7 @@ fn another_boot_id_is_proof_only_of_an_add_before_this_boot() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), GONE);
-    // As in a container that the kernel shows a boot ID of its own.
+    // As in a container for which the kernel shows a different boot ID.
     change_record(&sandbox, &id("a1"), |intent| {
         intent["boot"] = json!("another");
     });
@@ -96,7 +96,7 @@ fn another_boot_id_is_proof_only_of_an_add_before_this_boot() {
     assert_eq!(leaks[0]["evidence"], json!(["unknown"]), "{leaks}");
     let kept = gc(&sandbox).run();
     assert!(kept.stdout.contains("kept: "), "{kept:?}");
-    // Before the kernel's start.
+    // Before this boot.
     let years = Duration::from_secs(20 * 365 * 86_400);
     change_record(&sandbox, &id("a1"), |intent| make_older(intent, years));
     let leaks = json_of(&sandbox, &["leaks"]);
@@ -110,7 +110,7 @@ fn the_process_that_holds_a_lock_is_named_and_not_taken_for_a_call() {
     let sandbox = Sandbox::default();
     let config = network(&sandbox);
     add(&sandbox, &config, &id("a1"), GONE);
-    // As a daemon that a delegate has left.
+    // Like a daemon that a delegate has left behind.
     let file = fs::File::open(record(&sandbox, &id("a1"))).unwrap();
     file.lock().unwrap();
     let holder = format!("process {} (", std::process::id());
@@ -146,7 +146,7 @@ fn gc_keeps_what_may_have_a_record_that_cant_be_read() {
     );
     assert_eq!(status(&kept), Some(2), "{kept:?}");
     assert_eq!(sandbox.reserved("testnet").len(), 1);
-    // A damaged one doesn't say whether its namespace is there.
+    // A damaged record doesn't show whether its namespace exists.
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     fs::set_permissions(&folder, private).unwrap();
     fs::write(record(&sandbox, &id("a1")), "damaged\n").unwrap();

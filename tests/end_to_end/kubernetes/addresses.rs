@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::reservations::{no_leaks, reserved_is_running};
 use super::{cluster, install};
 
-/// A catalogue with a pinned address for `data/db-0`, sticky ones for the rest of `data`, and
-/// a pool of ten for `small`.
+/// A catalogue with a pinned address for `data/db-0`, sticky addresses for the other pods of
+/// `data`, and a pool of ten for `small`.
 fn catalogue() -> Value {
     let mut data = serde_json::Map::new();
     for (number, node) in (1..).zip(NODES) {

@@ -1,5 +1,5 @@
-//! The CronJob of `docs/kubernetes-cluster-pool/collector` in its own pod: it forgets a node whose Node
-//! stays deleted, and none that is back.
+//! The CronJob of `docs/kubernetes-cluster-pool/collector` in its own pod: it forgets a node whose
+//! Node stays deleted, but not one whose Node is back.
 
 use harness::{DNSMASQ, KubernetesCluster, NODES, claim};
 use serde_json::{Value, json};
@@ -10,7 +10,8 @@ use super::second_interface::start;
 
 const CRON_JOB: &str = "-n kube-system cronjob/ipam-delegated-collector";
 
-/// Applies it as its page says, and has it run each minute. Its pod finds the API server by name.
+/// Applies the manifest as its page says, with a schedule of one minute. Its pod finds the API
+/// server by name.
 pub(super) fn apply(cluster: &KubernetesCluster) {
     cluster.sh(&format!(
         "{DNSMASQ} --user=root --pid-file= --no-resolv --no-hosts --bind-interfaces \
@@ -22,7 +23,7 @@ pub(super) fn apply(cluster: &KubernetesCluster) {
     cluster.sh(&format!("kubectl patch {CRON_JOB} --patch '{patch}'"));
 }
 
-/// Waits until it has run by its schedule, and suspends it.
+/// Waits until the schedule has started it, and suspends it.
 #[track_caller]
 pub(super) fn has_run(cluster: &KubernetesCluster) {
     let kubectl = |words: &str| cluster.sh(&format!("kubectl {words}"));
@@ -37,7 +38,7 @@ pub(super) fn has_run(cluster: &KubernetesCluster) {
     assert!(!size.is_empty(), "no status of the pool is written");
 }
 
-/// Runs a pod of the CronJob with this `--gone-for`; returns what it has printed.
+/// Runs a pod of the CronJob with this `--gone-for`; returns its output.
 #[track_caller]
 fn run(cluster: &KubernetesCluster, name: &str, gone_for: &str) -> String {
     let cron_job = cluster.sh(&format!("kubectl get {CRON_JOB} -o json"));
@@ -70,14 +71,14 @@ fn lose_and_delete(cluster: &mut KubernetesCluster) {
     cluster.sh(&format!("kubectl delete node {}", NODES[0]));
 }
 
-/// The addresses of the first node.
+/// The addresses that the first node holds.
 fn of_first(cluster: &KubernetesCluster) -> Vec<String> {
     let held = held(cluster).into_iter();
     let of_first = held.filter(|[_, _, node]| node == NODES[0]);
     of_first.map(|[_, ip, _]| ip).collect()
 }
 
-/// Makes its claims with pods of `default/lan` in the namespace `shop`, which has none yet.
+/// Checks its claims with pods of `default/lan` in the new namespace `shop`.
 pub(super) fn forgets_nodes_that_stay_deleted(cluster: &mut KubernetesCluster) {
     claim("the collector leaves a node alone that was deleted and is back");
     for (pod, node) in [("h", 0), ("i", 1)] {

@@ -1,4 +1,5 @@
-//! The first installation on each container runtime, and a changed ConfigMap, without any manual step.
+//! The first installation with each container runtime, and a changed ConfigMap, without manual
+//! steps.
 
 use std::fs;
 
@@ -9,7 +10,7 @@ use super::{cluster, is_not_ready};
 const APPLY: &str = "kubectl apply -f pools.yaml -f conflists.yaml -f daemonset.yaml";
 const DELETE: &str = "kubectl delete -f daemonset.yaml -f conflists.yaml -f pools.yaml";
 
-/// A network that a node may have already. Nothing of it works.
+/// A network that a node may already have. It doesn't work.
 const OTHER: &str = r#"{"cniVersion": "0.4.0", "name": "other", "plugins": [{"type": "bridge",
     "ipam": {"type": "host-local", "subnet": "10.99.0.0/24"}}]}"#;
 
@@ -62,7 +63,7 @@ fn starts_a_pod(cluster: &KubernetesCluster, name: &str) {
 
 fn comes_up(cluster: &KubernetesCluster) {
     cluster.make_namespace("shop");
-    // One node is empty, and the other one has another network's conflist behind ours.
+    // One node has no network, and the other one has a conflist after ours in the order of names.
     fs::write(
         cluster.node(1).path("/etc/cni/net.d/20-other.conflist"),
         OTHER,
@@ -75,7 +76,7 @@ fn comes_up(cluster: &KubernetesCluster) {
     starts_a_pod(cluster, "first");
 }
 
-/// Not on CRI-O, which goes on with a network whose file is gone.
+/// Not tested with CRI-O, which continues to use a network whose file was removed.
 fn comes_back(cluster: &KubernetesCluster) {
     let file = "/etc/cni/net.d/10-tenants.conflist";
     cluster.as_documented(&[DELETE]);
@@ -166,7 +167,7 @@ fn takes_a_changed_configmap(cluster: &KubernetesCluster) {
         cluster.nodes().iter().all(|node| has_it(node.path(file))) && is_installed(cluster)
     });
 
-    // Each pool has the range of the other.
+    // The two pools swap their ranges.
     let held = cluster.pod("shop", "fourth").unwrap().address;
     let pools = fs::read_to_string(repository().join("docs/kubernetes/pools.yaml")).unwrap();
     let [shop, rest] = ["shop", "rest"].map(|pool| format!("\"{pool}\": {{ \"subnet\""));

@@ -22,7 +22,7 @@ fn crio_releases_when_it_starts_what_was_lost_while_it_was_down() {
     claim("pods that a loss of power has ended are released, without a kubelet");
     cluster.cut_power(0);
     cluster.sh("kubectl -n shop delete pods --all --force --grace-period=0");
-    // The runtime has never heard of this one.
+    // The runtime doesn't know this container.
     let stray = cluster
         .node(0)
         .path("/var/lib/cni/networks/shop/10.244.1.90");

@@ -1,5 +1,5 @@
-//! A pod's life on containerd 2.3 with CNI 1.1.0: STATUS, restarts of everything, forced deletion,
-//! loss of power, a lost node.
+//! The life of pods with containerd 2.3 and CNI 1.1.0: STATUS, restarts of all daemons, forced
+//! deletion, loss of power, a lost node.
 
 use harness::{ContainerRuntime, KubernetesCluster, claim, workload};
 
@@ -31,7 +31,7 @@ fn delete_pods(cluster: &KubernetesCluster, options: &str) {
 
 fn status_reaches_the_node(cluster: &KubernetesCluster) {
     let node = cluster.node(0);
-    // It would put the catalogue back.
+    // A running installer would restore the catalogue.
     node.sh("kill -STOP $(pgrep -x ipam-installer)");
     node.sh("mv /etc/cni/ipam.d /etc/cni/away");
     let of_ready = "{.status.conditions[?(@.type==\"Ready\")].message}";

@@ -1,5 +1,5 @@
-//! One pool for the whole cluster, in its API: the example of `docs/kubernetes-cluster-pool`, with
-//! Multus and macvlan on two nodes.
+//! One pool for the whole cluster in Kubernetes' API: the example of
+//! `docs/kubernetes-cluster-pool`, with Multus and macvlan on two nodes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! `kubectl apply -k`, and the subnets that Kubernetes has chosen for its nodes.
+//! `kubectl apply -k`, with the subnets that Kubernetes assigns to its nodes.
 
 use harness::{ContainerRuntime, KubernetesCluster, NODES, claim, pod, repository};
 
@@ -10,7 +10,7 @@ fn subnet(number: usize) -> String {
     format!("10.244.{}.0/24", 7 + number)
 }
 
-/// Gives a node its subnet, as the cluster's controllers do.
+/// Sets a node's subnet, as the cluster's controllers do.
 fn give_subnet(cluster: &KubernetesCluster, number: usize) {
     let (node, subnet) = (NODES[number], subnet(number));
     let spec = format!(r#"{{"spec": {{"podCIDR": "{subnet}", "podCIDRs": ["{subnet}"]}}}}"#);
@@ -29,7 +29,7 @@ pub(super) fn reach_the_api_server(cluster: &KubernetesCluster) {
     }
 }
 
-/// Applies a folder by a command of the page, which is for the repository's folder.
+/// Applies a folder with a command of the page, which is relative to the repository.
 fn apply(cluster: &KubernetesCluster, folder: &str) {
     let root = repository();
     let from_here = root.join(folder).display().to_string();

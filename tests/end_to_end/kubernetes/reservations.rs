@@ -1,4 +1,4 @@
-//! Comparison of a cluster's reservations with its pods.
+//! Compares a cluster's reservations with its pods.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ pub(super) fn reserved(node: &KubernetesNode) -> Holders {
         for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {
             let name = file.file_name().into_string().unwrap();
             let is_address = name.parse::<std::net::IpAddr>().is_ok();
-            // It may be released meanwhile.
+            // The address may be released meanwhile.
             let Ok(content) = fs::read_to_string(file.path()) else {
                 continue;
             };
@@ -29,8 +29,8 @@ pub(super) fn reserved(node: &KubernetesNode) -> Holders {
     all
 }
 
-/// Waits until the reservations of each node are those of its running pods, and no pod is on
-/// its way.
+/// Waits until the reservations of each node are those of its running pods, and no pod is starting
+/// or ending.
 #[track_caller]
 pub(super) fn reserved_is_running(cluster: &KubernetesCluster) {
     cluster.wait_for_none("reserved is running", || {
@@ -48,7 +48,7 @@ pub(super) fn reserved_is_running(cluster: &KubernetesCluster) {
     assert_eq!(addresses.len(), number, "an address is given twice");
 }
 
-/// Asserts that no node knows a leak.
+/// Asserts that `ipamctl leaks` finds nothing on any node.
 #[track_caller]
 pub(super) fn no_leaks(cluster: &KubernetesCluster) {
     for node in cluster.nodes() {

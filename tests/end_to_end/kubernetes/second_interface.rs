@@ -1,5 +1,5 @@
-//! A second interface by Multus on macvlan: a pool of each node, and a pool of the whole cluster
-//! in etcd.
+//! A second interface with Multus and macvlan: a pool for each node, and a pool for the whole
+//! cluster in etcd.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ const DEFINITION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "kind": "C
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
             "type": "object", "properties": {"spec": {"type": "object", "properties": {"config": {"type": "string"}}}}}}}]}}"#;
 
-/// Puts Multus in front of the cluster's network on every node.
+/// Configures Multus before the cluster's network on every node.
 pub(super) fn install_multus(cluster: &KubernetesCluster) {
     cluster.apply(DEFINITION);
     for node in cluster.nodes() {
@@ -39,7 +39,7 @@ pub(super) fn install_multus(cluster: &KubernetesCluster) {
     cluster.wait_for_ready_nodes();
 }
 
-/// A network of one pool for the whole cluster.
+/// A network with one pool for the whole cluster.
 fn network(cluster: &KubernetesCluster) -> Value {
     json!({"cniVersion": "1.0.0", "name": "lan", "plugins": [{
         "type": "macvlan", "master": "eth1", "mode": "bridge",
@@ -97,7 +97,7 @@ pub(super) fn second_address(cluster: &KubernetesCluster, name: &str) -> String 
     second["ips"][0].as_str().unwrap().to_owned()
 }
 
-/// The addresses that etcd has.
+/// The addresses in etcd.
 fn in_etcd(cluster: &KubernetesCluster) -> BTreeSet<String> {
     let keys = cluster.sh(&format!(
         "ETCDCTL_API=3 {ETCDCTL} --endpoints={} get --prefix --keys-only /ipam/v1/addresses/lan/",

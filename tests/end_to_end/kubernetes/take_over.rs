@@ -1,4 +1,5 @@
-//! `docs/kubernetes.md` on a node that is taken over from `host-local` with its pods, and back.
+//! The steps of `docs/kubernetes.md` that replace `host-local` on a node with running pods, and
+//! the way back.
 
 use std::fs;
 
@@ -20,7 +21,7 @@ fn before(number: usize) -> Value {
     ]})
 }
 
-/// The same with two keys changed.
+/// The same conflist with two keys changed.
 fn after(number: usize) -> Value {
     let mut conflist = before(number);
     let ipam = &mut conflist["plugins"][0]["ipam"];
@@ -29,7 +30,7 @@ fn after(number: usize) -> Value {
     conflist
 }
 
-/// Moves a conflist to the place of the node's, in one step.
+/// Replaces the node's conflist atomically.
 fn use_conflist(node: &KubernetesNode, conflist: &Value) {
     fs::write(node.path("/etc/cni/new.conflist"), conflist.to_string()).unwrap();
     node.sh("mv /etc/cni/new.conflist /etc/cni/net.d/10-net.conflist.new

@@ -10,11 +10,11 @@ use harness::{
 use super::reservations::{no_leaks, reserved, reserved_is_running};
 use super::{cluster, install};
 
-/// A network of the bridge plugin and `host-local`, read before ours.
+/// A network with the bridge plugin and `host-local`, before ours in the order of names.
 const OTHER_NETWORK: &str = r#"{"cniVersion": "1.0.0", "name": "other", "plugins": [{"type": "bridge",
     "bridge": "other0", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]}}]}"#;
 
-/// Pods come and go on both nodes while something is done.
+/// Runs `what` while pods start and end on both nodes.
 fn under_churn(cluster: &KubernetesCluster, what: impl FnOnce()) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -116,7 +116,7 @@ fn look(cluster: &KubernetesCluster) {
     ));
 }
 
-/// Takes another network into use on a node.
+/// Switches a node to another network.
 fn use_other_network(node: &KubernetesNode) {
     let folder = node.path("/etc/cni/net.d");
     std::fs::write(folder.join("other"), OTHER_NETWORK).unwrap();
@@ -172,7 +172,7 @@ fn removal(cluster: &KubernetesCluster) {
         lines.any(|line| line.contains(&held))
     });
     first.sh("/opt/cni/bin/ipam-delegated --version");
-    // Its pod is to be stopped by the network that it is of.
+    // This pod must be stopped by its own network.
     first.sh("rm /etc/cni/net.d/05-other.conflist");
     cluster.sh("kubectl -n shop delete pods --all");
     for node in cluster.nodes() {

@@ -1,4 +1,4 @@
-//! The file of a record: damaged, of another user, not readable, not writable, too large.
+//! Damaged record files: torn, of another user, unreadable, unwritable, too large.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -34,7 +34,7 @@ fn a_record_that_is_torn_foreign_or_unreadable_is_passed_over() {
         damage(&record(&sandbox));
         let output = sandbox.chain_call("DEL", "c1", &config).run();
         output.nothing();
-        // An empty record and a missing one say that nothing has begun.
+        // An empty or missing record means that nothing has begun.
         let is_damaged = ![0, 5].contains(&i);
         let is_warned_of = output.stderr.contains("WARN") && output.stderr.contains("record");
         assert_eq!(is_warned_of, is_damaged, "{i}: {output:?}");
@@ -108,7 +108,7 @@ fn records_do_not_grow_without_bound() {
     sandbox.chain_call("ADD", "c1", &config).run().result();
     let record = sandbox.state_dir().join("testnet/c1:eth0.json");
     assert!(fs::metadata(record).unwrap().len() < 2_000);
-    // One that fails leaves none.
+    // A failed ADD leaves no record.
     for n in 0..20 {
         assert_eq!(
             sandbox
@@ -123,7 +123,7 @@ fn records_do_not_grow_without_bound() {
     assert!(!sandbox.state_dir().join("testnet").exists());
 }
 
-/// strace's options for an error of the first system call with this name and this text.
+/// strace's options that fail the first system call with this name and text.
 fn failing(trace: &str, name: &str, text: &str, error: &str) -> String {
     let start = format!("{name}(");
     let calls = trace.lines().filter(|line| line.starts_with(&start));

@@ -76,7 +76,7 @@ fn files_of_a_folder_are_read_again_when_they_change() {
                 "{command}: {msg}"
             );
         }
-        // What was given can be given back.
+        // Addresses of an earlier catalogue can be released.
         sandbox
             .pod_call("DEL", &config, "prod", "a")
             .run()
@@ -95,7 +95,7 @@ fn a_cache_with_other_content_is_not_used() {
     let file = folder.join("1.json");
     let rules = json!({"pools": {"p": {"subnet": "10.1.0.0/24"}}, "rules": [{"pools": ["p"]}]});
     fs::write(&file, rules.to_string()).unwrap();
-    // Old enough that its time tells it from a later content.
+    // Old enough that its time differs from that of a later content.
     let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
     let opened = fs::File::options().write(true).open(&file).unwrap();
     opened.set_modified(long_ago).unwrap();
@@ -104,7 +104,7 @@ fn a_cache_with_other_content_is_not_used() {
     let cache = sandbox.cache_dir().join("catalogue.testnet");
     let add = |pod: &str| sandbox.pod_call("ADD", &config, "prod", pod).run().ips();
     assert_eq!(add("a"), ["10.1.0.2"]);
-    // The kernel's change time is of just now, if the call hasn't taken longer than that.
+    // The kernel's change time is recent, unless the call took longer than that.
     assert!(!cache.exists() || changed.elapsed() > Duration::from_secs(2));
     std::thread::sleep(Duration::from_millis(3100));
     assert_eq!(add("b"), ["10.1.0.3"]);
@@ -118,7 +118,7 @@ fn a_cache_with_other_content_is_not_used() {
         }
         assert_eq!(fs::read(&cache).unwrap(), whole);
     }
-    // Another content of the same length.
+    // Different content of the same length.
     let other = rules.to_string().replace("10.1.0.0", "10.7.0.0");
     fs::write(&file, other).unwrap();
     opened.set_modified(long_ago).unwrap();

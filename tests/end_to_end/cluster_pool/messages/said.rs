@@ -1,4 +1,4 @@
-//! Calls that fail, and what they say.
+//! Collects the messages of calls that fail.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 use super::super::administered::Administered;
 
-/// A cluster, and what was said until now.
+/// A cluster, and the messages so far.
 pub(super) struct Said {
     pub(super) cluster: Administered,
     pub(super) all: Map<String, Value>,
-    /// What is different each time, and what is shown instead.
+    /// Texts that differ in each run, with their replacements.
     hidden: Vec<(String, String)>,
-    /// Of `n1`, with the pool `lan`.
+    /// Configuration of `n1`, with the pool `lan`.
     config: Value,
 }
 
@@ -45,7 +45,7 @@ impl Said {
         said
     }
 
-    /// A text that is different each time.
+    /// Replaces a text that differs in each run.
     pub(super) fn hide(&mut self, text: &str, shown: &str) {
         self.hidden.push((text.to_owned(), shown.to_owned()));
     }
@@ -114,7 +114,7 @@ impl Said {
         self.record(what, &output);
     }
 
-    /// An ADD with the node's kubeconfig, which is changed.
+    /// An ADD with a changed copy of the node's kubeconfig.
     pub(super) fn changed(&mut self, what: &str, change: impl FnOnce(&mut Value)) {
         let of_node = &self.config["ipam"]["kubernetes"]["kubeconfig"];
         let text = fs::read_to_string(of_node.as_str().unwrap()).unwrap();
@@ -145,7 +145,7 @@ impl Said {
             error[key] = text.split('\n').map(str::to_owned).collect();
         }
         self.all.insert(what.to_owned(), error);
-        // Otherwise the next ADD would undo this one, as it was configured then.
+        // Otherwise the next ADD would undo this one with this configuration.
         let record = self.root().join("n1/state/testnet/c:eth0.json");
         let _ = fs::remove_file(record);
     }

@@ -1,4 +1,4 @@
-//! The executable of whereabouts gives the addresses that are taken over.
+//! Takes over addresses that the executable of whereabouts has given.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -14,18 +14,18 @@ use super::super::administered::{Administered, ip_of};
 use super::objects::{network, pod_with, prepare};
 use super::{DELEGATES, rows, take_over};
 
-/// Beside the programs of Kubernetes.
+/// The file, in the folder of the programs of Kubernetes.
 const EXECUTABLE: &str = "whereabouts-0.5.4";
 
-/// The two ranges of the pool `lan`, and that of `lan6`.
+/// The two ranges of the pool `lan`, and the range of `lan6`.
 pub(super) const FIRST: &str = "10.40.0.0/28";
 const SECOND: &str = "10.41.0.0/29";
 const SIX: &str = "fd00:40::/64";
 
-/// Number of the pool's addresses without the gateways.
+/// Number of the addresses of `lan` without the gateways.
 const SIZE: usize = 13 + 5;
 
-/// The executable; `None`, with a report, if there is none.
+/// The executable. Reports and returns `None` if it is missing.
 fn executable(test: &str) -> Option<PathBuf> {
     let executable = kubernetes_programs()?.join(EXECUTABLE);
     if !executable.exists() {
@@ -36,7 +36,7 @@ fn executable(test: &str) -> Option<PathBuf> {
     Some(executable)
 }
 
-/// Our pools with the ranges of whereabouts, which gives a subnet's first address, too.
+/// Our pools with the ranges of whereabouts. It gives the first address of a subnet as well.
 fn pools() -> Value {
     json!({
         "lan": {"ranges": [
@@ -53,7 +53,7 @@ pub(super) struct WithWhereabouts {
 }
 
 impl WithWhereabouts {
-    /// `None`, with a report, if there is no executable.
+    /// Reports and returns `None` if the executable is missing.
     pub(super) fn start(test: &str) -> Option<Self> {
         let executable = executable(test)?;
         let cluster = Administered::with_pools(&pools());
@@ -216,7 +216,7 @@ fn containers_keep_what_whereabouts_gave_them_and_no_other_gets_it() {
     let again = take_over(cluster, &["--json"]);
     assert_eq!(outcomes(&again), all(&given, "held"), "{again:?}");
 
-    // The rest of the pool, by both nodes.
+    // Both nodes reserve the rest of the pool.
     let [n1, n2] = ["n1", "n2"].map(|node| cluster.config(node, &DELEGATES, "lan"));
     let in_lan = given.iter().filter(|ip| !ip.contains(':')).count();
     let mut ours = BTreeSet::new();
@@ -236,7 +236,7 @@ fn containers_keep_what_whereabouts_gave_them_and_no_other_gets_it() {
         "{given:?} {ours:?}"
     );
 
-    // The pods end. Each DEL is of the node and the interface.
+    // The pods end. DEL is called on the pod's node, for each interface.
     let [six, six_of_n2] = ["n1", "n2"].map(|node| cluster.config(node, &DELEGATES, "lan6"));
     with.ours("DEL", "web", "net1", &n2).nothing();
     with.ours("DEL", "web", "net4", &n1).nothing();
@@ -257,7 +257,7 @@ fn containers_keep_what_whereabouts_gave_them_and_no_other_gets_it() {
 }
 
 #[test]
-fn whereabouts_is_no_delegate() {
+fn whereabouts_cant_be_a_delegate() {
     needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
     let Some(executable) = executable("whereabouts::executable") else {
         return;

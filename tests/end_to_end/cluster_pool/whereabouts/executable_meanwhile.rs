@@ -1,4 +1,4 @@
-//! whereabouts changes its allocations while they are imported, and imports that are interrupted.
+//! whereabouts changes its allocations during an import; imports are interrupted.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use super::{DELEGATES, rows, take_over};
 /// The `IPPool` of the range.
 const IP_POOL: &str = "IPPool kube-system/10.40.0.0-28";
 
-/// Imports by way of the proxy, and calls whereabouts before the request of this number, from 0.
+/// Imports through the proxy, and calls whereabouts before the request with this number, from 0.
 /// `None` if the import makes fewer requests.
 fn import_while(
     with: &WithWhereabouts,
@@ -40,8 +40,8 @@ fn import_while(
     Some(output)
 }
 
-/// Imports with a call before each request in turn. `was_read` says if the import has read what
-/// the call has made.
+/// Imports once for each request, with a call of whereabouts before it. `was_read` says whether
+/// the import has read the result of that call.
 fn is_noticed_at_each_request(
     with: &WithWhereabouts,
     proxy: &ApiProxy,
@@ -109,7 +109,7 @@ fn an_import_of_allocations_that_is_interrupted_anywhere_is_made_up_for_by_the_n
     let proxy = ApiProxy::start(&cluster.api);
     let [web, db] =
         [("web", "n1"), ("db", "n2")].map(|(pod, node)| with.start_pod(pod, node, &[FIRST]));
-    // Nodes that know what they have.
+    // Nodes with an index of their addresses.
     let [n1, n2] = ["n1", "n2"].map(|node| cluster.config(node, &DELEGATES, "lan"));
     for config in [&n1, &n2] {
         with.ours("ADD", "probe", "net1", config).result();
