@@ -1,4 +1,4 @@
-//! Asks the cluster's API server for the subnets of a node, as the pod's service account.
+//! Reads the subnets of a node from the cluster's API server, as the pod's service account.
 
 use std::env;
 use std::fs;
@@ -17,16 +17,16 @@ use ureq::{Agent, Error};
 const HOST: &str = "KUBERNETES_SERVICE_HOST";
 const PORT: &str = "KUBERNETES_SERVICE_PORT";
 
-/// Bound of the whole request, from the connection to the end of the answer.
+/// Time limit of the whole request, from the connection to the end of the answer.
 const MOST_TIME: Duration = Duration::from_secs(5);
 
-/// Most bytes of an answer. A Node lists the images that it has, and is some 100 KiB long.
+/// Most bytes of an answer. A Node lists the node's images, and has some 100 KiB.
 const MOST_BYTES: u64 = 8 << 20;
 
 /// Most characters of an answer in a message.
 const MOST_SHOWN: usize = 300;
 
-/// A Node, as far as it is read.
+/// The keys of a Node that are read.
 #[derive(Deserialize)]
 struct NodeObject {
     #[serde(default)]
@@ -39,18 +39,18 @@ struct NodeSpec {
     pod_cidrs: Vec<IpNet>,
 }
 
-/// What the API server answers if it refuses.
+/// The API server's answer to a refused request.
 #[derive(Deserialize)]
 struct Refusal {
     message: String,
 }
 
-/// Reads `spec.podCIDRs` of the Node of this name, with the token and the authority's
-/// certificate of the service account whose files are in `account`.
+/// Reads `spec.podCIDRs` of the Node with this name. `account` is the folder with the service
+/// account's token and the authority's certificate.
 ///
 /// # Errors
 ///
-/// It can't be read, or the Node has none. They name the URL.
+/// It can't be read, or the Node has none. The error names the URL.
 pub(crate) fn pod_cidrs(account: &Path, node: &str) -> Result<Vec<IpNet>> {
     let is_name = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '.';
     ensure!(node.chars().all(is_name), "{node:?} is no name of a node");
@@ -65,7 +65,7 @@ pub(crate) fn pod_cidrs(account: &Path, node: &str) -> Result<Vec<IpNet>> {
     read().with_context(|| format!("GET {url}"))
 }
 
-/// Host and port of the API server, as the kubelet tells each container.
+/// Host and port of the API server, from the variables that the kubelet sets in each container.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub(crate) fn address() -> Result<String> {
 
 /// The body of the answer to a GET request.
 fn get(url: &str, account: &Path) -> Result<Vec<u8>> {
-    // The kubelet replaces the token before it expires.
+    // Read for each request, because the kubelet replaces the token before it expires.
     let token = read_file(&account.join("token"))?;
     let token = String::from_utf8(token).context("the token is no text")?;
     let agent = agent(&account.join("ca.crt"))?;
@@ -104,7 +104,7 @@ fn get(url: &str, account: &Path) -> Result<Vec<u8>> {
     Ok(body)
 }
 
-/// A client that trusts this authority, and no other.
+/// A client that trusts only this authority.
 fn agent(authority: &Path) -> Result<Agent> {
     let pem = read_file(authority)?;
     let mut certificates: Vec<Certificate<'static>> = Vec::new();
@@ -122,7 +122,7 @@ fn agent(authority: &Path) -> Result<Agent> {
         .https_only(true)
         .http_status_as_error(false)
         .max_redirects(0)
-        // Not by the variables of the environment.
+        // Ignores the proxy variables of the environment.
         .proxy(None)
         .timeout_global(Some(MOST_TIME))
         .build();

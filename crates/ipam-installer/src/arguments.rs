@@ -94,11 +94,11 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The catalogues: where each comes from, and where it goes.
+    /// The catalogues: the source and the target of each.
     ///
     /// # Errors
     ///
-    /// One of the two is missing.
+    /// One of the two options is missing.
     pub(crate) fn catalogues(&self) -> Result<Vec<(&Path, &Path)>> {
         let Self {
             pools_from, pools, ..

@@ -1,7 +1,7 @@
-//! Replaces the catalogue of pools, which is a folder, as a whole.
+//! Replaces the catalogue of pools atomically. The catalogue is a folder.
 //!
-//! A rule of one file may lead to a pool of another. So there is never a moment with some of
-//! the new files: the folder is exchanged with a new one.
+//! A rule in one file may name a pool of another. So the new files must appear all at once: the
+//! folder is exchanged with a new one.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -15,14 +15,14 @@ use crate::config_map::Files;
 use crate::folder::{Folder, NEW, explained, write_new};
 use crate::manifest::{self, MANIFEST};
 
-/// A catalogue beside the one in use.
+/// A new catalogue beside the one in use.
 #[derive(Debug)]
 pub(crate) struct Staged<'a> {
     parent: &'a Folder,
     target: &'a Path,
 }
 
-/// True if the folder holds these files and nothing else.
+/// True if the folder contains exactly these files.
 ///
 /// # Errors
 ///
@@ -32,13 +32,13 @@ pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
     if !is_installed(target)? {
         return Ok(false);
     }
-    // The manifest is there as well.
+    // The manifest is in the folder as well.
     let mut left = files.len() + 1;
     for entry in fs::read_dir(target).with_context(shown)? {
         let entry = entry.with_context(shown)?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_right = match files.get(&name) {
-            // One that can't be read is put there anew.
+            // An unreadable file is installed again.
             Some(content) => fs::read(entry.path()).is_ok_and(|read| read == *content),
             None => name == MANIFEST,
         };
@@ -50,7 +50,7 @@ pub(crate) fn is_in_place(target: &Path, files: &Files) -> Result<bool> {
     Ok(left == 0)
 }
 
-/// True if the installer has put a catalogue there.
+/// True if the folder has a catalogue from the installer.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub(crate) fn is_installed(target: &Path) -> Result<bool> {
 }
 
 impl<'a> Staged<'a> {
-    /// Writes the files beside the folder `target`, which is in `parent`.
+    /// Writes the files to a new folder beside `target`, which is in `parent`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl<'a> Staged<'a> {
         self.parent.path_of(NEW)
     }
 
-    /// Puts the files into place, in one step.
+    /// Puts the files into place, atomically.
     ///
     /// # Errors
     ///
@@ -107,7 +107,8 @@ impl<'a> Staged<'a> {
         let rename = |flags| renameat_with(folder, NEW, folder, name, flags);
         let put = match rename(RenameFlags::EXCHANGE) {
             Err(Errno::NOENT) => rename(RenameFlags::NOREPLACE),
-            // A folder of an overlay's lower layer can't be renamed; an empty one can go.
+            // A folder in the lower layer of an overlay can't be renamed; an empty one can be
+            // removed.
             Err(Errno::XDEV) => unlinkat(folder, name, AtFlags::REMOVEDIR)
                 .and_then(|()| rename(RenameFlags::NOREPLACE)),
             other => other,
@@ -128,7 +129,7 @@ impl<'a> Staged<'a> {
 ///
 /// # Errors
 ///
-/// It holds files that were not installed; an I/O error.
+/// It contains files that were not installed; an I/O error.
 pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<()> {
     refuse_foreign(target)?;
     let name = target.file_name().context("--pools has no name")?;
@@ -138,7 +139,7 @@ pub(crate) fn remove(parent: &Folder, target: &Path) -> Result<()> {
     Ok(parent.remove(NEW)?)
 }
 
-/// Refuses files that the installer has not put there: they would be gone with the folder.
+/// Refuses foreign files, because they would be removed with the folder.
 fn refuse_foreign(target: &Path) -> Result<()> {
     let kind = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -181,7 +182,7 @@ mod tests {
         put(&target, &second).unwrap();
         assert!(!target.join("a.json").exists());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
-        // One that was edited is put right again.
+        // A file that was edited is restored.
         fs::write(target.join("b.json"), "3").unwrap();
         assert!(!is_in_place(&target, &second).unwrap());
         put(&target, &second).unwrap();

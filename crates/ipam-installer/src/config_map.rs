@@ -1,4 +1,4 @@
-//! Reads the files of a mounted ConfigMap that are for this node.
+//! Reads this node's files from a mounted ConfigMap.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,28 +7,29 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Stands before the node's name in the name of a file that is for one node.
+/// Separates the node's name in the name of a file for one node.
 const ON: &str = ".on.";
 
-/// Number of attempts at a ConfigMap that is replaced while it is read.
+/// Most attempts to read a ConfigMap that is replaced meanwhile.
 const MOST_ATTEMPTS: usize = 10;
 
 /// The content of files, by name.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The files of a folder with one of these extensions that are for the node: `NAME.EXT`
-/// for all nodes, and in its place `NAME.on.NODE.EXT` for this one; none if the folder is
-/// empty. All are of one version of the ConfigMap.
+/// The node's files with one of these extensions in a folder: `NAME.on.NODE.EXT` for this node, or
+/// else `NAME.EXT`, which is for all nodes. Empty if the folder is empty. All files are of one
+/// version of the ConfigMap.
 ///
 /// # Errors
 ///
-/// The folder can't be read, holds a file that is neither, or only files of other nodes.
+/// The folder can't be read, contains a file with another kind of name, or only files of other
+/// nodes.
 pub(crate) fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
     let shown = || format!("{}", folder.display());
     for _ in 0..MOST_ATTEMPTS {
         let data = data(folder).with_context(shown)?;
         let all = read_all(&data);
-        // The kubelet replaces all files by exchanging one link.
+        // The kubelet replaces all files by replacing one link.
         if self::data(folder).with_context(shown)? == data {
             return for_node(all.with_context(shown)?, node, extensions).with_context(shown);
         }
@@ -36,7 +37,7 @@ pub(crate) fn files_for(folder: &Path, node: Option<&str>, extensions: &[&str]) 
     bail!("{}: its files change while they are read", folder.display())
 }
 
-/// The folder that `..data` leads to, or the folder itself.
+/// The target of the link `..data`, or the folder itself.
 fn data(folder: &Path) -> io::Result<PathBuf> {
     match fs::read_link(folder.join("..data")) {
         Ok(link) => Ok(folder.join(link)),
@@ -59,7 +60,7 @@ fn read_all(folder: &Path) -> io::Result<Files> {
 
 fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files> {
     if all.is_empty() {
-        // A ConfigMap that is optional, and isn't there.
+        // An optional ConfigMap that doesn't exist.
         return Ok(all);
     }
     let mut general = Files::new();
@@ -81,7 +82,7 @@ fn for_node(all: Files, node: Option<&str>, extensions: &[&str]) -> Result<Files
                 own.insert(format!("{stem}.{extension}"), content);
             }
             Some(_) if node.is_none() => bail!("{name}: --node doesn't say which node this is"),
-            // Another node's.
+            // A file for another node.
             Some(_) => {}
         }
     }

@@ -1,9 +1,8 @@
-//! Puts the conflists of a ConfigMap into the runtime's folder, one by one.
+//! Installs the conflists of a ConfigMap in the runtime's folder, one by one.
 //!
-//! containerd reads the folder again when a file of it is written, removed, or renamed within
-//! it, and ignores a file that appears in it, made there or moved there
-//! (`cni_conf_syncer.go`, 1.6 to 2.3). So a conflist is written under a name that no runtime
-//! reads, and renamed within the folder.
+//! containerd reads the folder again when a file in it is written, removed, or renamed within it.
+//! It ignores a file that is created in it or moved into it (`cni_conf_syncer.go`, 1.6 to 2.3). So
+//! a conflist is written under a name that no runtime reads, and then renamed within the folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -17,16 +16,15 @@ use crate::config_map::Files;
 use crate::folder::{Folder, explained};
 use crate::manifest::{self, MANIFEST};
 
-/// The conflists that this process has put into place, each with its file's state after the
-/// rename. A file that was moved away and back, which containerd doesn't notice, has another
-/// state.
+/// The conflists that this process has installed, each with its file's state after the rename. If
+/// a file is moved away and back, which containerd doesn't notice, its state differs.
 pub(crate) type Arrived = BTreeMap<String, Arrival>;
 
-/// State of a file after the rename that a runtime has noticed.
+/// State of a file after a rename that a runtime has noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     inode: u64,
-    /// The kernel sets it with each rename and each change.
+    /// The change time: the kernel sets it with each rename and each write.
     changed: (i64, i64),
 }
 
@@ -39,17 +37,17 @@ impl Arrival {
     }
 }
 
-/// Changes for the folder to hold these conflists.
+/// The changes that give the folder these conflists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// To be written.
+    /// Conflists to write.
     pub(crate) written: Vec<String>,
-    /// Installed earlier, and not wanted any more.
+    /// Conflists to remove: installed earlier, and not wanted any more.
     pub(crate) removed: Vec<String>,
 }
 
-/// The changes for a folder to hold these conflists, each put there by this process: an
-/// earlier one may have been killed before the runtime noticed.
+/// The changes after which the folder has these conflists. Each must be written by this process:
+/// an earlier one may have been killed before the runtime noticed the file.
 ///
 /// # Errors
 ///
@@ -86,7 +84,7 @@ pub(crate) fn changes(path: &Path, files: &Files, arrived: &Arrived) -> Result<C
     Ok(changes)
 }
 
-/// Makes the changes, and notes what has arrived.
+/// Makes the changes, and notes the state of the new files.
 ///
 /// # Errors
 ///
@@ -98,7 +96,7 @@ pub(crate) fn put(
     arrived: &mut Arrived,
 ) -> Result<()> {
     let mut put = || -> io::Result<()> {
-        // The manifest first: a file that it names and that isn't there does no harm.
+        // The manifest is written first: it may name a file that doesn't exist.
         let names: Vec<&String> = files.keys().chain(&changes.removed).collect();
         manifest::write(folder, &names)?;
         for name in &changes.written {
@@ -151,9 +149,9 @@ mod tests {
         Ok(changes)
     }
 
-    /// True if containerd reads the folder again because of what `change` does there, and
-    /// then finds this content. By its source: on a write, on a removal, and when a name of
-    /// the folder is given up for another one.
+    /// True if `change` makes containerd read the folder again, which then has this content. By
+    /// containerd's source: on a write, on a removal, and on the removal of an old name by a
+    /// rename.
     fn is_noticed(path: &Path, name: &str, content: &str, change: impl FnOnce()) -> bool {
         let flags = CreateFlags::CLOEXEC | CreateFlags::NONBLOCK;
         let inotify = inotify::init(flags).unwrap();
@@ -164,7 +162,7 @@ mod tests {
         let mut reader = inotify::Reader::new(inotify.as_fd(), &mut buffer);
         let mut is_noticed = false;
         while let Ok(event) = reader.next() {
-            // The write of the file comes before it has its name.
+            // The file is written before it gets its name.
             is_noticed |= event.events().contains(ReadFlags::MOVED_FROM);
         }
         is_noticed && fs::read_to_string(path.join(name)).unwrap() == content
@@ -178,7 +176,7 @@ mod tests {
         let (first, second) = (files(&[("a.conflist", "1")]), files(&[("a.conflist", "2")]));
         let mut arrived = Arrived::new();
         let mut put = |wanted: &Files| put_again(path, wanted, &mut arrived).unwrap().written;
-        // A new file, a changed one, and one that was removed.
+        // A new file, a changed one, and a removed one.
         for (wanted, content) in [(&first, "1"), (&second, "2"), (&second, "2")] {
             let noticed = is_noticed(path, "a.conflist", content, || {
                 assert_eq!(put(wanted), ["a.conflist"]);
@@ -190,16 +188,16 @@ mod tests {
             }
         }
         put(&second);
-        // One that was moved away and back.
+        // A file that was moved away and back.
         let changed = || fs::metadata(&file).unwrap().ctime_nsec();
         let before = changed();
-        // The kernel's clock for files moves in steps.
+        // The kernel's clock for files has a coarse resolution.
         while changed() == before {
             fs::rename(&file, path.join("away")).unwrap();
             fs::rename(path.join("away"), &file).unwrap();
         }
         assert_eq!(put(&second), ["a.conflist"]);
-        // What an earlier installer has put there.
+        // A file of an earlier installer.
         let noticed = is_noticed(path, "a.conflist", "2", || {
             assert_eq!(put_all(path, &second).unwrap().written, ["a.conflist"]);
         });

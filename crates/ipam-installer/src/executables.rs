@@ -1,4 +1,4 @@
-//! Installs an executable of the image under its names, and notices later changes of it.
+//! Installs an executable of the image under its names, and notices later changes.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -11,21 +11,21 @@ use crate::folder::Folder;
 use crate::image::Executable;
 use crate::installed_file::{FileState, Found, look};
 
-/// An executable with the folder that it is installed into.
+/// An executable with its target folder.
 #[derive(Debug)]
 pub(crate) struct Placed {
     folder: PathBuf,
     executable: Executable,
-    /// State of the installed file; `None` before it was installed.
+    /// State of the installed file; `None` before the installation.
     state: Option<FileState>,
 }
 
-/// Which versions may be replaced.
+/// Which installed versions may be replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Replace<'a> {
-    /// Any: the person who has started the installer wants this one.
+    /// Any version: a person has started this installer to get its version.
     Any,
-    /// None that is newer than this one.
+    /// Versions that are not newer than this one.
     UpTo(&'a Version),
 }
 
@@ -39,7 +39,7 @@ impl Placed {
         }
     }
 
-    /// True if all names still lead to the file that was installed. No file is read.
+    /// True if all names still lead to the installed file. Only metadata is read.
     ///
     /// # Errors
     ///
@@ -59,12 +59,12 @@ impl Placed {
         Ok(true)
     }
 
-    /// Installs the executable, unless all names lead to one file with its content; returns
-    /// the names that were replaced.
+    /// Installs the executable, unless all names already lead to one file with its content;
+    /// returns the replaced names.
     ///
     /// # Errors
     ///
-    /// A foreign file has one of the names, or a newer version; an I/O error.
+    /// One of the names has a foreign file or a newer version; an I/O error.
     pub(crate) fn put(&mut self, folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
         let (names, content) = (self.executable.names(), self.executable.content()?);
         let (mut foreign, mut right, mut newest) = (Vec::new(), Vec::new(), None);
@@ -100,7 +100,7 @@ impl Placed {
     ///
     /// # Errors
     ///
-    /// An I/O error: nobody knows whose a file is that cannot be read.
+    /// An I/O error: the owner of an unreadable file is unknown.
     pub(crate) fn remove(&self, folder: &Folder) -> Result<Vec<String>> {
         let content = self.executable.content()?;
         let mut removed = Vec::new();

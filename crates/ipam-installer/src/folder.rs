@@ -1,7 +1,7 @@
-//! Locks a folder that is installed into, and replaces files in it in one step each.
+//! Locks a target folder, and replaces each file in it atomically.
 //!
-//! A new file is written beside the old one and renamed. Whoever opens it meanwhile gets the
-//! old file or the new one, and running calls keep the old file.
+//! A new file is written beside the old one and renamed. Readers get the old file or the new one;
+//! running calls keep the old file.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -19,17 +19,17 @@ use rustix::io::Errno;
 
 use crate::installed_file::{EXECUTABLE, FileState};
 
-/// The lock of a folder, which is there while somebody installs.
+/// The lock file of a folder. It exists during an installation.
 const LOCK: &str = ".ipam-installer.lock";
 
-/// New files, links and folders, before they are renamed, have names that begin so. No runtime
-/// reads them, and what a killed installation has left is recognised.
+/// Prefix of new files, links and folders before they are renamed. Runtimes ignore such names, and
+/// the remains of a killed installation are recognised by them.
 pub(crate) const NEW: &str = ".ipam-installer.new";
 
-/// The longest that another installation is waited for.
+/// Longest wait for another installation.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Time between two attempts at the lock.
+/// Time between two attempts to lock.
 const RETRY: Duration = Duration::from_millis(20);
 
 /// A folder, open and locked against other installations.
@@ -41,12 +41,11 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Opens a folder, which is made if it is missing, locks it, and removes what a killed
-    /// installation has left.
+    /// Opens a folder, or creates it, locks it, and removes the remains of a killed installation.
     ///
     /// # Errors
     ///
-    /// It cannot be made or written to, or another installation is at work in it.
+    /// It can't be created or written, or another installation is running in it.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let shown = || path.display().to_string();
         fs::create_dir_all(path)
@@ -68,7 +67,7 @@ impl Folder {
         Ok(locked)
     }
 
-    /// Removes what a killed installation has left in a folder, if there is something.
+    /// Removes the remains of a killed installation in a folder, if there are any.
     ///
     /// # Errors
     ///
@@ -99,20 +98,19 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// Replaces a file, or makes it, in one step.
+    /// Replaces or creates a file, atomically.
     ///
     /// # Errors
     ///
-    /// An I/O error; the old file is in place.
+    /// An I/O error; the old file is kept.
     pub(crate) fn replace(&self, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
         self.remove(NEW)?;
         write_new(&self.folder, NEW, content, mode)?;
         Ok(renameat(&self.folder, NEW, &self.folder, name)?)
     }
 
-    /// Replaces these names by hard links to one new executable; returns its state. All links
-    /// are made before the first name is replaced, so a full disk changes nothing.
-    ///
+    /// Replaces these names by hard links to one new executable; returns its state. All links are
+    /// created before the first name is replaced, so a full disk changes nothing.
     /// # Errors
     ///
     /// An I/O error.
@@ -140,7 +138,7 @@ impl Folder {
         replaced.with_context(|| format!("{}: nothing is installed", self.path.display()))
     }
 
-    /// Removes a file or a folder, if it is there.
+    /// Removes a file or a folder, if it exists.
     ///
     /// # Errors
     ///
@@ -168,17 +166,17 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = self.remove_new();
-        // Whoever waits for the lock sees that its file is gone, and makes another.
+        // A process that waits for the lock sees that its file was removed, and creates another.
         let _ = self.remove(LOCK);
     }
 }
 
-/// Writes a new file, with this mode whatever the umask, down to the disk. A link of this name
-/// is not followed.
+/// Writes a new file with this mode, regardless of the umask, and syncs it to the disk. Doesn't
+/// follow a link with this name.
 ///
 /// # Errors
 ///
-/// An I/O error; there is something of this name.
+/// An I/O error; the name already exists.
 pub(crate) fn write_new(folder: &File, name: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(mode);
@@ -206,7 +204,7 @@ pub(crate) fn explained(folder: &File, error: io::Error) -> anyhow::Error {
     error
 }
 
-/// Makes and locks the lock file, which only root can open.
+/// Creates and locks the lock file, which only root can open.
 fn lock(folder: &File) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let deadline = Instant::now() + PATIENCE;
@@ -214,7 +212,7 @@ fn lock(folder: &File) -> io::Result<File> {
         let file = File::from(openat(folder, LOCK, flags, Mode::RUSR | Mode::WUSR)?);
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                // The lock counts only if it is still the file of this name.
+                // The lock counts only if its file still has this name.
                 let inode = statat(folder, LOCK, AtFlags::SYMLINK_NOFOLLOW).map(|stat| stat.st_ino);
                 if inode == Ok(file.metadata()?.ino()) {
                     return Ok(file);

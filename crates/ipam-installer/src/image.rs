@@ -1,5 +1,5 @@
-//! Content of the image: most plugins as one executable, those with a network client each by
-//! itself, and `ipamctl`.
+//! Content of the image: the multi-call executable, the plugins with a network client, and
+//! `ipamctl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use semver::Version;
 /// The administrator's command.
 const TOOL: &str = "ipamctl";
 
-/// An executable, and the names that it is installed under.
+/// An executable with the names under which it is installed.
 #[derive(Clone, Debug)]
 pub(crate) struct Executable {
     pub(crate) path: PathBuf,
@@ -28,7 +28,7 @@ impl Executable {
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// It can't be read.
     pub(crate) fn content(&self) -> Result<Vec<u8>> {
         fs::read(&self.path).with_context(|| self.path.display().to_string())
     }
@@ -44,8 +44,8 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Lists the executables in the image's folder, and runs one of them: an executable of
-    /// another architecture is never installed.
+    /// Lists the executables in the image's folder, and runs one of them as a test: executables of
+    /// another architecture must not be installed.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// It isn't a version.
     pub(crate) fn number(&self) -> Result<Version> {
         let number = self.version.split(' ').next().unwrap_or_default();
         Version::parse(number).with_context(|| format!("the version {number:?}"))

@@ -1,4 +1,4 @@
-//! Refuses a removal while the node has reservations or records: without the plugins, nobody
+//! Refuses a removal while the node has reservations or records: without the plugins, nothing
 //! could release them.
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::arguments::Arguments;
 use crate::verify;
 
-/// The IPAM plugin whose networks these are.
+/// The IPAM plugin of this project's networks.
 const CHAIN: &str = "ipam-delegated";
 
-/// Most attachments that are named in a message.
+/// Most attachments that a message names.
 const MOST_NAMED: usize = 10;
 
 /// A row of `ipamctl ls --json`.
@@ -34,7 +34,7 @@ struct Row {
 ///
 /// # Errors
 ///
-/// There are some, which are named; or they can't be read.
+/// There are some, which the error names; or they can't be read.
 pub(crate) fn refuse(arguments: &Arguments, tool: &Path) -> Result<()> {
     let shown = || format!("{} ls", tool.display());
     let output = Command::new(tool)
@@ -87,11 +87,11 @@ fn text(row: &Row) -> String {
     format!("{what} of {container} on {network}")
 }
 
-/// The networks whose conflist names another IPAM plugin, and not ours.
+/// The networks whose conflist names another IPAM plugin, and not this project's.
 ///
 /// # Errors
 ///
-/// An I/O error: a file that cannot be read may be one of ours.
+/// An I/O error: an unreadable file may be one of this project's.
 fn networks_of_others(conflists: &Path) -> Result<BTreeSet<String>> {
     let files = verify::in_folder(conflists)?.into_values();
     let lists = files.filter_map(|content| serde_json::from_slice::<Value>(&content).ok());
@@ -102,7 +102,7 @@ fn networks_of_others(conflists: &Path) -> Result<BTreeSet<String>> {
             continue;
         };
         let text = list.to_string();
-        // Also in a list that a plugin keeps for others, as Multus does.
+        // The name may be in a nested configuration, such as Multus'.
         if text.contains(&format!("\"{CHAIN}\"")) {
             ours.insert(name.to_owned());
         } else if text.contains("\"ipam\"") {

@@ -1,4 +1,4 @@
-//! Classifies a file of a folder: missing, as wanted, another of this project, foreign.
+//! Classifies a file in a folder: missing, wanted, another of this project, foreign.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ use semver::Version;
 /// The mode of an installed executable.
 pub(crate) const EXECUTABLE: u32 = 0o755;
 
-/// State of an installed file, by which a later change is noticed without reading it.
+/// State of an installed file. A later change is noticed by it without reading the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileState {
     device: u64,
@@ -23,7 +23,7 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    /// The state of a file in an open folder; `None` if there is none.
+    /// The state of a file in an open folder; `None` if it is missing.
     pub(crate) fn of(folder: &File, name: &str) -> io::Result<Option<Self>> {
         match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(None),
@@ -42,26 +42,26 @@ impl FileState {
     }
 }
 
-/// Class of the file of a name.
+/// Class of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// There is no such file.
     Nothing,
-    /// The wanted content and mode. The state was read before the content, so that a later
+    /// It has the wanted content and mode. The state was read before the content, so that a later
     /// change is noticed.
     Wanted(FileState),
-    /// Another executable of this project, with its version, or a part of one.
+    /// Another executable of this project with its version, or a truncated one.
     Ours(Option<Version>),
-    /// Somebody else's, with its kind.
+    /// A foreign file, with its kind.
     Foreign(String),
 }
 
-/// Classifies the file of this name in a folder. No link is followed.
+/// Classifies a file in a folder. Doesn't follow links.
 ///
 /// # Errors
 ///
-/// An I/O error. Nobody knows whose a file is that cannot be read; root without capabilities
-/// cannot read one of mode 0.
+/// An I/O error: the owner of an unreadable file is unknown. Root without capabilities can't read
+/// a file with mode 0.
 pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => return Ok(Found::Nothing),
@@ -89,7 +89,7 @@ pub(crate) fn look(folder: &File, name: &str, wanted: &[u8]) -> io::Result<Found
     }
     Ok(match version_in(&content) {
         Some(version) => Found::Ours(Some(version)),
-        // The beginning of a file of ours.
+        // A truncated file of this project.
         None if wanted.starts_with(&content) => Found::Ours(None),
         None => Found::Foreign("no executable of ipam-delegated".to_owned()),
     })
@@ -112,7 +112,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn what_is_nobodys_is_told_from_what_is_somebodys() {
+    fn own_and_foreign_files_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let open = File::open(folder.path()).unwrap();
         let wanted = b"\x7fELF wanted";

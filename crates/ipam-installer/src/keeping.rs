@@ -1,5 +1,5 @@
-//! Stays after an installation: looks every second, puts right what has changed, and writes
-//! the status for the probe.
+//! Keeps running after an installation: every second, checks it, repairs changes, and writes the
+//! status for the probe.
 
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -11,10 +11,10 @@ use signal_hook::low_level::pipe;
 
 use crate::node::Node;
 
-/// Time from one look to the next.
+/// Interval between two checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The longest time to the next look while there is a problem. It doubles up to this one.
+/// Longest interval while there is a problem. The interval doubles up to this one.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// SIGTERM and SIGINT, which no longer end the process by themselves.
@@ -22,8 +22,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub(crate) struct Signals(UnixStream);
 
 impl Signals {
-    /// Installs the handlers. The first process of a container ignores signals that it has no
-    /// handler for.
+    /// Installs the handlers. The first process of a container ignores signals without a handler.
     ///
     /// # Errors
     ///
@@ -36,7 +35,7 @@ impl Signals {
         Ok(Self(reader))
     }
 
-    /// Waits for a signal, without a limit if there is no `time`; true if one came.
+    /// Waits for a signal, for at most `time` if it is set; true if a signal came.
     ///
     /// # Errors
     ///
@@ -53,7 +52,7 @@ impl Signals {
     }
 }
 
-/// Keeps the installation as it is until SIGTERM or SIGINT.
+/// Repairs the installation until SIGTERM or SIGINT.
 ///
 /// # Errors
 ///

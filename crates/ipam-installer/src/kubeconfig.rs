@@ -1,9 +1,9 @@
-//! Writes the kubeconfig of the plugins: the API server's URL, with the token and the authority of
-//! the pod's service account.
+//! Writes the plugins' kubeconfig: the API server's URL, and the token and the authority of the
+//! pod's service account.
 //!
-//! The kubelet replaces the mounted token before it expires, and the installer then writes the file
-//! again. It is one file, so that URL, token and authority always belong together. It is JSON,
-//! which is YAML, too.
+//! The kubelet replaces the mounted token before it expires; the installer then writes the file
+//! again. URL, token and authority are in one file, so that they always match. The file is JSON,
+//! which is also YAML.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,13 +21,13 @@ use crate::arguments::Arguments;
 use crate::folder::Folder;
 use crate::node::say;
 
-/// The token is a secret of root.
+/// Only root may read the token.
 const MODE: u32 = 0o600;
 
-/// Name of the extension by which the file is recognised. It has the node's name.
+/// Name of the extension by which the file is recognised. It contains the node's name.
 const EXTENSION: &str = "ipam-delegated.io";
 
-/// Writes the kubeconfig of the arguments, if there is one and it isn't in place.
+/// Writes the kubeconfig of the arguments, if they name one and its content differs.
 ///
 /// # Errors
 ///
@@ -48,7 +48,7 @@ pub(crate) fn put(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Removes the kubeconfig of the arguments, if there is one.
+/// Removes the kubeconfig of the arguments, if they name one.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ fn locate(path: &Path) -> Result<(Folder, &str)> {
     Ok((Folder::open(folder)?, name))
 }
 
-/// Content and mode of the installed file; `None` if there is none.
+/// Content and mode of the installed file; `None` if it is missing.
 ///
 /// # Errors
 ///
@@ -149,7 +149,7 @@ mod tests {
 
     const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
-    /// A service account, and a file that doesn't exist yet.
+    /// A service account, and the path of a kubeconfig that doesn't exist yet.
     fn world() -> (tempfile::TempDir, Arguments, PathBuf) {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("token"), "secret\n").unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_url_authority_and_token_and_only_root_reads_it() {
+    fn a_kubeconfig_has_url_authority_and_token_and_only_root_reads_it() {
         let (_root, arguments, file) = world();
         put(&arguments).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_again_only_if_something_has_changed() {
+    fn a_kubeconfig_is_written_again_only_if_something_has_changed() {
         let (root, arguments, file) = world();
         let inode = || {
             put(&arguments).unwrap();

@@ -31,7 +31,7 @@ use keeping::Signals;
 use node::Node;
 use status::Status;
 
-/// Reads the process's arguments, and does what they say.
+/// Reads the process's arguments, and executes them.
 pub fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,

@@ -1,8 +1,8 @@
-//! The manifest: a hidden file in each folder that is installed into, by which an installer
-//! recognises its own work.
+//! The manifest: a hidden file in each target folder, by which an installer recognises its own
+//! files.
 //!
-//! In the plugins' folder it names the installer that keeps them, in the others the files that
-//! were installed.
+//! In the plugins' folder, it names the installer that keeps the plugins; in the others, the
+//! installed files.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::folder::Folder;
 
-/// The name of the manifest. Runtimes and `ipam-ds-rules` don't read it.
+/// Name of the manifest. Runtimes and `ipam-ds-rules` ignore it.
 pub(crate) const MANIFEST: &str = ".ipam-installer.manifest";
 
 /// Reads a folder's manifest; `None` if it has none.
@@ -31,7 +31,7 @@ pub(crate) fn read<T: DeserializeOwned>(folder: &Path) -> Result<Option<T>> {
     }
 }
 
-/// Writes a folder's manifest, in one step.
+/// Writes a folder's manifest, atomically.
 ///
 /// # Errors
 ///
@@ -49,13 +49,13 @@ pub(crate) fn installed_files(folder: &Path) -> Result<Vec<String>> {
     Ok(read(folder)?.unwrap_or_default())
 }
 
-/// The installer that keeps the plugins of a node: the one that has started last. Two of
-/// different versions would otherwise undo each other's work without end.
+/// The installer that keeps the plugins of a node: the one that was started last. Otherwise, two
+/// installers of different versions would replace each other's files endlessly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
-    /// A random number: in a container, every installer has the same process ID.
+    /// A random number, because in a container every installer has the same process ID.
     instance: String,
-    /// Version, commit and flavour that it keeps.
+    /// The version, commit and flavour of its plugins.
     pub(crate) version: String,
 }
 
@@ -64,7 +64,7 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// The kernel gives no random number.
+    /// The kernel has no random numbers.
     pub(crate) fn this(version: &str) -> Result<Self> {
         let file = "/proc/sys/kernel/random/uuid";
         let instance = fs::read_to_string(file).context(file)?;
@@ -74,7 +74,7 @@ impl Owner {
         })
     }
 
-    /// True if it keeps the plugins of a folder.
+    /// True if this installer keeps the plugins of a folder.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Owner {
         Ok(read::<Self>(folder)?.as_ref() == Some(self))
     }
 
-    /// Leaves a folder to others, if it keeps the plugins there.
+    /// Gives up a folder, if this installer keeps the plugins there.
     ///
     /// # Errors
     ///

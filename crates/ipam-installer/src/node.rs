@@ -1,4 +1,4 @@
-//! Installs all parts on a node, and puts them right later.
+//! Installs all parts on a node, and repairs them later.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::node_subnets::NodeSubnets;
 use crate::status::Status;
 use crate::{catalogue, conflists, kubeconfig, placeholders, runtime_view, verify};
 
-/// A node with what was installed on it.
+/// A node, and what is installed on it.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) arguments: Arguments,
@@ -30,11 +30,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The node of these arguments. Nothing is installed yet.
+    /// The node of these arguments. Installs nothing yet.
     ///
     /// # Errors
     ///
-    /// The image is not complete, or not for this machine.
+    /// The image is incomplete, or for another architecture.
     pub(crate) fn new(arguments: Arguments) -> Result<Self> {
         let image = Image::in_folder(&arguments.from)?;
         let place = |folder: &Path, executable| Placed::new(folder, executable);
@@ -54,8 +54,8 @@ impl Node {
         })
     }
 
-    /// Installs the plugins and `ipamctl`, whatever version is there. With `stays`, this
-    /// process becomes the one that keeps the plugins.
+    /// Installs the plugins and `ipamctl`, and replaces any version. With `stays`, this process
+    /// becomes the one that keeps the plugins.
     ///
     /// # Errors
     ///
@@ -70,8 +70,7 @@ impl Node {
         put_tool(self.tool.as_mut(), &self.arguments, Replace::Any)
     }
 
-    /// Looks at all parts, in the order in which they need each other, and puts right what
-    /// isn't in place.
+    /// Checks all parts in the order of their dependencies, and repairs those that have changed.
     pub(crate) fn look(&mut self) -> Status {
         let up_to = Replace::UpTo(&self.version);
         let tool = put_tool(self.tool.as_mut(), &self.arguments, up_to);
@@ -122,11 +121,11 @@ impl Node {
         manifest::write(folder, &self.owner).with_context(|| path.display().to_string())
     }
 
-    /// Puts all catalogues into place.
+    /// Installs all catalogues.
     ///
     /// # Errors
     ///
-    /// A catalogue is invalid, or a foreign file is in its folder; an I/O error.
+    /// A catalogue is invalid, or its folder has a foreign file; an I/O error.
     pub(crate) fn put_pools(&self) -> Result<()> {
         let catalogues = self.arguments.catalogues()?.into_iter();
         let mut catalogues = catalogues;
@@ -151,7 +150,7 @@ impl Node {
         }
         let folder = Folder::open(parent)?;
         let staged = catalogue::Staged::write(&folder, pools, &files)?;
-        // The catalogue and the conflists that read it, as they will be together.
+        // The new catalogue is checked with the conflists that will use it.
         let all = self.future_conflists()?;
         let readers = verify::readers(&all, pools);
         if readers.is_empty() {
@@ -164,7 +163,7 @@ impl Node {
         Ok(())
     }
 
-    /// Puts the conflists into place.
+    /// Installs the conflists.
     ///
     /// # Errors
     ///
@@ -205,22 +204,21 @@ impl Node {
         runtime_view::check(conflists, plugins, &wanted.keys().collect::<Vec<_>>())
     }
 
-    /// The conflists of the ConfigMap; none without one.
+    /// The conflists of the ConfigMap; empty if there is none.
     fn conflists(&self) -> Result<Files> {
         let from = self.arguments.conflists_from.as_deref();
         let files = from.map(|from| self.files(from, &conflist::EXTENSIONS));
         Ok(files.transpose()?.unwrap_or_default())
     }
 
-    /// The files of a ConfigMap for this node, with its subnets in them.
+    /// This node's files of a ConfigMap, in which its subnets replace the placeholders.
     fn files(&self, from: &Path, extensions: &[&str]) -> Result<Files> {
         let files = files_for(from, self.arguments.node.as_deref(), extensions)?;
         placeholders::replace(files, || self.subnets.get())
             .with_context(|| format!("{}: nothing of it is installed", from.display()))
     }
 
-    /// The conflists that the node will have: those of the ConfigMap, and others that it has
-    /// already.
+    /// The conflists that the node will have: those of the ConfigMap, and the existing other ones.
     fn future_conflists(&self) -> Result<Files> {
         let path = &self.arguments.conflists;
         let mut all = verify::in_folder(path)?;
@@ -242,7 +240,7 @@ impl Node {
         }
     }
 
-    /// Leaves the plugins to another installer.
+    /// Gives up the plugins, so that another installer can keep them.
     pub(crate) fn leave(&self) {
         if let Err(error) = self.owner.leave(&self.arguments.plugins) {
             eprintln!("the plugins are not left to another installer: {error:#}");
@@ -259,7 +257,7 @@ fn are_in_place(all: &[Placed]) -> Result<bool> {
     Ok(true)
 }
 
-/// Installs all plugins; returns the names that were replaced.
+/// Installs all plugins; returns the replaced names.
 fn put_all(all: &mut [Placed], folder: &Folder, replace: Replace<'_>) -> Result<Vec<String>> {
     let mut changed = Vec::new();
     for placed in all {
@@ -278,17 +276,17 @@ fn put_tool(tool: Option<&mut Placed>, arguments: &Arguments, replace: Replace<'
     Ok(())
 }
 
-/// True if there is something at a path.
+/// True if a path exists.
 ///
 /// # Errors
 ///
-/// An I/O error: a path that cannot be looked at isn't missing.
+/// An I/O error: it is unknown whether the path exists.
 pub(crate) fn exists(path: &Path) -> Result<bool> {
     path.try_exists()
         .with_context(|| path.display().to_string())
 }
 
-/// Logs what was done to these files of a folder.
+/// Logs an action on these files of a folder.
 pub(crate) fn say(done: &str, folder: &Path, names: &[String]) {
     if !names.is_empty() {
         eprintln!("{done} in {}: {}", folder.display(), names.join(", "));

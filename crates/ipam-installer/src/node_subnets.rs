@@ -1,7 +1,7 @@
-//! Remembers the subnets of this node's pods, which are read once from the API server.
+//! Caches the subnets of this node's pods, which are read once from the API server.
 //!
-//! Kubernetes never changes `spec.podCIDRs` of a Node, so a value that was read stays right.
-//! An error is remembered for two seconds, since each part of the installation asks.
+//! Kubernetes never changes `spec.podCIDRs` of a Node, so a value never expires. An error is kept
+//! for two seconds, because each part of the installation needs the subnets.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use crate::api_server;
 use crate::arguments::Arguments;
 
-/// Time after an error before the API server is asked again.
+/// After an error, the API server isn't asked again for this time.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Subnets, or the text of the error.
@@ -29,7 +29,7 @@ pub(crate) struct NodeSubnets {
 }
 
 impl NodeSubnets {
-    /// The subnets of the node of these arguments. Nothing is read yet.
+    /// The subnets of the arguments' node. Reads nothing yet.
     pub(crate) fn new(arguments: &Arguments) -> Self {
         Self {
             node: arguments.node.clone(),
@@ -38,11 +38,11 @@ impl NodeSubnets {
         }
     }
 
-    /// The subnets, which are read if they aren't known.
+    /// The subnets. Reads them if they aren't known.
     ///
     /// # Errors
     ///
-    /// They cannot be read, or there are none.
+    /// They can't be read, or there are none.
     pub(crate) fn get(&self) -> Result<Vec<IpNet>> {
         let mut last = self.last.borrow_mut();
         let answer = match last.take() {

@@ -11,13 +11,13 @@ const IPV4: &str = "${podCIDR}";
 /// The first IPv6 subnet of the node's pods.
 const IPV6: &str = "${podCIDR6}";
 
-/// Replaces the placeholders in files by subnets of the node, which are read by `subnets`
-/// if a file has a placeholder, and not otherwise.
+/// Replaces the placeholders in files with subnets of the node. Calls `subnets` only if a file has
+/// a placeholder.
 ///
 /// # Errors
 ///
-/// Those of `subnets`; a file is not UTF-8; the node has no subnet of a wanted IP version.
-/// They name the file.
+/// Those of `subnets`; a file is not UTF-8; the node has no subnet of a required IP version. The
+/// error names the file.
 pub(crate) fn replace(files: Files, subnets: impl Fn() -> Result<Vec<IpNet>>) -> Result<Files> {
     let replaced = files.into_iter().map(|(name, content)| {
         let content = replace_in(content, &subnets).with_context(|| name.clone())?;

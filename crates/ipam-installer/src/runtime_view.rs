@@ -1,9 +1,8 @@
-//! Finds the network that a runtime would use, by the files in its folder and in the plugins'
+//! Finds the network that a runtime would use, from the files in its folder and in the plugins'
 //! folder.
 //!
-//! Runtimes use the first file of the folder by name. Behind a first file that isn't valid,
-//! containerd uses none. What a file can't tell isn't claimed: whether a runtime reads these
-//! folders, and whether it runs.
+//! Runtimes use the first file of the folder by name. If the first file is invalid, containerd
+//! uses none. It is not checked whether a runtime is running and reads these folders.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -14,11 +13,11 @@ use anyhow::{Context, Result, bail, ensure};
 use conflist::Conflist;
 use serde_json::Value;
 
-/// Multus and its client, whose configuration comes before the network that they extend.
+/// Multus and its client. Their configuration comes before the network that they extend.
 const MULTUS: [&str; 2] = ["multus", "multus-shim"];
 
-/// Checks that a runtime would use one of the files `ours` of the folder `net`, and that each
-/// plugin which that file names is in the folder `plugins`.
+/// Checks that a runtime would use one of the files `ours` in the folder `net`, and that all
+/// plugins in that file are in the folder `plugins`.
 ///
 /// # Errors
 ///
@@ -62,8 +61,8 @@ fn read(file: &Path) -> Result<Conflist> {
     Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{}: {why}", file.display()))
 }
 
-/// True if a file is Multus' and says that the pods' first network is this one: by the name
-/// of the network, or by the name or the path of its file.
+/// True if the file is Multus', and the first network of its pods is `own`: by the network's name,
+/// or by the name or path of its file.
 fn leads_to(file: &Path, own: &Conflist) -> Result<bool> {
     let content = fs::read(file)?;
     let list = Conflist::parse(file, &content).map_err(|why| anyhow::anyhow!("{why}"))?;
@@ -110,7 +109,7 @@ mod tests {
     const OURS: &str = r#"{"cniVersion":"1.0.0","name":"tenants","plugins":[
         {"type":"bridge","ipam":{"type":"ipam-delegated"}}]}"#;
 
-    /// A node whose files of net.d are these, with these plugins.
+    /// The check's result for a node with these files in net.d and these plugins.
     fn said(net: &[(&str, &str)], plugins: &[&str]) -> String {
         let root = tempfile::tempdir().unwrap();
         let folder = |name: &str| root.path().join(name);

@@ -7,17 +7,17 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// State of an installer that stays.
+/// State of a running installer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Status {
-    /// Version, commit and flavour of what it installs.
+    /// Version, commit and flavour of its files.
     pub(crate) version: String,
-    /// The problems, by part; none if it is ready.
+    /// The problems, by part; empty if it is ready.
     pub(crate) problems: BTreeMap<String, String>,
 }
 
 impl Status {
-    /// True if all is in place.
+    /// True if there are no problems.
     pub(crate) fn is_ready(&self) -> bool {
         self.problems.is_empty()
     }
@@ -36,7 +36,7 @@ impl Status {
         }
     }
 
-    /// Writes it for the probe, in one step.
+    /// Writes the status for the probe, atomically.
     pub(crate) fn write(&self, file: &Path) -> Result<()> {
         let failed = || format!("{}", file.display());
         if let Some(folder) = file.parent() {
@@ -47,7 +47,7 @@ impl Status {
         fs::rename(&new, file).with_context(failed)
     }
 
-    /// Reads what an installer has written.
+    /// Reads the status of a running installer.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let content = fs::read(file).with_context(|| format!("{}", file.display()))?;
         serde_json::from_slice(&content).with_context(|| format!("{}", file.display()))

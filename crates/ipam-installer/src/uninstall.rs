@@ -8,7 +8,7 @@ use crate::manifest::{self, MANIFEST};
 use crate::node::{Node, exists, say};
 use crate::{catalogue, conflists, kubeconfig};
 
-/// Removes what was installed.
+/// Removes the installed files.
 ///
 /// # Errors
 ///
@@ -26,7 +26,7 @@ pub(crate) fn uninstall(node: &Node) -> Result<()> {
         false => None,
     };
     if let Some(folder) = &plugin_folder {
-        // Another installer, which is still there, doesn't put right what is removed now.
+        // Prevents another installer that is still running from restoring the files.
         node.take(folder)?;
     }
     if exists(&net.join(MANIFEST))? {

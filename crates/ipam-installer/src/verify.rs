@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::config_map::Files;
 
-/// The key of an `ipam` section that leads to the catalogue.
+/// The key of an `ipam` section that names the catalogue.
 const POOLS_DIR: &str = "poolsDir";
 
-/// The folder, beside what is installed, for copies of the conflists that the node will have.
+/// A folder beside the installed files, for copies of the conflists that the node will have.
 pub(crate) const SCRATCH: &str = ".ipam-installer.new-check";
 
 /// Folders for a check.
@@ -36,12 +36,12 @@ struct Finding {
     problem: String,
 }
 
-/// Checks some of the conflists that the node will have, with the catalogue in the second
-/// folder of `moved` in the place of the first. Warnings go to stderr.
+/// Checks some of the conflists that the node will have. `moved` replaces its first folder, the
+/// catalogue, with its second one. Warnings go to stderr.
 ///
 /// # Errors
 ///
-/// The errors that were found.
+/// The errors that the check has found.
 pub(crate) fn check(
     places: &Places<'_>,
     all: &Files,
@@ -52,7 +52,7 @@ pub(crate) fn check(
     let shown = || format!("{}", scratch.display());
     fs::create_dir_all(scratch).with_context(shown)?;
     for (name, content) in all {
-        // The check reports invalid JSON.
+        // The check reports invalid JSON itself.
         let list = serde_json::from_slice(content);
         let moved_list = list.ok().zip(moved).map(|(mut list, (pools, staged))| {
             redirect(&mut list, pools, staged);
@@ -69,7 +69,7 @@ pub(crate) fn check(
                 problem,
                 severity,
             } = finding;
-            // Paths as they will be.
+            // Shows the paths that the files will have.
             let [key, problem] = [key, problem].map(|text| match moved {
                 Some((pools, staged)) => in_place(&text, pools, staged),
                 None => text,
@@ -92,7 +92,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The conflists in a folder. A missing one is empty.
+/// The conflists in a folder; empty if the folder is missing.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ pub(crate) fn in_folder(conflists: &Path) -> Result<Files> {
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match fs::read(&path) {
-            // Removed meanwhile, or a link that leads nowhere.
+            // The file was removed meanwhile, or is a dangling link.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             content => {
                 let content = content.with_context(|| format!("{}", path.display()))?;
@@ -126,7 +126,7 @@ pub(crate) fn readers(conflists: &Files, pools: &Path) -> Files {
         .collect()
 }
 
-/// Verifies a catalogue by itself, as the selector does.
+/// Verifies a single catalogue, as the selector does.
 ///
 /// # Errors
 ///
@@ -146,13 +146,13 @@ pub(crate) fn check_catalogue(pools: &Path, staged: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A message with the path of the catalogue as it will be.
+/// A message with the path that the catalogue will have.
 fn in_place(problem: &str, pools: &Path, staged: &Path) -> String {
     let [staged, pools] = [staged, pools].map(|path| path.display().to_string());
     problem.replace(&staged, &pools)
 }
 
-/// Lets every `ipam` section that reads `pools` read `staged`; true if there is one.
+/// Makes every `ipam` section with `pools` as its catalogue use `staged`; true if there is one.
 fn redirect(list: &mut Value, pools: &Path, staged: &Path) -> bool {
     let mut found = false;
     let plugins = list.get_mut("plugins").and_then(Value::as_array_mut);
@@ -177,7 +177,7 @@ fn findings(places: &Places<'_>, conflist: &Path) -> Result<Vec<Finding>> {
         .arg(&places.scratch)
         .arg("--cni-path")
         .arg(places.plugins)
-        // A main plugin may need a C library that the image doesn't have.
+        // The image may lack the C library of a main plugin, so no plugin is executed.
         .args(["--json", "check", "--no-exec"])
         .arg(conflist)
         .output()

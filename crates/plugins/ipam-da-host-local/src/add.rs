@@ -1,4 +1,4 @@
-//! ADD: one address from each pool, or none at all.
+//! ADD: reserves one address from each pool, or none at all.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,10 +12,11 @@ use crate::storage;
 /// Longest name of a directory on Linux (`NAME_MAX`).
 const LONGEST_NAME: usize = 255;
 
-/// Reserves an address from each pool for the attachment, and completes
-/// `prevResult` with them, with `ipam.routes` and with `ipam.resolvConf`.
+/// Reserves an address from each pool for the attachment, and adds the addresses, `ipam.routes`
+/// and `ipam.resolvConf` to `prevResult`.
 ///
-/// A failure leaves nothing behind of this ADD, and everything of an earlier one.
+/// After a failure, nothing of this ADD stays reserved, and reservations of an earlier one are
+/// kept.
 pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult, Error> {
     let Prepared {
         data_dir,
@@ -30,11 +31,11 @@ pub(crate) fn add(attachment: &Attachment, call: &Call<'_>) -> Result<IpamResult
     Ok(completion.with_ips(ips))
 }
 
-/// An ADD before its first look at a directory.
+/// The parsed input of an ADD. No directory has been read yet.
 pub(crate) struct Prepared<'a> {
     pub(crate) data_dir: DataDir<'a>,
     pub(crate) completion: Completion,
-    /// Empty if no selector has put any into `prevResult`.
+    /// Empty if no selector has put pools into `prevResult`.
     pub(crate) pools: Vec<Pool>,
 }
 
@@ -64,8 +65,8 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Refuses a network whose name is no directory's, though it may select pools that have
-/// one: other files of the network can't be made either.
+/// Refuses a network whose name is too long for a directory, even if its pools have directories:
+/// other files of the network can't be created either.
 fn refuse_long_name(config: &NetworkConfig) -> Result<(), Error> {
     let length = config.name().as_str().len();
     if length <= LONGEST_NAME {
@@ -83,7 +84,7 @@ struct Allocation<'a> {
     network: &'a NetworkName,
     attachment: &'a Attachment,
     stores: Stores<'a>,
-    /// Addresses that the attachment held before, by directory.
+    /// Addresses of the attachment from an earlier ADD, by directory.
     held: BTreeMap<&'a NetworkName, Vec<IpAddr>>,
 }
 
@@ -124,7 +125,7 @@ impl<'a> Allocation<'a> {
             |allocation, (pool, ip)| allocation.take_back(pool, ip.ip()),
         )?;
         for (pool, ip) in &given {
-            // A requested address may be one that the key would not be given again.
+            // A requested address may be one that a sticky key can't get again.
             if let Some(key) = pool.sticky.as_ref().filter(|_| pool.ranges.gives(ip.ip())) {
                 let store = self.store(pool);
                 with_sticky_pool(pool, |pool| store.remember_key(key, ip.ip(), pool));
@@ -145,8 +146,8 @@ impl<'a> Allocation<'a> {
                 ),
             ));
         }
-        // A sticky key's address is no step of the rotation, so that the addresses behind it
-        // are not given again soon.
+        // An address from a sticky key doesn't advance the rotation, so that the addresses after
+        // it are not given again soon.
         let (ip, range) = match self.remembered(pool)? {
             Some(remembered) => remembered,
             None => {
@@ -167,7 +168,7 @@ impl<'a> Allocation<'a> {
         ))
     }
 
-    /// Reserves the requested address, if it is free.
+    /// Reserves the requested address if it is free.
     fn requested(
         &mut self,
         ip: IpAddr,
@@ -188,8 +189,8 @@ impl<'a> Allocation<'a> {
         }
     }
 
-    /// Reserves the address that the pool's sticky key was given last, if it is free and
-    /// nothing is requested.
+    /// Reserves the last address of the pool's sticky key, if it is free and no address is
+    /// requested.
     fn remembered(&mut self, pool: &'a Pool) -> Result<Option<(IpAddr, &'a Range)>, Error> {
         let Some(key) = pool.sticky.as_ref().filter(|_| pool.requested.is_none()) else {
             return Ok(None);
@@ -205,7 +206,7 @@ impl<'a> Allocation<'a> {
         Ok(reserved.is_ok().then_some((ip, range)))
     }
 
-    /// Reserves the pool's next free address, round robin.
+    /// Reserves the pool's next free address (round robin).
     fn next(&mut self, place: usize, pool: &'a Pool) -> Result<(IpAddr, &'a Range), Error> {
         let (network, attachment) = (self.network, self.attachment);
         let store = self.store(pool);
@@ -236,7 +237,7 @@ impl<'a> Allocation<'a> {
     }
 }
 
-/// The error that a requested address of the pool at this place is reserved.
+/// The error for a reserved address that was requested of the pool with this index.
 pub(crate) fn taken(
     ip: IpAddr,
     pool: &Pool,
@@ -249,8 +250,7 @@ pub(crate) fn taken(
     Error::new(code::REQUESTED_TAKEN, msg)
 }
 
-/// Calls `f` with the pool, as far as sticky keys are concerned: they have no excluded
-/// address.
+/// Calls `f` with the pool as sticky keys use it: without its excluded addresses.
 pub fn with_sticky_pool<T>(pool: &Pool, f: impl FnOnce(StickyPool<'_>) -> T) -> T {
     f(StickyPool {
         contains: &|ip| pool.ranges.gives(ip),

@@ -1,4 +1,4 @@
-//! CHECK: the addresses that the attachment was given are still reserved to it.
+//! CHECK: verifies that the attachment's addresses are still reserved to it.
 
 use std::net::IpAddr;
 
@@ -7,8 +7,8 @@ use reservations::{DataDir, Sought, State};
 
 use crate::storage;
 
-/// Verifies that every address of `prevResult` that lies in a pool is reserved
-/// to the attachment, and that the attachment holds one at all.
+/// Verifies that every address of `prevResult` that is in a pool is reserved to the attachment,
+/// and that the attachment has an address at all.
 pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir(call, &config.ipam()?)?;
@@ -35,7 +35,7 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
         let Some(state) = not_held(&data_dir, *ip, name, attachment)? else {
             continue;
         };
-        // A pool that was renamed since: the address is in the old directory.
+        // If the pool was renamed, the address is in the old directory.
         let elsewhere = data_dir.names()?;
         let is_held = |name: &NetworkName| Ok(held(name)?.iter().any(|(held, _)| held == ip));
         if !any_of(&data_dir, &elsewhere, sought, is_held)? {
@@ -45,8 +45,8 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     if !in_pools.is_empty() {
         return Ok(());
     }
-    // Without a selector's pools on CHECK, any address of the attachment is enough, as
-    // for host-local's CHECK.
+    // If no selector has put pools into the result of CHECK, any address of the attachment is
+    // enough, as with host-local's CHECK.
     let is_held = |name: &NetworkName| Ok(!held(name)?.is_empty());
     if any_of(&data_dir, &data_dir.names()?, sought, is_held)? {
         return Ok(());
@@ -60,8 +60,7 @@ pub(crate) fn check(attachment: &Attachment, call: &Call<'_>) -> Result<(), Erro
     ))
 }
 
-/// The state of an address that the attachment doesn't hold in this directory; `None` if it
-/// does.
+/// The state of an address in this directory; `None` if the attachment holds it.
 fn not_held(
     data_dir: &DataDir<'_>,
     ip: IpAddr,
@@ -77,8 +76,8 @@ fn not_held(
     Ok((!holds).then_some(state))
 }
 
-/// True if one of these directories holds what is sought and is so. An error if none is
-/// known to be so, and one of them can't be looked at.
+/// True if `is_so` holds for one of the directories with reservations of the attachment or network
+/// that is sought. An error if it holds for none of them, and one can't be read.
 fn any_of(
     data_dir: &DataDir<'_>,
     names: &[NetworkName],

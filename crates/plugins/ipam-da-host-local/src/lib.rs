@@ -39,7 +39,7 @@ impl Plugin for IpamDaHostLocal {
         status::status(call).map(|()| Reply::Nothing)
     }
 
-    /// ADD ends its wait for a lock, and finishes or takes back what it has begun.
+    /// On ADD, a signal ends the wait for a lock, and the call completes or undoes its work.
     fn handles_signals(&self, command: Command) -> bool {
         command == Command::Add
     }

@@ -1,4 +1,4 @@
-//! DEL and GC: release reservations of one attachment, or of all that aren't valid.
+//! DEL and GC: release the reservations of an attachment, or of all attachments that aren't valid.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -8,15 +8,14 @@ use reservations::{DataDir, Sought, State, Store};
 
 use crate::storage;
 
-/// Releases the attachment's addresses, in the directories of the pools and of the
-/// network, and in those of all other named pools: a selector may print nothing on DEL, or
-/// choose other pools than on ADD.
+/// Releases the attachment's addresses in the directories of the pools, of the network, and of all
+/// other named pools: on DEL, a selector may print no pools, or other pools than on ADD.
 pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
-    // The addresses of the ADD, from the runtime or from the chain's record. All
-    // reservations are found without them, except a file that another program has
-    // overwritten in place.
+    // The addresses of the ADD, from the runtime or from the chain's record. They only matter for
+    // a file that another program has overwritten in place; all other reservations are found
+    // without them.
     let hints: Vec<IpAddr> = match config.prev_result() {
         Ok(result) => result
             .into_iter()
@@ -32,7 +31,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     let held = |store: &mut Store<'_>, unknown: &mut Vec<Error>| {
         let mut held = store.held_by(attachment, &hints)?;
         if let Some(undone) = &undone {
-            // A reservation that isn't known to be of the undone call stays, and DEL fails.
+            // A reservation that may not be of the undone call is kept, and DEL fails.
             held.retain(|(ip, _)| {
                 let is_of_call = store.is_of_call(*ip, undone, hints.contains(ip));
                 is_of_call.unwrap_or_else(|error| {
@@ -44,7 +43,8 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
             .iter()
             .any(|(_, holder)| holder.is_attachment(attachment))
         {
-            // As host-local does: a container's address only if the attachment has none.
+            // As host-local: an address of the whole container is released only if the attachment
+            // has none.
             held.retain(|(_, holder)| holder.is_attachment(attachment));
         }
         let states = held.into_iter();
@@ -56,7 +56,7 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.everywhere(&directories(config), held);
     let is_released = |ip: &IpAddr| release.released.contains(&ip.to_canonical());
     if !hints.iter().all(is_released) {
-        // An address may be reserved in a directory that could not be read.
+        // A directory that could not be read may have the address.
         let later = |error: Error| Error::new(code::TRY_AGAIN_LATER, error.msg);
         let unknown = release.unknown.drain(..).map(later);
         release.errors.extend(unknown);
@@ -64,12 +64,13 @@ pub(crate) fn del(attachment: &Attachment, call: &Call<'_>) -> Result<(), Error>
     release.finish()
 }
 
-/// Releases the network's reservations for attachments that aren't valid any more, and
-/// removes files that killed processes and removed directories have left.
+/// Releases the network's reservations whose attachments aren't valid, and removes files that
+/// killed processes and deleted directories have left.
 pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     let config = &call.config;
     let data_dir = storage::data_dir_to_release(call, &config.ipam()?)?;
-    // A reservation without an interface is its container's, and valid with any interface.
+    // A reservation without an interface belongs to the container, and is valid with any
+    // interface.
     let valid: HashSet<(String, Option<String>)> = config
         .valid_attachments()?
         .iter()
@@ -95,8 +96,8 @@ pub(crate) fn gc(call: &Call<'_>) -> Result<(), Error> {
     release.finish()
 }
 
-/// The directories that may hold an attachment's reservations: those of
-/// `prevResult.pools`, even of invalid pools, and the network's own.
+/// The directories that may have an attachment's reservations: the network's own, and those of
+/// `prevResult.pools`, even of invalid pools.
 fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
     ipam::pool_names(config)
         .iter()
@@ -105,7 +106,7 @@ fn directories(config: &NetworkConfig) -> BTreeSet<NetworkName> {
         .collect()
 }
 
-/// Addresses, and the state of each.
+/// Addresses with their states.
 type Reservations = Vec<(IpAddr, State)>;
 
 /// Releases reservations in several directories. A failure in one doesn't stop the others.
@@ -114,7 +115,8 @@ struct Release<'a> {
     sought: Sought<'a>,
     released: HashSet<IpAddr>,
     errors: Vec<Error>,
-    /// Errors of directories that the configuration doesn't name. They may hold nothing.
+    /// Errors of directories that the configuration doesn't name. They may have no reservation of
+    /// the attachment.
     unknown: Vec<Error>,
 }
 
@@ -129,8 +131,8 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// Releases the reservations that `choose` returns, in each of these directories, and in
-    /// each other one that holds what is sought.
+    /// Releases the reservations that `choose` returns, in each of these directories, and in each
+    /// other one that has reservations of the attachment or network that is sought.
     fn everywhere(
         &mut self,
         named: &BTreeSet<NetworkName>,
@@ -163,7 +165,7 @@ impl<'a> Release<'a> {
         let mut store = match self.data_dir.open(name) {
             Ok(Some(store)) => store,
             Ok(None) => return,
-            // A directory without reservations of the attachment need not be writable.
+            // Without reservations of the attachment, a directory need not be writable.
             Err(_) if matches!(self.data_dir.may_hold(name, self.sought), Ok(false)) => return,
             Err(error) => return self.errors.push(error),
         };

@@ -1,4 +1,4 @@
-//! STATUS: does what ADD does, up to the point of reserving.
+//! STATUS: does the same as an ADD, but reserves nothing.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use reservations::{State, Store};
 
 use crate::add::{Prepared, taken};
 
-/// Fails with code 50 if an ADD would fail whatever its container: its answer can't be
-/// completed, no selector stands before this allocator, a pool has no free address, or a
-/// directory can't be written. All that is wrong with pools and directories is named.
+/// Fails with code 50 if any ADD would fail: its answer can't be completed, there is no selector
+/// before this allocator, a pool has no free address, or a directory can't be written. The error
+/// names all problems of pools and directories.
 pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     let unavailable = |error: Error| match error.code {
         code::INVALID_CONFIG => error,
@@ -27,13 +27,13 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
         pools.push((place, pool));
     }
     if directories.is_empty() {
-        // A selector whose pools depend on the container: any of them may be asked for.
+        // The selector's pools depend on the container, so any pool may be used.
         directories.insert(network, Vec::new());
     }
     let mut problems = Vec::new();
     for (name, pools) in directories {
         match prepared.data_dir.open_as_add_would(name) {
-            // ADD makes the directory: every address is free.
+            // ADD creates the directory, so every address is free.
             Ok(None) => {}
             Ok(Some(mut store)) => {
                 let mut all: Vec<Error> = pools
@@ -53,9 +53,8 @@ pub(crate) fn status(call: &Call<'_>) -> Result<(), Error> {
     }
 }
 
-/// False if it is known that an ADD would find no pools: this allocator is not behind
-/// another delegate. One before it may choose pools by the container, or print none on
-/// STATUS.
+/// False if an ADD can't get pools, because there is no other delegate before this allocator.
+/// Otherwise, that delegate may choose pools by the container, or print none on STATUS.
 fn may_get_pools(call: &Call<'_>, prepared: &Prepared<'_>) -> Result<bool, Error> {
     if !prepared.pools.is_empty() {
         return Ok(true);

@@ -9,7 +9,7 @@ use state_files::Boot;
 /// Default folder of the reservations: host-local's.
 const DATA_DIR: &str = "/var/lib/cni/networks";
 
-/// Default folder of the indexes: in memory, so that a reboot removes them.
+/// Default folder of the indexes: in memory, so that a boot removes them.
 const CACHE_DIR: &str = "/run/cni/ipam-da-host-local";
 
 /// Folders of the reservations and of their indexes.
@@ -39,8 +39,8 @@ impl Folders {
     }
 }
 
-/// The directories of reservations, for a call that releases. A wrong `ipam.reclaim` is
-/// logged and ignored, so that it keeps no address reserved.
+/// The directories of reservations, for a call that releases. An invalid `ipam.reclaim` is logged
+/// and ignored, because it must not prevent a release.
 pub(crate) fn data_dir_to_release<'a>(
     call: &Call<'a>,
     ipam: &Object,
@@ -72,7 +72,7 @@ fn open<'a>(call: &Call<'a>, ipam: &Object, reclaim: Option<Boot>) -> Result<Dat
     }))
 }
 
-/// The ID of the ADD that this DEL undoes, and nothing else; `None` for a DEL of everything.
+/// The ID of the ADD whose reservations this DEL undoes; `None` for a DEL that releases all.
 pub(crate) fn undone_call(call: &Call<'_>) -> Option<String> {
     id(call, ROLLBACK)
 }

@@ -14,12 +14,12 @@ pub use log_observer::LogObserver;
 /// The plugin.
 #[derive(Default)]
 pub struct IpamDelegated<'a> {
-    /// The other plugins of this executable, which need not be executed to be called.
+    /// The other plugins in this executable. The chain calls them without executing them.
     pub others: &'a [Linked<'a>],
 }
 
 impl IpamDelegated<'_> {
-    /// Makes the chain of a call, and runs it.
+    /// Creates the chain of a call, and runs it.
     fn with_chain<T>(
         &self,
         call: &Call<'_>,
@@ -51,7 +51,7 @@ impl IpamDelegated<'_> {
     }
 }
 
-/// Treatment of wrong settings.
+/// What to do with invalid settings.
 #[derive(Clone, Copy)]
 enum SettingsCheck {
     Strict,

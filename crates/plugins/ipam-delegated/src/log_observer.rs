@@ -40,7 +40,7 @@ impl Observer for LogObserver {
                         return;
                     }
                     Outcome::Nothing => "the delegate has succeeded without output",
-                    // The next delegate's prevResult, or the answer, is this output.
+                    // The result is logged as the next delegate's prevResult, or as the answer.
                     Outcome::Result(_) => "the delegate has succeeded",
                 };
                 tracing::debug!(%delegate, asked = %command, milliseconds = format_args!("{took:.3}"), "{said}");

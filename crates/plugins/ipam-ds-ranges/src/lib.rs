@@ -37,7 +37,7 @@ impl Plugin for IpamDsRanges {
         Selection::read(call)?.reply(call)
     }
 
-    // GC and STATUS are called without runtimeConfig: its ranges are no pools then.
+    // GC and STATUS are called without runtimeConfig, so the runtime's ranges are missing.
 
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         Ok(warn_of_error(
@@ -47,7 +47,7 @@ impl Plugin for IpamDsRanges {
 
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let mut selection = Selection::read(call)?;
-        // ADD may get ranges of the runtime, which STATUS doesn't.
+        // The runtime may pass ranges to ADD, but not to STATUS.
         if !takes_ranges_of_the_runtime(call)? {
             selection = selection.not_empty()?;
         }
@@ -55,7 +55,7 @@ impl Plugin for IpamDsRanges {
     }
 }
 
-/// The pools of a call, for tools. There may be none.
+/// The pools of a call, for tools; may be empty.
 ///
 /// # Errors
 ///
@@ -72,8 +72,8 @@ fn takes_ranges_of_the_runtime(call: &Call<'_>) -> Result<bool, Error> {
     Ok(declared.transpose()?.flatten().unwrap_or(false))
 }
 
-/// The reply to DEL and GC: an allocator finds what to release without the pools, so
-/// an invalid configuration must not keep it from that.
+/// The reply to DEL and GC. An invalid configuration is only logged: an allocator can release
+/// addresses without the pools.
 fn warn_of_error(reply: Result<Reply, Error>) -> Reply {
     reply.unwrap_or_else(|error| {
         tracing::warn!(%error, "going on without the pools, so that addresses are released");
@@ -83,9 +83,9 @@ fn warn_of_error(reply: Result<Reply, Error>) -> Reply {
 
 /// The pools of a call.
 struct Selection {
-    /// The configured pools, each with the request that it serves.
+    /// The configured pools, each with its request.
     pools: Vec<Object>,
-    /// The requests that none of them serves.
+    /// The requests for addresses outside of all pools.
     unserved: Vec<Request>,
 }
 
@@ -99,7 +99,7 @@ impl Selection {
         call.args()?.expect_only(&["IP"])?;
         for request in ipam::requests(call)? {
             match ranges.set_of(request.ip) {
-                // One request a pool, as a pool yields one address.
+                // One request per pool, because a pool yields one address.
                 Some(i) if selection.pools[i].get("requested-ip").is_none() => {
                     let ip = ranges.sets[i].set.in_family(request.ip);
                     tracing::debug!(pool = %ranges.sets[i].set, %ip, by = request.source, "requested");

@@ -1,38 +1,36 @@
-//! Reads the range sets of the network configuration, in the order of the addresses
-//! that they yield.
+//! Reads the range sets of the network configuration, in the order of the result's addresses.
 
 use std::net::IpAddr;
 
 use cni::{Error, NetworkConfig, Object};
 use ipam::{Disjoint, RANGE_KEYS, RangeSet};
 
-/// The range sets of a configuration. No two overlap.
+/// The range sets of a configuration. They don't overlap.
 #[derive(Debug, Default)]
 pub(crate) struct Configured {
-    /// The runtime's, then the one at the top of `ipam`, then those of
-    /// `ipam.ranges`: the order of host-local (`backend/allocator/config.go`).
+    /// First the runtime's, then the one at the top of `ipam`, then those of `ipam.ranges`: the
+    /// order of host-local (`backend/allocator/config.go`).
     pub(crate) sets: Vec<ConfiguredSet>,
     disjoint: Disjoint,
 }
 
-/// A range set, as written and as read.
+/// A range set, as JSON and parsed.
 #[derive(Debug)]
 pub(crate) struct ConfiguredSet {
     /// Its key: `ipam.ranges[0]`.
     pub(crate) path: String,
-    /// Its ranges with every key that they carry.
+    /// Its ranges as JSON, with all of their keys.
     pub(crate) written: Vec<Object>,
-    /// Its ranges, valid.
+    /// Its ranges, parsed.
     pub(crate) set: RangeSet,
 }
 
 impl Configured {
-    /// Reads all range sets; there may be none.
+    /// Reads all range sets; may be empty.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value: an invalid range or set, sets that
-    /// overlap.
+    /// Code 7, naming the key and the value: an invalid range or set, or sets that overlap.
     pub(crate) fn read(config: &NetworkConfig, ipam: &Object) -> Result<Self, Error> {
         let mut all = Self::default();
         if let Some(runtime) = config.read::<Object>("runtimeConfig")? {
@@ -54,8 +52,8 @@ impl Configured {
         Ok(all)
     }
 
-    /// The index of the set that the address is in. An IPv4 address that is written
-    /// as IPv6 is in an IPv6 set, if there is one, and else in an IPv4 set.
+    /// The index of the set that contains the address. An IPv4 address in IPv6 notation is looked
+    /// up in the IPv6 sets first, then in the IPv4 sets.
     pub(crate) fn set_of(&self, ip: IpAddr) -> Option<usize> {
         let owner = |ip| self.disjoint.owner(ip);
         owner(ip).or_else(|| owner(ip.to_canonical()))
@@ -91,7 +89,7 @@ pub(crate) fn pool(set: &ConfiguredSet) -> Object {
     pool
 }
 
-/// The error that no range is configured.
+/// The error for a configuration without ranges.
 pub(crate) fn none() -> Error {
     Error::config("ipam.ranges is missing or empty: no range is configured to give addresses from")
 }

@@ -1,10 +1,9 @@
-//! Reads the catalogue of a call: out of a cache, if the configuration and the files of
-//! `ipam.poolsDir` are those that it was made of, and otherwise out of these.
+//! Reads the catalogue of a call: from a cache, if it was made from the same configuration and the
+//! same files of `ipam.poolsDir`; otherwise from those.
 //!
-//! An ADD reads the names and the times of the files, and the cache. Only after a change
-//! are the files themselves read, all of their pools and rules verified, and the
-//! directories of reservations looked through. The cache is never needed: it may be removed
-//! at any time.
+//! An ADD reads the names and times of the files, and the cache. Only after a change, it reads the
+//! files, verifies all pools and rules, and searches the directories of reservations. The cache
+//! may be deleted at any time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -20,13 +19,13 @@ use crate::files::Files;
 use crate::moved_ranges::{OwnDirectory, Reservations};
 use crate::source::Source;
 
-/// Default folder of the cache: in memory, so that a reboot removes it.
+/// Default folder of the cache: in memory, so that a boot removes it.
 const CACHE_DIR: &str = "/run/cni/ipam-ds-rules";
 
-/// A catalogue, encoded, and where it comes from.
+/// An encoded catalogue, and its origin.
 pub(crate) struct Encoded {
     pub(crate) bytes: Vec<u8>,
-    /// True if it was read out of the cache.
+    /// True if it is from the cache.
     pub(crate) is_cached: bool,
 }
 
@@ -37,7 +36,8 @@ pub(crate) struct Encoded {
 /// Code 7, naming file and key, for an invalid catalogue; code 5 for a folder or a file that
 /// can't be read.
 pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error> {
-    // Before the files are listed: a file that is older by then keeps its time.
+    // Read before the files are listed. A file that is older than this time can be told from a
+    // later version by its time.
     let now = SystemTime::now();
     let files = Files::of(ipam)?;
     let reservations = Reservations::of(ipam, call.config.name())?;
@@ -50,7 +50,7 @@ pub(crate) fn catalogue(call: &Call<'_>, ipam: &Object) -> Result<Encoded, Error
         });
     }
     let (files, mut catalogue) = files.catalogue(ipam)?;
-    // Before the directories are looked through.
+    // Read before the directories are searched.
     let own = reservations.own_directory(&catalogue)?;
     reservations.note(&mut catalogue)?;
     let bytes = compiled::encode(&catalogue)?;
@@ -74,7 +74,7 @@ pub(crate) fn compile(call: &Call<'_>, ipam: &Object) -> Result<Vec<u8>, Error> 
     compiled::encode(&catalogue)
 }
 
-/// The encoded catalogue of a configuration, for tools: no reservation is looked at.
+/// The encoded catalogue of a configuration, for tools. Reads no reservations.
 ///
 /// # Errors
 ///
@@ -93,8 +93,8 @@ pub(crate) fn remove(call: &Call<'_>, ipam: &Object) {
 }
 
 impl Files {
-    /// The catalogue, and the files that it was made of: if they change while they are
-    /// read, they are read again.
+    /// The catalogue, and the files from which it was made. If they change meanwhile, they are
+    /// read again.
     fn catalogue(self, ipam: &Object) -> Result<(Self, Catalogue), Error> {
         let (files, of_files) = self.read()?;
         let mut sources = vec![Source::of_configuration(ipam)?];
@@ -109,7 +109,7 @@ struct Cache {
     name: String,
     boot: String,
     data_dir: PathBuf,
-    /// The pools and the rules of the configuration, as they are written.
+    /// The pools and the rules of the configuration, as JSON.
     pools: String,
     rules: String,
 }
@@ -125,7 +125,7 @@ struct Key<'a> {
 }
 
 impl Cache {
-    /// `None` if no cache can be kept.
+    /// `None` if no cache can be written.
     fn of(
         call: &Call<'_>,
         ipam: &Object,
@@ -133,7 +133,7 @@ impl Cache {
     ) -> Result<Option<Self>, Error> {
         let path = ipam.absolute_path("ipam", "cacheDir")?;
         let path = path.unwrap_or_else(|| PathBuf::from(CACHE_DIR));
-        // A power failure may leave half of a file on a disk.
+        // A power failure may leave a truncated file on a disk.
         let Some(boot) = boot_id(call.environment) else {
             return Ok(None);
         };
@@ -155,7 +155,7 @@ impl Cache {
         }))
     }
 
-    /// The beginning of its content: what the catalogue was made of.
+    /// The first part of its content: identifies the configuration and files.
     fn key(&self, files: &Files) -> Vec<u8> {
         let key = Key {
             version: env!("CARGO_PKG_VERSION"),
@@ -188,7 +188,7 @@ impl Cache {
     fn save(&self, files: &Files, own: &OwnDirectory, bytes: &[u8]) {
         let own = postcard::to_stdvec(own).expect("memory is enough");
         let content = [&self.key(files), &own, bytes].concat();
-        // Another process that writes it, and may be stopped, isn't waited for.
+        // Doesn't wait for another process that is writing the cache: that process may be stopped.
         let saved = self
             .folder
             .with_lock(Duration::ZERO, || self.folder.replace(&self.name, &content));

@@ -1,4 +1,4 @@
-//! The catalogue: all pools and rules, valid together.
+//! The catalogue: all pools and rules, verified together.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,8 +11,8 @@ use crate::rule::Rule;
 use crate::source::Source;
 use crate::template::Template;
 
-/// All pools, in the order in which they are written, and all rules, in the order in which
-/// they are tried.
+/// All pools in the order of their definitions, and all rules in the order in which they are
+/// tried.
 #[derive(Clone, Debug)]
 pub(crate) struct Catalogue {
     pub(crate) pools: Vec<CataloguePool>,
@@ -24,14 +24,14 @@ impl Catalogue {
     ///
     /// # Errors
     ///
-    /// Code 7, naming file, key and value: a pool or a rule that is invalid in itself; a
-    /// name defined twice; pools that overlap; a rule with an unknown pool, with an address
-    /// that its pools can't give, or behind one that always holds.
+    /// Code 7, naming file, key and value: an invalid pool or rule; a duplicate name; pools that
+    /// overlap; a rule with an unknown pool, with an address that its pools can't give, or after a
+    /// rule that always holds.
     pub(crate) fn read(sources: &[Source]) -> Result<Self, Error> {
         let (mut pools, by_name) = read_pools(sources)?;
         let by_address = disjoint(&pools)?;
         let mut rules = Vec::new();
-        // The rule that always holds.
+        // The path of the rule that always holds.
         let mut last: Option<String> = None;
         for source in sources {
             for (number, written) in (0..).zip(&source.rules) {
@@ -112,7 +112,7 @@ fn disjoint(pools: &[CataloguePool]) -> Result<Disjoint, Error> {
     Ok(disjoint)
 }
 
-/// The pools that a rule leads to; `None` for a name with a fact in it.
+/// The pools of a rule; `None` for a name that contains a fact.
 fn pools_of(
     rule: &Rule<'_>,
     by_name: &HashMap<String, usize>,
@@ -132,7 +132,7 @@ fn pools_of(
         .collect()
 }
 
-/// The pool that an address of a rule pins; `None` if it is one without ranges.
+/// The pool of an address that a rule pins; `None` if that pool has no ranges.
 fn pool_of(
     at: &str,
     ip: IpAddr,

@@ -1,4 +1,4 @@
-//! Chooses the first rule that holds, its pools, and the address requested of each.
+//! Chooses the first rule that holds, its pools, and the address requested from each.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -11,13 +11,12 @@ use crate::facts::Facts;
 use crate::rule::Rule;
 use crate::template::Template;
 
-/// What was chosen for a container.
+/// The result of the choice for a container.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choice {
-    /// Entries of `pools`.
+    /// Entries of the result's `pools`.
     pub(crate) pools: Vec<Object>,
-    /// For each of them, the directories of reservations, other than its own, that hold
-    /// addresses of it.
+    /// For each entry, the other directories of reservations that hold addresses of the pool.
     pub(crate) held_in: Vec<Vec<String>>,
     /// The pools' routes.
     pub(crate) routes: Vec<Object>,
@@ -25,14 +24,12 @@ pub(crate) struct Choice {
     pub(crate) dns: Vec<Dns>,
 }
 
-/// Chooses the pools of a container with these facts, for which the runtime requests these
-/// addresses.
+/// Chooses the pools for a container with these facts. `requests` are the runtime's.
 ///
 /// # Errors
 ///
-/// Code 7, naming rule and key: no rule holds; a fact that a template needs is missing; an
-/// unknown pool; a requested address that no pool can give. Code 111 for an address that
-/// another rule pins.
+/// Code 7, naming rule and key: no rule holds; a fact in a template is missing; an unknown pool; a
+/// requested address that no pool can give. Code 111 for an address that another rule pins.
 pub(crate) fn choose(
     catalogue: &Compiled<'_>,
     facts: &Facts,
@@ -75,7 +72,7 @@ pub(crate) fn choose(
         if let Some(key) = &sticky {
             entry.set("sticky", key);
         }
-        // For people who read the record; no plugin reads it.
+        // For people who read the record. No plugin uses it.
         entry.set("rule", &rule.path());
         choice.pools.push(entry);
         choice.held_in.push(held_in);
@@ -96,7 +93,7 @@ fn first_that_holds<'a>(catalogue: &Compiled<'a>, facts: &Facts) -> Result<Rule<
     })
 }
 
-/// The error that there is no rule at all.
+/// The error for a catalogue without rules.
 pub(crate) fn no_rule() -> Error {
     Error::config(
         "ipam.rules is missing or empty, and ipam.poolsDir has no rule: no pool is chosen",
@@ -134,12 +131,12 @@ fn expand(
     })
 }
 
-/// A chosen pool, and the address that is requested of it.
+/// A chosen pool, and the address requested from it.
 struct Chosen {
     name: String,
     pool: ChosenPool,
     ranges: Option<RangeSet>,
-    /// The address as its text, and what requests it.
+    /// The address as text, and the source of the request.
     requested: Option<(String, String)>,
 }
 
@@ -183,8 +180,8 @@ impl Chosen {
     }
 }
 
-/// The pool that a request for an address is for: the one that contains it, or the first one
-/// without ranges that nothing is requested of yet.
+/// The pool for a requested address: the one that contains it, or the first one without ranges and
+/// without a request.
 fn pool_of(chosen: &mut [Chosen], ip: IpAddr) -> Option<&mut Chosen> {
     let at = chosen
         .iter()

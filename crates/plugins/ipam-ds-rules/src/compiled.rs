@@ -1,7 +1,7 @@
-//! The verified catalogue, serialized: an ADD reads the bytes, and decodes only what it needs.
+//! The verified catalogue, serialized. An ADD decodes only the parts that it needs.
 //!
-//! Of a rule that doesn't hold, the conditions are decoded up to the one that isn't met. Only
-//! the rule that holds and its pools are decoded whole. With 5,000 rules, to decode them all
+//! Of a rule that doesn't hold, only the conditions up to the first unmet one are decoded. Only
+//! the rule that holds and its pools are decoded completely. With 5,000 rules, decoding everything
 //! took two milliseconds more.
 
 use std::net::IpAddr;
@@ -13,20 +13,19 @@ use crate::catalogue::Catalogue;
 use crate::facts::Facts;
 use crate::rule::{Rule, When};
 
-/// A catalogue, verified.
+/// A verified catalogue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Compiled<'a> {
     /// Pools, in the order of their names: [`CompiledPool`].
     #[serde(borrow)]
     pools: Vec<(&'a str, &'a [u8])>,
-    /// Rules, in the order in which they are tried: each a [`CompiledRule`], one after the
-    /// other.
+    /// Rules in the order in which they are tried: concatenated [`CompiledRule`]s.
     rules: &'a [u8],
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct CompiledPool<'a> {
-    /// JSON, as are routes and DNS.
+    /// JSON, like the routes and the DNS.
     entry: &'a str,
     routes: &'a str,
     dns: &'a str,
@@ -36,13 +35,13 @@ struct CompiledPool<'a> {
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct CompiledRule<'a> {
-    /// Its conditions: each a [`When`], one after the other.
+    /// Its conditions: concatenated [`When`]s.
     when: &'a [u8],
-    /// A [`Rule`] without conditions.
+    /// The [`Rule`] without its conditions.
     rest: &'a [u8],
 }
 
-/// A pool, parsed.
+/// A pool of the catalogue, parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct ChosenPool {
     /// Its entry in `pools`.
@@ -51,12 +50,12 @@ pub(crate) struct ChosenPool {
     pub(crate) dns: Dns,
     /// The addresses that rules request.
     pub(crate) pinned: Vec<IpAddr>,
-    /// Directories of reservations, other than its own, that hold addresses of it.
+    /// Other directories of reservations that hold addresses of it.
     pub(crate) held_in: Vec<String>,
 }
 
 impl ChosenPool {
-    /// False if only a delegate behind the selector knows its ranges.
+    /// False if only a later delegate knows its ranges.
     pub(crate) fn is_ranged(&self) -> bool {
         ["ranges", "subnet"]
             .iter()
@@ -101,7 +100,7 @@ fn json<T: Serialize>(value: &T) -> String {
 }
 
 impl<'a> Compiled<'a> {
-    /// Reads what [`encode`] has serialized.
+    /// Decodes the output of [`encode`].
     ///
     /// # Errors
     ///
@@ -110,7 +109,7 @@ impl<'a> Compiled<'a> {
         postcard::from_bytes(bytes).map_err(damaged)
     }
 
-    /// True if no rule is written anywhere.
+    /// True if the catalogue has no rule.
     pub(crate) fn has_no_rule(&self) -> bool {
         self.rules.is_empty()
     }
@@ -173,7 +172,7 @@ impl<'a> CompiledRule<'a> {
     }
 }
 
-/// Decodes items that follow each other. Damaged bytes end the iteration.
+/// Decodes concatenated items. Invalid bytes end the iteration.
 fn items<'a, T: Deserialize<'a>>(mut rest: &'a [u8]) -> impl Iterator<Item = Result<T, Error>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -1,4 +1,4 @@
-//! A condition of a rule: what a fact must be.
+//! A condition of a rule on a fact.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,22 +11,22 @@ use wildmatch::WildMatch;
 /// Characters of a text that make it a pattern.
 const WILDCARDS: [char; 2] = ['*', '?'];
 
-/// What a fact must be, for a rule to hold.
+/// A condition on a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition<'a> {
     /// `null`: the fact is missing.
     Missing,
-    /// A text: the fact is this, where `*` stands for any characters and `?` for one.
+    /// A text: the fact matches it. `*` matches any characters, and `?` matches one.
     #[serde(borrow)]
     Text(Cow<'a, str>),
-    /// An array: one of these conditions holds.
+    /// An array: at least one of these conditions holds.
     Any(Vec<Condition<'a>>),
-    /// `{"not": …}`: this condition doesn't hold. A missing fact is not any text.
+    /// `{"not": …}`: this condition doesn't hold. A missing fact matches no text.
     Not(Box<Condition<'a>>),
 }
 
 impl Condition<'_> {
-    /// Reads a condition; `path` is its name in messages.
+    /// Reads a condition. Messages name `path`.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Condition<'_> {
         }
     }
 
-    /// True if the fact, `None` if it is missing, is what it must be.
+    /// True if the condition holds for the fact; `None` means that the fact is missing.
     pub fn holds(&self, fact: Option<&str>) -> bool {
         match self {
             Self::Missing => fact.is_none(),
@@ -67,7 +67,7 @@ impl Condition<'_> {
         }
     }
 
-    /// The text without wildcards that it is, or that is the first of its array.
+    /// The condition's text, or the first of its array, if it has no wildcards.
     pub(crate) fn literal(&self) -> Option<&str> {
         match self {
             Self::Text(text) => (!text.contains(WILDCARDS)).then_some(text),
@@ -76,8 +76,8 @@ impl Condition<'_> {
         }
     }
 
-    /// True if `other` holds whenever this holds. False may also mean: it is not known,
-    /// since patterns are compared only with texts.
+    /// True if `other` holds whenever this condition holds. False may also mean that this is
+    /// unknown, because patterns are compared only with texts.
     pub(crate) fn implies(&self, other: &Condition<'_>) -> bool {
         if self == other {
             return true;
@@ -96,12 +96,12 @@ fn matches(pattern: &str, fact: &str) -> bool {
     let Some(wildcard) = pattern.find(WILDCARDS) else {
         return pattern == fact;
     };
-    // Most patterns differ before their first wildcard, and needn't be compiled.
+    // Most patterns differ from the fact before their first wildcard, and need not be compiled.
     fact.starts_with(&pattern[..wildcard]) && WildMatch::new(pattern).matches(fact)
 }
 
 impl fmt::Display for Condition<'_> {
-    /// As it is written in JSON.
+    /// The condition as JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("null"),

@@ -1,16 +1,16 @@
-//! Compares the catalogue with the pools of selectors that run before this one in a chain.
+//! Compares the catalogue with the pools of earlier selectors in the chain.
 
 use cni::{Error, NetworkConfig};
 use ipam::{Disjoint, Pool};
 
 use crate::compiled::Compiled;
 
-/// Refuses a pool of `prevResult` that overlaps one of the catalogue, whether or not that
-/// is chosen: an address of both would be given twice, and a pinned one to anybody.
+/// Refuses a pool of `prevResult` that overlaps with any pool of the catalogue. Otherwise an
+/// address of both would be given twice, and a pinned address would not be protected.
 ///
 /// # Errors
 ///
-/// Code 7, naming both.
+/// Code 7, naming both pools.
 pub(crate) fn refuse_overlaps(
     config: &NetworkConfig,
     catalogue: &Compiled<'_>,
@@ -26,7 +26,7 @@ pub(crate) fn refuse_overlaps(
             continue;
         };
         let pool = Pool::read(name, pool.entry)?;
-        // The catalogue's own don't overlap.
+        // The catalogue's own pools don't overlap.
         let _ = disjoint.add(&pool.ranges, names.len());
         names.push(name);
     }

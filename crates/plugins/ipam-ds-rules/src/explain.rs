@@ -1,5 +1,5 @@
-//! Explains the catalogue to tools: which rule a call would get, its pools, and which rules no
-//! call reaches. No cache is read or written.
+//! Explains the catalogue for tools: the rule and the pools of a call, and rules that no call
+//! reaches. Reads and writes no cache.
 
 use std::collections::BTreeSet;
 
@@ -24,25 +24,25 @@ pub struct Tried {
     pub unmet: Option<Unmet>,
 }
 
-/// A condition that doesn't hold.
+/// An unmet condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmet {
     /// The name of the fact.
     pub fact: String,
-    /// The fact; `None` if it is missing.
+    /// The value of the fact; `None` if it is missing.
     pub is: Option<String>,
-    /// What it must be, as it is written in JSON.
+    /// The condition, as JSON.
     pub must_be: String,
 }
 
-/// What an ADD would choose, and the way to it.
+/// The choice of an ADD, with the rules that were tried.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// The facts of the call.
     pub facts: Facts,
     /// The rules up to the one that holds, in order.
     pub tried: Vec<Tried>,
-    /// Entries of `pools` that an ADD would get, or its refusal.
+    /// The entries of `pools` for an ADD, or its error.
     pub pools: Result<Vec<Object>, Error>,
 }
 
@@ -50,7 +50,7 @@ pub struct Explanation {
 ///
 /// # Errors
 ///
-/// As the plugin: an invalid catalogue, facts that can't be read.
+/// As the plugin: an invalid catalogue, or unreadable facts.
 pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     let facts = Facts::of(call)?;
     let bytes = cache::uncached(&call.config.ipam()?)?;
@@ -80,7 +80,7 @@ pub fn explain(call: &Call<'_>) -> Result<Explanation, Error> {
     })
 }
 
-/// All pools of the catalogue, as entries of `pools`, by the order of their names.
+/// All pools of the catalogue as entries of `pools`, in the order of their names.
 ///
 /// # Errors
 ///
@@ -96,14 +96,14 @@ pub fn pools(config: &NetworkConfig) -> Result<Vec<Object>, Error> {
 pub struct Unreached {
     /// The rule.
     pub rule: String,
-    /// The first rule before it that holds whenever it does.
+    /// The first earlier rule that holds whenever this one does.
     pub earlier: String,
 }
 
-/// The rules behind one with the same or weaker conditions.
+/// The rules after one with the same or weaker conditions.
 ///
-/// A rule that is not listed may be unreached, too: patterns are compared with texts, not
-/// with each other, and rules one by one.
+/// The list may be incomplete, because patterns are compared only with texts, and rules only in
+/// pairs.
 ///
 /// # Errors
 ///
@@ -120,8 +120,8 @@ pub fn unreached(config: &NetworkConfig) -> Result<Vec<Unreached>, Error> {
     Ok(unreached.collect())
 }
 
-/// The facts that each rule asks for, in its conditions or by `${FACT}`. Rules are named
-/// as in [`Tried`].
+/// The facts in each rule's conditions and in its `${FACT}` templates. Rules are named as in
+/// [`Tried`].
 ///
 /// # Errors
 ///

@@ -6,7 +6,7 @@ use std::fmt;
 use cni::{Call, Error, Excerpt, Object};
 use serde::Deserialize;
 
-/// The key of `runtimeConfig` in which containerd and CRI-O give a pod's annotations.
+/// The key of `runtimeConfig` in which containerd and CRI-O pass a pod's annotations.
 pub const ANNOTATIONS: &str = "io.kubernetes.cri.pod-annotations";
 
 /// The variables of a call that are facts, and the names of these facts.
@@ -15,7 +15,7 @@ const OF_CALL: [(&str, &str); 2] = [("containerID", "CNI_CONTAINERID"), ("ifname
 /// The name of the fact that is the network's name.
 const NETWORK: &str = "network";
 
-/// Number of facts that a message lists.
+/// Most facts that a message lists.
 const MOST_SHOWN: usize = 50;
 
 /// The facts of a call, by name.
@@ -100,12 +100,12 @@ impl fmt::Display for Facts {
     }
 }
 
-/// True for a key of `CNI_ARGS` that would pass for another kind of fact.
+/// True for a key of `CNI_ARGS` that looks like another kind of fact.
 fn is_reserved(key: &str) -> bool {
     key.contains(':') || key == NETWORK || OF_CALL.iter().any(|(name, _)| *name == key)
 }
 
-/// Verifies that a fact of this name can exist.
+/// Verifies that a fact can have this name.
 ///
 /// # Errors
 ///

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::source::Source;
 
-/// Age from which a file's time tells it from a later content. A younger file may be
-/// written again within the same step of the clock.
+/// Minimum age of a file whose time identifies its content. A younger file may be changed again
+/// within the same tick of the clock.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// Number of attempts at files that change while they are read.
+/// Most attempts to read files that change meanwhile.
 const MOST_ATTEMPTS: usize = 5;
 
-/// The files of the folder, by the order of their names.
+/// The files of the folder, in the order of their names.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Files {
     #[serde(skip)]
@@ -27,15 +27,15 @@ pub(crate) struct Files {
     files: Vec<File>,
 }
 
-/// A file, as the folder lists it.
+/// A file in the folder's list.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct File {
-    /// The path, which may be no text.
+    /// The path, which may not be UTF-8.
     path: Vec<u8>,
     version: Version,
 }
 
-/// State of a file or a folder: another content has another one.
+/// Version of a file or a folder: it changes with the content.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Version {
     device: u64,
@@ -62,11 +62,11 @@ impl Version {
 }
 
 impl Files {
-    /// The files of `ipam.poolsDir`; none without that key.
+    /// The files of `ipam.poolsDir`; empty without that key.
     ///
     /// # Errors
     ///
-    /// Code 7 for a relative path; code 5 for a folder or a file that can't be looked at.
+    /// Code 7 for a relative path; code 5 for a folder or a file whose metadata can't be read.
     pub(crate) fn of(ipam: &Object) -> Result<Self, Error> {
         match ipam.absolute_path("ipam", "poolsDir")? {
             Some(folder) => Self::list(folder),
@@ -77,8 +77,8 @@ impl Files {
         }
     }
 
-    /// Lists the files `*.json`. Names that begin with a dot are an editor's, or those of a
-    /// mounted ConfigMap.
+    /// Lists the files `*.json`. Names with a leading dot are skipped: they are an editor's files,
+    /// or those of a mounted ConfigMap.
     fn list(folder: PathBuf) -> Result<Self, Error> {
         let failed =
             |e: io::Error| Error::io(format_args!("ipam.poolsDir: {}", folder.display()), e);
@@ -90,9 +90,9 @@ impl Files {
                 continue;
             }
             let path = folder.join(&name);
-            // Of what a link leads to.
+            // Follows symbolic links.
             let metadata = match fs::metadata(&path) {
-                // Removed meanwhile; a dangling link would still exist.
+                // The file was removed meanwhile. (A dangling link would still exist.)
                 Err(error) if is_gone(&path, &error) => continue,
                 other => other.map_err(|e| Error::io(path.display(), e))?,
             };
@@ -108,13 +108,13 @@ impl Files {
         Ok(Self { folder, files })
     }
 
-    /// Reads the content of all, again if one changes meanwhile: files that are replaced
-    /// together, as those of a ConfigMap, are read together.
+    /// Reads all files, and repeats it if one changes meanwhile: so files that are replaced
+    /// together, like those of a ConfigMap, are also read together.
     ///
     /// # Errors
     ///
-    /// Code 5 for a file that can't be read, code 7 for its content, code 11 if they don't
-    /// stop changing.
+    /// Code 5 for a file that can't be read, code 7 for invalid content, code 11 if the files keep
+    /// changing.
     pub(crate) fn read(mut self) -> Result<(Self, Vec<Source>), Error> {
         if self.files.is_empty() {
             return Ok((self, Vec::new()));
@@ -135,7 +135,7 @@ impl Files {
         ))
     }
 
-    /// True if none was changed within two seconds before this time.
+    /// True if no file was changed within two seconds before this time.
     pub(crate) fn are_settled(&self, now: SystemTime) -> bool {
         self.files.iter().all(|file| {
             let changed = file.version.times[2].try_into().unwrap_or_default();
@@ -233,7 +233,7 @@ mod tests {
             symlink(data.join(name), pools.join(name)).unwrap();
         }
         let listed = list(&pools).unwrap();
-        // The swap, after they were listed.
+        // The files are replaced after they were listed.
         fs::remove_file(&data).unwrap();
         symlink(&versions[1], &data).unwrap();
         let (read, sources) = listed.read().unwrap();
@@ -250,7 +250,7 @@ mod tests {
         let now = SystemTime::now();
         assert!(!files.are_settled(now));
         assert!(files.are_settled(now + Duration::from_secs(4)));
-        // The clock was set back since.
+        // The clock was set back since the files were written.
         assert!(!files.are_settled(now - Duration::from_secs(60)));
     }
 }

@@ -1,14 +1,14 @@
-//! Rules that are hidden by a rule before them: it holds whenever they do.
+//! Finds hidden rules: an earlier rule holds whenever they do.
 
 use std::collections::HashMap;
 
 use crate::condition::Condition;
 use crate::rule::Rule;
 
-/// The hidden rules, by number, each with the first rule that hides it.
+/// The indexes of the hidden rules, each with the first rule that hides it.
 pub(crate) fn hidden(rules: &[Rule<'_>]) -> Vec<(usize, usize)> {
-    // A rule with a condition that is one text can hide only rules that name this text of
-    // the same fact. Most rules have one, so that few have to be compared.
+    // A rule with a literal text as a condition can hide only rules with the same text for the
+    // same fact. Most rules have such a condition, so few pairs must be compared.
     let mut by_text: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let mut others = Vec::new();
     let mut hidden = Vec::new();

@@ -45,8 +45,8 @@ impl Plugin for IpamDsRules {
         Ok(Reply::Result(result))
     }
 
-    // On DEL and CHECK, a runtime may say less than on ADD. The chain has recorded what was
-    // chosen then.
+    // On DEL and CHECK, a runtime may pass fewer facts than on ADD. The chain has recorded the
+    // choice of the ADD.
 
     fn del(&self, _: &Attachment, call: &Call<'_>) -> Result<Reply, Error> {
         Ok(chosen_if_possible(call))
@@ -56,14 +56,13 @@ impl Plugin for IpamDsRules {
         Ok(chosen_if_possible(call))
     }
 
-    /// All pools, since GC is about no container.
+    /// All pools, because GC has no container.
     fn gc(&self, call: &Call<'_>) -> Result<Reply, Error> {
         let all = with_catalogue(call, all_pools);
         Ok(or_nothing(all.and_then(|pools| reply(call, pools))))
     }
 
-    /// The catalogue is verified. No pool is printed: a full one must not make the node
-    /// unready.
+    /// Only verifies the catalogue. Prints no pool: one full pool must not make the node unready.
     fn status(&self, call: &Call<'_>) -> Result<Reply, Error> {
         with_catalogue(call, |catalogue| {
             earlier_pools::refuse_overlaps(&call.config, catalogue)?;
@@ -75,7 +74,7 @@ impl Plugin for IpamDsRules {
     }
 }
 
-/// The pools of the container that a call is about.
+/// The choice for the container of a call.
 fn choice(call: &Call<'_>) -> Result<Choice, Error> {
     let facts = Facts::of(call)?;
     let requests = ipam::requests(call)?;
@@ -85,8 +84,7 @@ fn choice(call: &Call<'_>) -> Result<Choice, Error> {
     })
 }
 
-/// `prevResult` with the chosen pools. On these commands, it has their routes and DNS
-/// already.
+/// `prevResult` with the chosen pools. On DEL and CHECK, it already has their routes and DNS.
 fn chosen_if_possible(call: &Call<'_>) -> Reply {
     or_nothing(choice(call).and_then(|choice| reply(call, choice.pools)))
 }
@@ -102,14 +100,14 @@ fn reply(call: &Call<'_>, pools: Vec<Object>) -> Result<Reply, Error> {
     ipam::append_pools(&call.config, pools).map(Reply::Result)
 }
 
-/// All pools of the catalogue, by the order of their names.
+/// All pools of the catalogue, in the order of their names.
 fn all_pools(catalogue: &Compiled<'_>) -> Result<Vec<Object>, Error> {
     let pools = catalogue.pool_names().map(|name| catalogue.pool(name));
     let entries = pools.filter_map(|pool| Some(pool.transpose()?.map(|pool| pool.entry)));
     entries.collect()
 }
 
-/// Calls `f` with the catalogue; once more without the cache, if that is damaged.
+/// Calls `f` with the catalogue. If the cache is damaged, repeats it without the cache.
 fn with_catalogue<T>(
     call: &Call<'_>,
     f: impl Fn(&Compiled<'_>) -> Result<T, Error>,

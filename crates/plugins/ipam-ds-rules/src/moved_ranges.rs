@@ -1,12 +1,12 @@
-//! Addresses of a pool that another directory of reservations holds: the catalogue has changed,
-//! and what was another pool's is now this one's.
+//! Finds addresses of a pool in other directories of reservations, after a change of the catalogue
+//! has moved ranges between pools.
 //!
-//! Each pool has a directory. So an address that was moved to another pool is reserved where
-//! the allocator doesn't look. When a catalogue is compiled, all directories are looked
-//! through, and each pool gets the names of those that hold an address of it. The result is
-//! kept with the compiled catalogue. So an ADD looks into a directory only for a pool that
-//! has such a name, and excludes what is held there. Ranges that have moved can't come back
-//! without another change of the catalogue.
+//! Each pool has its own directory, so the allocator doesn't see the reservation of an address
+//! that was moved from another pool. When a catalogue is compiled, all directories are searched,
+//! and each pool gets the names of those that hold an address of it. These names are cached with
+//! the catalogue. So an ADD reads another directory only if a chosen pool has such names, and
+//! excludes the addresses that are reserved there. A range can only move when the catalogue
+//! changes, so the names stay complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,22 +24,22 @@ use crate::choice::Choice;
 use crate::files::Version;
 use crate::pool::exclude;
 
-/// Default of `ipam.dataDir`, as the allocator has it.
+/// Default of `ipam.dataDir`, as in the allocator.
 const DATA_DIR: &str = "/var/lib/cni/networks";
 
-/// An address of a pool that another directory holds.
+/// An address of a pool that is reserved in another directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldElsewhere {
     /// Index of the pool.
     pub pool: usize,
     /// The name of the directory.
     pub directory: NetworkName,
-    /// The address, and who holds it.
+    /// The address and its holder.
     pub address: ListedAddress,
 }
 
-/// The addresses of these pools, each with the name of its directory, that another directory
-/// below `data_dir` holds, as far as `concerns` the pools.
+/// The addresses of these pools that are reserved in other directories below `data_dir`. Each pool
+/// has the name of its own directory; `concerns` filters the reservations.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ pub fn held_elsewhere(
 ) -> Result<Vec<HeldElsewhere>, Error> {
     let mut disjoint = Disjoint::default();
     for (i, (_, ranges)) in pools.iter().enumerate() {
-        // Those of one catalogue don't overlap.
+        // The pools of one catalogue don't overlap.
         let _ = disjoint.add(ranges, i);
     }
     let failed = |path: &Path, e: io::Error| Error::io(path.display(), e);
@@ -59,7 +59,7 @@ pub fn held_elsewhere(
     for directory in view::directories(data_dir).map_err(|e| failed(data_dir, e))? {
         let path = data_dir.join(directory.as_str());
         let ips = match view::with_a_file(&path) {
-            // Removed meanwhile.
+            // It was removed meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             other => other.map_err(|e| failed(&path, e))?,
         };
@@ -84,13 +84,13 @@ pub fn held_elsewhere(
     Ok(found)
 }
 
-/// True if a link leads from one of these names to the other.
+/// True if one of these paths is a symbolic link to the other.
 fn is_one_directory(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| fs::canonicalize(path).ok();
     real(one).is_some_and(|one| real(other) == Some(one))
 }
 
-/// State of the directory that is named after the network.
+/// State of the directory with the network's name.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum OwnDirectory {
     /// A pool of the catalogue has its name.
@@ -99,7 +99,7 @@ pub(crate) enum OwnDirectory {
     Is(Version),
 }
 
-/// Folder and network of an allocator's reservations.
+/// Folder and network of the allocator's reservations.
 pub(crate) struct Reservations<'a> {
     pub(crate) data_dir: PathBuf,
     pub(crate) network: &'a NetworkName,
@@ -114,8 +114,8 @@ impl<'a> Reservations<'a> {
         })
     }
 
-    /// State of the network's own directory, in which another selector may reserve without
-    /// a change of the catalogue. Not looked at if it is a pool of the catalogue.
+    /// State of the network's own directory, in which another selector may reserve addresses
+    /// without a change of the catalogue. It isn't read if a pool of the catalogue has this name.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<'a> Reservations<'a> {
         }
     }
 
-    /// True if the network's own directory is known to be as it was.
+    /// True if the network's own directory has certainly not changed.
     pub(crate) fn is_as_before(&self, own: &OwnDirectory) -> bool {
         if matches!(own, OwnDirectory::IsAPool) {
             return true;
@@ -149,10 +149,9 @@ impl<'a> Reservations<'a> {
         }
     }
 
-    /// Notes for each pool of a catalogue the directories that hold an address of it.
-    /// Looked at are directories of the catalogue's pools, whatever network holds
-    /// something there, and others as far as this network holds something there, or nobody
-    /// can say who does.
+    /// Notes for each pool of a catalogue the directories that hold an address of it. In
+    /// directories of the catalogue's pools, all reservations count; in others, only those of this
+    /// network or of an unknown holder.
     ///
     /// # Errors
     ///
@@ -193,7 +192,7 @@ impl<'a> Reservations<'a> {
         Ok(())
     }
 
-    /// Excludes from the chosen pools what other directories hold of them now.
+    /// Excludes the addresses of the chosen pools that other directories hold now.
     ///
     /// # Errors
     ///

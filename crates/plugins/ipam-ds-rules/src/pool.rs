@@ -9,14 +9,14 @@ use ipam::{Interval, Pool, PoolName, RANGE_KEYS, RangeSet};
 /// Keys of an entry of `pools` that a rule sets.
 const SET_BY_RULES: [&str; 3] = ["name", "requested-ip", "sticky"];
 
-/// A pool as it is written, valid.
+/// A valid pool of the catalogue.
 #[derive(Clone, Debug)]
 pub(crate) struct CataloguePool {
     /// Its key in messages: `ipam.pools.web`.
     pub(crate) path: String,
     /// Its name.
     pub(crate) name: PoolName,
-    /// Its ranges; `None` if only a delegate behind the selector knows them.
+    /// Its ranges; `None` if only a later delegate knows them.
     pub(crate) ranges: Option<RangeSet>,
     /// Its routes.
     pub(crate) routes: Vec<Object>,
@@ -24,9 +24,9 @@ pub(crate) struct CataloguePool {
     pub(crate) dns: Option<Object>,
     /// The addresses that rules request.
     pub(crate) pinned: BTreeSet<IpAddr>,
-    /// Directories of reservations, other than its own, that hold addresses of it.
+    /// Other directories of reservations that hold addresses of it.
     pub(crate) held_in: Vec<String>,
-    /// Its entry in `pools`, as far as it is written.
+    /// Its entry in `pools`, without the keys that rules set.
     entry: Object,
 }
 
@@ -56,7 +56,7 @@ impl CataloguePool {
                 entry.set(key, value);
             }
         }
-        // Of the object as it is written, so that a key that occurs twice is noticed.
+        // From the JSON object, so that a duplicate key is noticed.
         let is_ranged = written.keys().any(|key| {
             key == "ranges"
                 || RANGE_KEYS

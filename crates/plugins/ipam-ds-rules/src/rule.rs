@@ -15,31 +15,31 @@ use crate::template::Template;
 /// The keys of a rule.
 const KEYS: [&str; 5] = ["when", "pools", "ip", "ips", "sticky"];
 
-/// A rule, valid in itself.
+/// A rule that is valid by itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Rule<'a> {
     /// The prefix of its source in messages: `ipam.`.
     #[serde(borrow)]
     source: Cow<'a, str>,
-    /// Its number in the source.
+    /// Its index in the source.
     number: u32,
-    /// Conditions. All must hold. They are serialized one by one.
+    /// The conditions; all must hold. They are serialized one by one.
     #[serde(skip)]
     pub(crate) when: Vec<When<'a>>,
-    /// The names of the pools, if it holds.
+    /// The names of its pools.
     #[serde(borrow)]
     pub(crate) pools: Vec<Template<'a>>,
     /// The requested addresses.
     #[serde(borrow)]
     pub(crate) ips: Vec<Template<'a>>,
-    /// True if they are written as `ips`, false for `ip`.
+    /// True if the key is `ips`, false for `ip`.
     is_list: bool,
     /// The sticky key.
     #[serde(borrow)]
     pub(crate) sticky: Option<Template<'a>>,
 }
 
-/// A condition, and the name of its fact.
+/// A condition with the name of its fact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct When<'a> {
     #[serde(borrow)]
@@ -63,7 +63,7 @@ impl<'a> Rule<'a> {
         }
     }
 
-    /// The first condition that doesn't hold; `None` if the rule holds.
+    /// The first unmet condition; `None` if the rule holds.
     pub(crate) fn unmet(&self, facts: &Facts) -> Option<&When<'a>> {
         let mut when = self.when.iter();
         when.find(|when| !when.is_met(facts))
@@ -71,14 +71,14 @@ impl<'a> Rule<'a> {
 }
 
 impl When<'_> {
-    /// True if the fact is what it must be.
+    /// True if the condition holds.
     pub(crate) fn is_met(&self, facts: &Facts) -> bool {
         self.must_be.holds(facts.get(&self.fact))
     }
 }
 
 impl Rule<'static> {
-    /// Reads a rule, of which these are the source's prefix and the number.
+    /// Reads a rule. `source` is the prefix of its source, and `number` its index there.
     ///
     /// # Errors
     ///
@@ -132,11 +132,11 @@ impl Rule<'static> {
         })
     }
 
-    /// The requested addresses without a fact, each with its key.
+    /// The requested addresses that contain no fact, each with its key.
     ///
     /// # Errors
     ///
-    /// Code 7, naming the key and the value, for one that is no address.
+    /// Code 7, naming the key and the value, for an invalid address.
     pub(crate) fn literal_ips(&self) -> Result<Vec<(String, IpAddr)>, Error> {
         let literal = self.ips.iter().enumerate();
         let literal = literal.filter_map(|(i, ip)| Some((self.key_of_ip(i), ip.literal()?)));

@@ -2,13 +2,13 @@
 
 use cni::{Error, Object};
 
-/// The keys of a file of `poolsDir`, which the `ipam` section has beside others.
+/// The keys of a file of `poolsDir`. The `ipam` section has others as well.
 const KEYS: [&str; 2] = ["pools", "rules"];
 
-/// The pools and rules of one place.
+/// The pools and rules of one source.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// The prefix of a key of it in messages: `ipam.`, or `/etc/cni/ipam.d/db.json: `.
+    /// The prefix of its keys in messages: `ipam.`, or `/etc/cni/ipam.d/db.json: `.
     pub(crate) prefix: String,
     /// The pools.
     pub(crate) pools: Object,
@@ -50,7 +50,7 @@ impl Source {
     }
 }
 
-/// Reads a key's value under this name.
+/// Reads a key's value; messages use this name.
 fn read<T: serde::de::DeserializeOwned>(
     path: &str,
     object: &Object,

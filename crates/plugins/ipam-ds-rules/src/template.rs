@@ -9,7 +9,7 @@ use crate::facts::{self, Facts};
 const OPEN: &str = "${";
 const CLOSE: char = '}';
 
-/// A text of a rule, valid.
+/// A valid text of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Template<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -32,7 +32,7 @@ impl Template<'_> {
         Ok(Self(text.into()))
     }
 
-    /// The text, if no fact is in it.
+    /// The text, if it contains no fact.
     pub(crate) fn literal(&self) -> Option<&str> {
         (!self.0.contains(OPEN)).then_some(&*self.0)
     }
@@ -43,12 +43,12 @@ impl Template<'_> {
         opened.filter_map(|opened| Some(opened.split_once(CLOSE)?.0))
     }
 
-    /// The text as it is written.
+    /// The text as it is configured.
     pub(crate) fn as_written(&self) -> &str {
         &self.0
     }
 
-    /// The text with the facts in their places.
+    /// The text with each `${FACT}` replaced.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_stand_in_their_places() {
+    fn facts_replace_their_placeholders() {
         let facts: Facts = [("A", "1"), ("label:b", "${A}")].into_iter().collect();
         let expand = |text: &str| Template::read(text.to_owned()).unwrap().expand(&facts);
         assert_eq!(expand("${A}/${label:b}-${A}x").as_deref(), Ok("1/${A}-1x"));

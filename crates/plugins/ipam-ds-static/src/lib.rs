@@ -21,7 +21,7 @@ impl Selector for IpamDsStatic {
         pools.ok_or_else(|| Error::config("ipam.pools is missing: it must be an array of pools"))
     }
 
-    /// The pools are those of every container.
+    /// The pools are the same for every container.
     fn status(&self, call: &Call<'_>) -> Result<(), Error> {
         self.pools(call).map(|_| ())
     }

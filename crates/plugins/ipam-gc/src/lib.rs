@@ -10,7 +10,7 @@ pub struct IpamGc<'a> {
     pub chain: IpamDelegated<'a>,
 }
 
-/// Tells an IPAM plugin that this one has called it.
+/// Variable that tells an IPAM plugin that `ipam-gc` has called it.
 const FORWARDED: &str = "IPAM_GC_FORWARDED";
 
 /// The IPAM plugin of a network.
@@ -59,7 +59,7 @@ impl IpamGc<'_> {
     ///
     /// # Errors
     ///
-    /// Code 7 if it is missing, or names no plugin, or this one.
+    /// Code 7 if it is missing, isn't a plugin's name, or names this plugin.
     fn ipam_plugin(&self, call: &Call<'_>) -> Result<IpamPlugin, Error> {
         let name: String = call.config.ipam()?.read("ipam", "type")?.ok_or_else(|| {
             Error::config("ipam.type is missing: it must be that of the main plugin's ipam section")
@@ -77,7 +77,7 @@ impl IpamGc<'_> {
     }
 }
 
-/// `prevResult`, with the bytes as they came.
+/// `prevResult`, byte by byte.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ fn prev_result(call: &Call<'_>) -> Result<JsonOutput, Error> {
 ///
 /// # Errors
 ///
-/// The plugin's, with its name; code 7 if the plugin is this one, by another name.
+/// The plugin's error, with its name; code 7 if the plugin is this one under another name.
 fn forward(command: Command, name: &DelegateName, call: &Call<'_>) -> Result<Reply, Error> {
     if call.environment.get(FORWARDED).is_some() {
         return Err(Error::config(format!(

@@ -1,5 +1,5 @@
-//! All plugins in one executable, and one more that panics on ADD. It shows what a
-//! defect in one of them does to the others.
+//! All plugins in one executable, with one more that panics on ADD. It tests how a defect in one
+//! plugin affects the others.
 
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use ipam_ds_static::IPAM_DS_STATIC;
 use ipam_gc::IpamGc;
 use plugin::{Linked, MultiCall};
 
-/// With glibc, another allocator gains nothing: an ADD took 4 % longer with this one.
+/// Only for musl. With glibc, this allocator makes an ADD 4 % slower.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;

@@ -14,7 +14,7 @@ pub(crate) const FLAVOUR: &str = if cfg!(feature = "verbose") {
     "normal"
 };
 
-/// The commit of this build, if the build was told.
+/// The commit of this build, if the build has set the variable.
 pub(crate) const COMMIT: Option<&str> = option_env!("IPAM_DELEGATED_COMMIT");
 
 /// The answer to the first argument, if it is `--version` or `--help`.
@@ -29,7 +29,7 @@ pub(crate) fn answer(about: About) -> Option<String> {
 
 /// Version, commit and flavour: `0.1.0 (4bf92f3577b3, normal)`.
 fn version(about: About) -> String {
-    // A plugin of another project has another version; the mark has the version of this crate.
+    // Another project's plugin has its own version; the mark has the version of this crate.
     version_mark::version();
     let commit = COMMIT.unwrap_or("unknown commit");
     format!("{} ({commit}, {FLAVOUR})", about.version)

@@ -1,4 +1,4 @@
-//! Entries of a plugin: as a process, in memory, and as a linked plugin of a chain.
+//! Entry points of a plugin: as a process, in memory, and as a linked plugin of a chain.
 
 use std::any::Any;
 use std::env;
@@ -21,10 +21,10 @@ use crate::log::{self, Context, LinkedLog};
 use crate::signals::Signals;
 use crate::stdio::{print, read_stdin, write_to_stderr};
 
-/// Runs a plugin as this process: the whole `main` of its executable.
+/// Runs a plugin as this process: the complete `main` of its executable.
 ///
-/// If the result of an ADD can't be printed because the caller is gone, the plugin's DEL
-/// undoes the ADD. So nothing stays reserved that nobody knows of.
+/// If the result of an ADD can't be printed because the caller has ended, the plugin's DEL undoes
+/// the ADD. Otherwise, the reservation would be unknown to everybody.
 pub fn main(plugin: &dyn Plugin) -> ExitCode {
     let about = plugin.about();
     if let Some(text) = command_line::answer(about) {
@@ -33,7 +33,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
     let variables: Environment = env::vars_os().collect();
     if variables.get("CNI_COMMAND").is_none() {
-        // A person has started it, or a runtime with a defect, which gets a CNI error, too.
+        // Either a person has started it, or a runtime with a defect, which also gets a CNI error.
         write_to_stderr(command_line::usage(about).as_bytes());
         let is_cni = |name: &str| name.starts_with("CNI_");
         let mut names = variables.iter().filter_map(|(name, _)| name.to_str());
@@ -43,7 +43,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
     log::init(about.name);
 
-    // A trace that is made here must be the same in the rollback below.
+    // If a trace is created here, the rollback below must have the same one.
     let trace = TraceContext::of_call(&variables);
     let environment = variables.with(TRACEPARENT, trace.to_variable());
     let signals = Signals::default();
@@ -53,7 +53,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     let mut stdin = Vec::with_capacity(8 << 10);
     let mut read = || {
         read_stdin(&mut stdin)?;
-        // Until here, a signal ends the process: nothing has been done.
+        // Before this, a signal ends the process, since there is nothing to undo.
         handle_signals(plugin, &environment, &signals);
         Ok(stdin.clone())
     };
@@ -83,7 +83,7 @@ pub fn main(plugin: &dyn Plugin) -> ExitCode {
     }
 }
 
-/// Installs the handlers of signals, for a command that the plugin wants cancelled.
+/// Installs signal handlers, if the plugin handles signals for this command.
 fn handle_signals(plugin: &dyn Plugin, environment: &Environment, signals: &Signals) {
     let command: Option<Command> = environment.text("CNI_COMMAND").parse().ok();
     if command.is_some_and(|command| plugin.handles_signals(command))
@@ -93,9 +93,9 @@ fn handle_signals(plugin: &dyn Plugin, environment: &Environment, signals: &Sign
     }
 }
 
-/// Makes this process the subreaper of its descendants, prctl(2): the kernel makes it the
-/// parent of every process that its children leave behind. Returns whether it is, and had no
-/// child before: a shell that executes a plugin in its place leaves it its children.
+/// Makes this process the subreaper of its descendants, prctl(2): the kernel makes it the parent
+/// of all processes that its children leave behind. Returns true if this succeeded and the process
+/// had no child before. (A shell that `exec`s a plugin leaves its children to the plugin.)
 fn becomes_subreaper() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let has_none = waitid(WaitId::All, options).err() == Some(Errno::CHILD);
@@ -111,10 +111,10 @@ pub struct Output {
     pub stdout: Vec<u8>,
 }
 
-/// Answers one call, in memory.
+/// Answers a call in memory.
 ///
-/// `stdin` is read only after the environment has been found valid. There is always an
-/// answer: even a panic becomes an error object.
+/// `stdin` is read only after the environment was found valid. Every call gets an answer: even a
+/// panic becomes an error object.
 pub fn respond(
     plugin: &dyn Plugin,
     environment: &Environment,
@@ -128,7 +128,7 @@ pub fn respond(
     answering.of_stdin(stdin)
 }
 
-/// A plugin that is linked into this process. A chain in this process calls it.
+/// A plugin that is linked into this process, for a chain in this process.
 #[derive(Clone, Copy)]
 pub struct Linked<'a>(pub &'a dyn Plugin);
 
@@ -224,7 +224,7 @@ impl<'a> Answering<'a> {
         Ok((request, Stdin::Config(config)))
     }
 
-    /// Until it is dropped, the lines in the log carry the plugin and the trace.
+    /// Until it is dropped, log lines contain the plugin and the trace.
     fn context(&self) -> log::Entered {
         let about = self.plugin.about();
         let entered = Context::of_process(about.name, &self.trace).enter();
@@ -237,16 +237,16 @@ impl<'a> Answering<'a> {
         entered
     }
 
-    /// Runs `f`, and logs its error. A panic is an error, too.
+    /// Runs `f`, and logs its error. A panic becomes an error.
     fn logged<T>(&self, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         caught(f).inspect_err(|error| match self.is_delegate {
-            // The chain reports a delegate's failure, with the delegate's name.
+            // The chain reports the failure of a delegate, with its name.
             true => tracing::debug!(%error, "failed"),
             false => tracing::error!(%error, "failed"),
         })
     }
 
-    /// Runs the plugin; returns the object to print, unless it has been delivered.
+    /// Runs the plugin; returns the object to print, or `None` if it was already delivered.
     fn run(&self, request: &Request, config: NetworkConfig) -> Result<Option<JsonOutput>, Error> {
         let _context = Context::of_call(request, config.name()).enter();
         self.log_call(&config);
@@ -281,7 +281,7 @@ impl<'a> Answering<'a> {
         Ok(output)
     }
 
-    /// Logs the call. Of a delegate's input, the chain's own log has all but `prevResult`.
+    /// Logs the call. A delegate's input is in the chain's own log.
     fn log_call(&self, config: &NetworkConfig) {
         if self.is_delegate {
             tracing::debug!("called by a chain");
@@ -298,9 +298,9 @@ impl<'a> Answering<'a> {
 
 /// Content of stdin.
 enum Stdin {
-    /// The question of VERSION.
+    /// The input of VERSION.
     Probe(Vec<u8>),
-    /// The configuration, for any other command.
+    /// The configuration of any other command.
     Config(NetworkConfig),
 }
 
@@ -341,8 +341,8 @@ fn defect(panic: &(dyn Any + Send)) -> Error {
     )
 }
 
-/// The answer to VERSION. Specification, section 5, "Version": `cniVersion` is the
-/// question's. A probe never fails; without a question, the newest version is named.
+/// The answer to VERSION. Specification, section 5, "Version": `cniVersion` is the input's.
+/// VERSION never fails; without a version in the input, the answer has the newest one.
 fn supported_versions(stdin: &[u8]) -> Vec<u8> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

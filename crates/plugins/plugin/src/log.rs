@@ -1,11 +1,11 @@
 //! The logs of the two flavours.
 //!
-//! Normal: warnings and errors go to stderr. Verbose (cargo feature `verbose`): every
-//! line from debug level up also goes to a file. Each line carries the plugin, the trace
-//! and the attachment, so that one attachment's lines can be found on a busy node.
+//! Normal: warnings and errors go to stderr. Verbose (cargo feature `verbose`): all lines from
+//! debug level on also go to a file. Each line has the plugin, the trace and the attachment, so
+//! that the lines of one attachment can be found on a busy node.
 //!
-//! A linked plugin logs as its own process would: to its own file, and to a stderr that
-//! its caller reads.
+//! A linked plugin logs like a separate process: to its own file, and to a stderr that its caller
+//! reads.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ mod normal;
 #[cfg(feature = "verbose")]
 mod verbose;
 
-/// Installs the log of this process's plugin. It also gets the message of each panic.
+/// Installs the log of this process's plugin. Panics are logged as well.
 pub(crate) fn init(plugin: &str) {
     flavour::init(plugin);
     panic::set_hook(Box::new(|info| {
@@ -36,15 +36,15 @@ pub(crate) fn init(plugin: &str) {
     }));
 }
 
-/// The log and the stderr of a linked plugin that runs in this thread. Whoever runs it
-/// catches its panics, so that the caller's are always restored.
+/// The log and the stderr of a linked plugin in this thread. The caller must catch its panics, so
+/// that its own log is always restored.
 pub(crate) struct LinkedLog {
     log_before: flavour::ThreadLog,
     stderr_before: Option<Vec<u8>>,
 }
 
 impl LinkedLog {
-    /// From now on, lines go to the log of this plugin, and stderr is kept.
+    /// From now on, lines go to this plugin's log, and stderr is captured.
     pub(crate) fn begin(plugin: &str) -> Self {
         let stderr_before = CAPTURED.replace(Some(Vec::new()));
         Self {
@@ -65,7 +65,7 @@ thread_local! {
     static CAPTURED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
 }
 
-/// The stderr of the plugin that runs: the process's, or a linked plugin's.
+/// The stderr of the running plugin: the process's, or a linked plugin's.
 struct Stderr;
 
 impl Write for Stderr {

@@ -11,7 +11,7 @@ use state_files::FileId;
 
 use crate::{Linked, write_to_stderr};
 
-/// Most symbolic links that are followed: as many as the kernel follows.
+/// Most symbolic links that are followed: the same limit as the kernel's.
 const MOST_LINKS: usize = 40;
 
 /// The plugins of one executable, each with a different name.
@@ -19,8 +19,7 @@ const MOST_LINKS: usize = 40;
 pub struct MultiCall<'a>(pub &'a [Linked<'a>]);
 
 impl<'a> MultiCall<'a> {
-    /// The plugin that a path selects: by its file name, or by the name that a symbolic
-    /// link there leads to.
+    /// The plugin for a path: by its file name, or by the file name of a symbolic link's target.
     pub fn select(plugins: &'a [Linked<'a>], path: &Path) -> Option<&'a Linked<'a>> {
         let mut path = path.to_owned();
         for _ in 0..MOST_LINKS {
@@ -39,10 +38,10 @@ impl<'a> MultiCall<'a> {
     ///
     /// # Errors
     ///
-    /// The exit status, if it selects none. The names of all are then on stdout and stderr.
+    /// The exit status, if it selects no plugin. Then all names were printed to stdout and stderr.
     pub fn selected(&self) -> Result<&'a dyn Plugin, ExitCode> {
         let called = PathBuf::from(env::args_os().next().unwrap_or_default());
-        // A shell passes the bare name; the kernel knows the file.
+        // A shell passes only the file name; the kernel knows the path.
         let plugin = Self::select(self.0, &called)
             .or_else(|| Self::select(self.0, &env::current_exe().ok()?));
         plugin

@@ -13,13 +13,13 @@ use signal_hook::low_level::{pipe, unregister};
 
 const SIGNALS: [i32; 2] = [SIGTERM, SIGINT];
 
-/// Handlers of the two signals, once they are installed. Then the signals don't end the process.
+/// Handlers of the two signals. Once they are installed, the signals don't end the process.
 #[derive(Default)]
 pub(crate) struct Signals {
     /// Set by a signal.
     came: Arc<AtomicBool>,
-    /// Readable after a signal. It is made for the first waiter: a chain in one file
-    /// seldom waits.
+    /// Readable after a signal. It is created for the first waiter, because a chain in one
+    /// executable seldom waits.
     pipe: OnceLock<PipeReader>,
     /// The registered actions, removed on drop. Empty before the handlers are installed.
     actions: Mutex<Vec<SigId>>,
@@ -47,7 +47,7 @@ impl Signals {
         for signal in SIGNALS {
             self.keep(pipe::register(signal, writer.try_clone()?)?);
         }
-        // An earlier signal has set only the flag.
+        // A signal before this has set only the flag.
         if self.is_cancelled() {
             writer.write_all(b"!")?;
         }
@@ -75,7 +75,7 @@ impl Cancellation for Signals {
 }
 
 impl Drop for Signals {
-    /// Closes the writing ends of the pipes.
+    /// Closes the write ends of the pipes.
     fn drop(&mut self) {
         for action in self.actions().drain(..) {
             unregister(action);
@@ -119,7 +119,7 @@ mod tests {
             signals.install().unwrap();
             signals.fd().unwrap();
         }
-        // Other tests open files meanwhile, but not hundreds.
+        // Other tests open files as well, but not hundreds.
         assert!(open() < before + 200);
     }
 }

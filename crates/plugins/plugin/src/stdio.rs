@@ -7,27 +7,27 @@ use std::time::Duration;
 use cni::Cancellation;
 use state_files::wait_writable;
 
-/// Largest configuration, in bytes. A valid attachment has about 150, so this is room for
-/// a hundred thousand in a GC; a plugin needs several times as much memory.
+/// Largest configuration, in bytes. A valid attachment has about 150 bytes, so a GC may have a
+/// hundred thousand of them. A plugin needs several times as much memory.
 const MOST_STDIN: usize = 16 << 20;
 
-/// `PIPE_BUF`, in bytes: a pipe that is ready takes as much without blocking.
+/// `PIPE_BUF`, in bytes: a ready pipe accepts this much without blocking.
 const CHUNK: usize = 4096;
 
 /// Interval in which a signal is noticed while the caller doesn't read stdout.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Longest time for which a caller may leave its end of stderr full.
+/// Longest wait for a caller that doesn't read stderr.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// True if the reader of stderr was too slow once. The rest is dropped.
+/// True after the wait for the reader of stderr was given up. Further text is dropped.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// Reads all of stdin.
 ///
 /// # Errors
 ///
-/// An I/O error; `FileTooLarge` for more than [`MOST_STDIN`], which is then not read.
+/// An I/O error; `FileTooLarge` for more than [`MOST_STDIN`] bytes.
 pub(crate) fn read_stdin(into: &mut Vec<u8>) -> io::Result<()> {
     let stdin = io::stdin().lock();
     stdin.take(MOST_STDIN as u64 + 1).read_to_end(into)?;
@@ -38,7 +38,7 @@ pub(crate) fn read_stdin(into: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to stdout. A caller that doesn't read is waited for, until the cancellation.
+/// Writes to stdout. Waits for a caller that doesn't read, until the cancellation.
 ///
 /// # Errors
 ///
@@ -59,8 +59,8 @@ pub(crate) fn print(bytes: &[u8], cancellation: &dyn Cancellation) -> io::Result
     Ok(())
 }
 
-/// Writes to stderr. If the caller doesn't read its end of a full pipe, the text is
-/// dropped after 200 ms, once for the process: a call must not wait for its log.
+/// Writes to stderr. If the pipe is full and the caller doesn't read for 200 ms, this text and all
+/// later text of the process is dropped: a call must not wait for its log.
 pub fn write_to_stderr(bytes: &[u8]) {
     let mut stderr = io::stderr().lock();
     for chunk in bytes.chunks(CHUNK) {
@@ -71,7 +71,7 @@ pub fn write_to_stderr(bytes: &[u8]) {
             GIVEN_UP.store(true, Ordering::Relaxed);
             return;
         }
-        // A closed stderr has no reader to be told.
+        // If stderr is closed, the error can't be reported.
         let _ = stderr.write_all(chunk);
     }
 }

@@ -2,7 +2,7 @@
 
 use cni::{About, Attachment, Call, Error, IpamResult, Plugin, Reply};
 
-/// A plugin of this name whose ADD result has a little more than `length` bytes.
+/// A plugin with this name. Its ADD result has a little more than `length` bytes.
 pub(crate) struct Example {
     pub(crate) name: &'static str,
     pub(crate) length: usize,

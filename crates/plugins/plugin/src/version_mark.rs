@@ -1,5 +1,5 @@
-//! The version of an executable as text within it, so that a program can read it out of a
-//! file without running it.
+//! The version as text within the executable, so that a program can read it from the file without
+//! running it.
 
 use std::hint::black_box;
 
@@ -12,10 +12,10 @@ const WHOLE: &str = concat!(
     ")"
 );
 
-/// The version of this build. A program that prints it has the text of [`VERSION_MARK`] in the
-/// executable.
+/// The version of this build. An executable that calls this function contains the text of
+/// [`VERSION_MARK`].
 pub fn version() -> &'static str {
-    // Otherwise, the compiler might keep only the version.
+    // Prevents the compiler from keeping only the version.
     let whole = black_box(WHOLE);
     &whole[VERSION_MARK.len()..whole.len() - 1]
 }

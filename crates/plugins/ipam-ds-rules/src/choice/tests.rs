@@ -1,4 +1,4 @@
-//! Tests of the choice: of its refusals one by one, and of the rest against a model.
+//! Tests of the choice: each refusal, and the choice itself compared with a model.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ fn what_the_runtime_requests_is_requested_of_the_pool_that_it_lies_in() {
         requested(&["fd00::5", "::ffff:10.0.0.5"]),
         ["10.0.0.5", "fd00::5", ""]
     );
-    // Only the delegate behind knows the addresses of a pool without ranges.
+    // Only a later delegate knows the addresses of a pool without ranges.
     assert_eq!(requested(&["192.0.2.1"]), ["", "", "192.0.2.1"]);
 }
 
@@ -152,7 +152,7 @@ fn each_refusal_names_the_rule_and_the_value() {
     assert!(pools(same, &[], &["10.0.0.5"]).is_ok());
 }
 
-/// A condition of the model holds.
+/// True if a condition of the model holds.
 fn holds(condition: &Value, fact: Option<&str>) -> bool {
     match condition {
         Value::Null => fact.is_none(),
@@ -162,7 +162,7 @@ fn holds(condition: &Value, fact: Option<&str>) -> bool {
     }
 }
 
-/// A text is like a pattern, character by character.
+/// True if a text matches a pattern, character by character.
 fn like(pattern: &str, text: &str) -> bool {
     let mut characters = pattern.chars();
     match (characters.next(), text.chars().next()) {

@@ -1,7 +1,7 @@
-//! The context that each line of a log carries: plugin, trace, process and call.
+//! The context in each log line: plugin, trace, process and call.
 //!
-//! The library's spans would do it, but need its registry, which is larger than
-//! everything else that a call needs.
+//! The library's spans could do this, but they need its registry, which is larger than all other
+//! code of a call.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,11 +15,11 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, SubscriberB
 use tracing_subscriber::registry::LookupSpan;
 
 thread_local! {
-    /// The context of the lines that this thread logs now.
+    /// The context of this thread's log lines.
     static CONTEXT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// A context of lines.
+/// A context of log lines.
 pub(crate) struct Context(String);
 
 impl Context {
@@ -29,7 +29,7 @@ impl Context {
         Self(format!("{plugin} trace={trace} pid={pid}"))
     }
 
-    /// The current context, and a call besides.
+    /// The current context, and the call's in addition.
     pub(crate) fn of_call(request: &Request, network: &NetworkName) -> Self {
         let mut context = CONTEXT.with_borrow(Clone::clone);
         let _ = write!(context, " command={} network={network}", request.command());
@@ -43,7 +43,7 @@ impl Context {
         Self(context)
     }
 
-    /// Until the guard is dropped, this thread's lines carry this context.
+    /// Until the guard is dropped, this thread's lines have this context.
     pub(crate) fn enter(self) -> Entered {
         Entered {
             before: CONTEXT.replace(self.0),
@@ -51,7 +51,7 @@ impl Context {
     }
 }
 
-/// A context that this thread's lines carry.
+/// Guard of a context of this thread.
 pub(crate) struct Entered {
     before: String,
 }
@@ -92,7 +92,7 @@ where
             }
         });
         context.format_fields(Writer::new(&mut text), event)?;
-        // A variable or a file may hold control characters.
+        // Variables and files may contain control characters.
         let text = OneLine(text.as_bytes());
         writeln!(to, " {:>5} {text}", event.metadata().level())
     }

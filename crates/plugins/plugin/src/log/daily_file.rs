@@ -1,9 +1,9 @@
 //! The log file of the day, `<plugin>.log.<date>` in UTC. The newest seven are kept.
 //!
-//! `tracing-appender` opens the file of each day and removes the oldest files. It follows
-//! symbolic links and leaves the mode to the umask, so each file is made here before the
-//! appender opens it. The process that makes the file of a day is the only one that removes
-//! old files: the appender reports a file that another process has removed as an error.
+//! `tracing-appender` opens the file of each day and removes the oldest files. But it follows
+//! symbolic links and leaves the mode to the umask, so each file is created here before the
+//! appender opens it. Only the process that creates the file of a day removes old files, because
+//! the appender reports it as an error if another process has removed a file.
 
 use std::io::{self, Write};
 use std::panic;
@@ -17,21 +17,21 @@ use tracing_appender::rolling::{RollingFileAppender, Rotation};
 /// Number of files that are kept for each plugin.
 const KEPT: usize = 7;
 
-/// Time before midnight at which the next day's file is made. It is longer than the time
-/// between two looks at the clock, ours and the appender's.
+/// The next day's file is created this long before midnight. The time is longer than the interval
+/// in which this code and the appender check the clock.
 const AHEAD: Duration = Duration::MINUTE;
 
 /// An open log of one plugin.
 pub(super) struct DailyFile {
     folder: PathBuf,
     plugin: String,
-    /// The last day whose file was made here.
+    /// The last day whose file was created here.
     last_day: Date,
     appender: RollingFileAppender,
 }
 
 impl DailyFile {
-    /// Opens today's file. The folder and the file are made if they are missing.
+    /// Opens today's file. Creates the folder and the file if they are missing.
     ///
     /// # Errors
     ///
@@ -51,10 +51,10 @@ impl DailyFile {
             .rotation(Rotation::DAILY)
             .filename_prefix(prefix);
         if is_new {
-            // The appender leaves room for the file of today, which is there already.
+            // The appender reserves one place for today's file, which already exists.
             builder = builder.max_log_files(KEPT + 1);
         }
-        // It panics if it can't remove a file and nobody reads stderr.
+        // The appender panics if it can't remove a file while stderr is closed.
         let appender = panic::catch_unwind(|| builder.build(folder))
             .map_err(|_| io::Error::other("the old log files can't be removed"))?
             .map_err(io::Error::other)?;
@@ -81,12 +81,12 @@ impl Write for DailyFile {
     }
 }
 
-/// Makes the file of a day. Returns false if it exists.
+/// Creates the file of a day. Returns false if it exists.
 fn make(folder: &StateFolder, name: &str) -> io::Result<bool> {
     let access = OFlags::WRONLY | OFlags::APPEND;
     match folder.open_file(name, access | OFlags::CREATE | OFlags::EXCL) {
         Ok(_) => Ok(true),
-        // The one that exists must be ours, and no link.
+        // An existing one must be ours, and must not be a link.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             folder.open_file(name, access).map(|_| false)
         }

@@ -13,7 +13,7 @@ pub(super) fn init(_plugin: &str) {
     let _ = tracing::subscriber::set_global_default(Lazy::default());
 }
 
-/// The log of a thread: none, as no plugin has a log file.
+/// The log of a thread: empty, because plugins have no log file.
 pub(super) struct ThreadLog;
 
 pub(super) fn switch_to(_plugin: &str) -> ThreadLog {
@@ -22,8 +22,8 @@ pub(super) fn switch_to(_plugin: &str) -> ThreadLog {
 
 pub(super) fn restore(_before: ThreadLog) {}
 
-/// Makes the library's subscriber for the first line. Most calls log nothing, and it
-/// takes a twentieth of an ADD to make.
+/// Creates the library's subscriber for the first line. Most calls log nothing, and the creation
+/// takes a twentieth of an ADD.
 #[derive(Default)]
 struct Lazy(OnceLock<Dispatch>);
 
@@ -33,7 +33,7 @@ impl Lazy {
     }
 }
 
-/// There are no spans: [`lines`] know the context of a line.
+/// There are no spans: [`lines`] adds the context to a line.
 impl Subscriber for Lazy {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.is_event() && *metadata.level() <= Level::WARN

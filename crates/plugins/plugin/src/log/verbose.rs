@@ -1,7 +1,6 @@
 //! The verbose flavour: each line also goes to a file in `/var/log/cni`.
 //!
-//! A log that can't be written never fails a call: a warning goes to stderr, and the call
-//! continues without a log.
+//! If the log can't be written, a warning goes to stderr, and the call continues without a log.
 
 use std::cell::RefCell;
 use std::env;
@@ -37,10 +36,10 @@ pub(super) fn init(plugin: &str) {
     warn_of(error);
 }
 
-/// The log of the plugin that runs in this thread; `None` if it can't be written.
+/// The log of this thread's plugin; `None` if it can't be written.
 pub(super) type ThreadLog = Option<DailyFile>;
 
-/// From now on, this thread logs to the file of this plugin. Returns the log until now.
+/// From now on, this thread logs to the file of this plugin. Returns the previous log.
 pub(super) fn switch_to(plugin: &str) -> ThreadLog {
     let (log, error) = match DailyFile::open(&folder(), plugin) {
         Ok(file) => (Some(file), None),
@@ -57,13 +56,13 @@ pub(super) fn restore(before: ThreadLog) {
 
 fn warn_of(error: Option<io::Error>) {
     if let Some(error) = error {
-        // Without the context of a call: it is the same for all calls.
+        // Without the context of a call, because the warning is the same for all calls.
         tracing::warn!(parent: None, path = %folder().display(), %error, "the log file can't be written; going on without");
     }
 }
 
 thread_local! {
-    /// The log of the plugin that runs in this thread.
+    /// The log of this thread's plugin.
     static LOG: RefCell<ThreadLog> = const { RefCell::new(None) };
 }
 
@@ -72,7 +71,7 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Taken out, so that the warning below doesn't come here again.
+        // Taken out, so that the warning below isn't written to it.
         let Some(mut file) = LOG.take() else {
             return Ok(bytes.len());
         };
