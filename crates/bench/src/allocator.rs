@@ -1,5 +1,5 @@
-//! `cargo xtask bench allocator`: ADD and DEL of the allocator, with ever more addresses
-//! reserved.
+//! `cargo xtask bench allocator`: ADD and DEL of the allocator, with different numbers of reserved
+//! addresses.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::side::{Side, Storage};
 use super::table::{Table, figure};
 use xtask::build::target_dir;
 
-/// Number of calls of each of our contenders; the peer, which is slower, gets fewer.
+/// Number of calls of our contenders. The peer is slower, and gets fewer.
 const ROUNDS: usize = 101;
 
 const FILLS: [Fill; 8] = [
@@ -38,7 +38,7 @@ struct Measured {
     side: Side,
     add: Samples,
     del: Samples,
-    /// DEL of an attachment that has nothing.
+    /// DEL of an attachment without addresses.
     idle_del: Samples,
 }
 
@@ -57,7 +57,7 @@ impl Measured {
         let (time, success) = self.side.plugin.call("ADD", &container)?;
         ensure!(success == (fill != Fill::Full), "ADD with {}", fill.name());
         self.add.push(time);
-        // After a refused ADD, there is nothing to release.
+        // After a refused ADD, there is no address to release.
         if fill != Fill::Full {
             self.del.push(self.side.call("DEL", &container)?);
         }
@@ -99,7 +99,7 @@ pub(crate) fn run(peer: &Path, storage: &Storage) -> Result<()> {
     Ok(())
 }
 
-/// The peer is called in every round of so many.
+/// The interval of rounds in which the peer is called.
 fn every(fill: Fill) -> usize {
     match fill {
         Fill::Count(0..1_000) => 1,
@@ -133,8 +133,8 @@ fn table(levels: &[Level]) -> Table {
     table
 }
 
-/// Time of a GC that finds 10,000 of 20,000 reservations stale: the fastest and the
-/// slowest of five, in milliseconds.
+/// Time of a GC that finds 10,000 of 20,000 reservations stale: the fastest and the slowest of
+/// five runs, in milliseconds.
 fn collection(contender: &Contender, storage: &Storage) -> Result<(f64, f64)> {
     let mut times = Samples::default();
     for _ in 0..5 {

@@ -7,10 +7,10 @@ use super::fill::Fill;
 use super::samples::Samples;
 use super::side::{Side, Storage};
 
-/// The commands that are measured.
+/// The measured commands.
 pub(crate) const COMMANDS: [&str; 4] = ["ADD", "CHECK", "DEL", "VERSION"];
 
-/// Numbers of addresses that are reserved before.
+/// Numbers of addresses that are reserved before the measurement.
 pub(crate) const RESERVED: [u32; 2] = [0, 250];
 
 /// Times of one command of one contender.
@@ -22,7 +22,7 @@ pub(crate) struct Measured {
     pub(crate) times: Samples,
 }
 
-/// Calls all contenders with all commands, in so many rounds.
+/// Calls all contenders with all commands, in this number of rounds.
 pub(crate) fn measure(
     contenders: &[Contender],
     storage: &Storage,
@@ -37,7 +37,8 @@ pub(crate) fn measure(
         let mut times = vec![vec![Samples::default(); COMMANDS.len()]; sides.len()];
         for round in 0..rounds {
             let container = format!("c{round:063x}");
-            // Whoever comes first finds the other contenders' data in the processor's caches.
+            // The first contender finds the others' data in the processor's caches, so each round
+            // begins with another one.
             for i in 0..sides.len() {
                 let of = (i + round) % sides.len();
                 let (side, times) = (&sides[of], &mut times[of]);

@@ -1,5 +1,5 @@
-//! Measures the engine of a cluster's pools: addresses out of it, beside as many bare writes
-//! over as many connections in the same run.
+//! Measures the engine of a cluster's pools: ADDs, compared with as many bare writes over as many
+//! connections in the same run.
 
 mod at_once;
 mod blocks;
@@ -27,7 +27,7 @@ use figures::Figures;
 use target::Target;
 use xtask::cargo;
 
-/// Makes all measurements that the engines have in common.
+/// Makes all measurements that are common to the engines.
 fn measure(target: &dyn Target, progress: &Progress) -> Result<Figures> {
     let allocator = Allocator::new(target)?;
     progress.tell("many at once");
@@ -48,7 +48,7 @@ fn measure(target: &dyn Target, progress: &Progress) -> Result<Figures> {
     })
 }
 
-/// Tells what is measured, with the seconds since the start.
+/// Prints each measurement with the seconds since the start.
 struct Progress(Instant);
 
 impl Progress {
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-/// Writes the figures to the folder, as `NAME.json` for programs and `NAME.md` for people.
+/// Writes the figures to the folder: `NAME.json` for programs, and `NAME.md` for people.
 fn write(out: &Path, name: &str, json: &Value, page: &str, progress: &Progress) -> Result<()> {
     fs::create_dir_all(out)?;
     let [json_file, page_file] = ["json", "md"].map(|ending| out.join(format!("{name}.{ending}")));
@@ -76,7 +76,7 @@ fn write(out: &Path, name: &str, json: &Value, page: &str, progress: &Progress) 
     Ok(())
 }
 
-/// Runs the same command, built as the plugins are.
+/// Runs the same command in a release build, like the plugins.
 fn again_in_release() -> Result<()> {
     println!("Building with optimisation …");
     let mut again: Command = cargo::cargo(&["run", "--quiet", "--release", "--package", "bench"]);

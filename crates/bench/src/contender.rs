@@ -14,10 +14,10 @@ use xtask::cargo;
 /// The delegates of our chain.
 pub(crate) const DELEGATES: [&str; 2] = ["ipam-ds-ranges", ALLOCATOR];
 
-/// The delegate that does host-local's work on the files.
+/// The delegate that corresponds to host-local.
 const ALLOCATOR: &str = "ipam-da-host-local";
 
-/// An executable that is measured.
+/// A measured executable.
 #[derive(Clone, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: String,
@@ -26,18 +26,18 @@ pub(crate) struct Contender {
     pub(crate) executable: PathBuf,
 }
 
-/// Kind of a contender, on which its configuration and its calls depend.
+/// Kind of a contender. Its configuration and its calls depend on the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Our chain, in one file.
+    /// Our chain as a multi-call executable.
     OneFile,
-    /// Our chain, of separate executables.
+    /// Our chain as separate executables.
     Separate,
     /// Only our allocator, with pools in `prevResult`.
     Allocator,
     /// Another project's plugin: host-local.
     Peer,
-    /// As many empty programs as our chain has executables, one after the other.
+    /// As many empty programs as our chain has executables, in sequence.
     Minimum,
 }
 
@@ -73,7 +73,7 @@ impl Contender {
     }
 }
 
-/// Builds the contenders for a comparison of chains, and installs them in this folder.
+/// Builds the contenders of a comparison of chains, and installs them in this folder.
 pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     let built = Flavour::Normal.build_static(&both_forms())?;
     let empty = empty_program(&folder.join("build"))?;
@@ -96,8 +96,8 @@ pub(crate) fn chains(peer: &Path, folder: &Path) -> Result<Vec<Contender>> {
     ])
 }
 
-/// Builds the one executable, and installs it under the names of all plugins in this
-/// folder; returns the folder.
+/// Builds the multi-call executable, and installs it in this folder under the names of all
+/// plugins; returns the folder.
 pub(crate) fn one_file(folder: &Path) -> Result<PathBuf> {
     install_one_file(&Flavour::Normal.build_static(&both_forms())?, folder)
 }
@@ -151,9 +151,9 @@ fn empty_program(folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Copies an executable into this folder, as an installation does. All contenders are
-/// copied at the same time: an executable that the linker has just written, or that has
-/// been in the page cache for long, starts up to a fifth slower.
+/// Copies an executable into this folder, like an installation. All contenders are copied at the
+/// same time: an executable that the linker has just written, or that has been in the page cache
+/// for long, starts up to a fifth slower.
 fn install(executable: &Path, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let installed = folder.join(executable.file_name().unwrap_or_default());

@@ -22,25 +22,24 @@ use super::table::{Table, figure};
 use xtask::build::{BUILT_PLUGINS, Flavour, build_tools};
 use xtask::cargo;
 
-/// Addresses that Docker has while it asks for another.
+/// Numbers of addresses that Docker has during a measurement.
 const LEVELS: [usize; 4] = [0, 1_000, 16_000, 60_000];
 
-/// Calls of each kind, one after the other.
+/// Calls of each kind, in sequence.
 const ROUNDS: usize = 500;
 
-/// Calls at once, and how many of each kind are made so.
+/// Number of concurrent calls, and the number of calls of each kind.
 const AT_ONCE: usize = 64;
 const CALLS: usize = 4_000;
 
-/// The promises: the most that a call may take above the echo, in milliseconds; how many
-/// times as long it may take with most addresses as with none; and the fewest requests a
-/// second.
+/// The promises: the longest time of a call above the echo, in milliseconds; its longest time with
+/// most addresses, relative to none; and the fewest requests per second.
 const MOST_ABOVE: f64 = 1.0;
 const FLAT: f64 = 1.5;
 const FEWEST: f64 = 2_000.0;
 
 pub(crate) fn run(data: &Path) -> Result<()> {
-    // The harness takes executables from the folder that this variable names.
+    // The harness takes the executables from the folder in this variable.
     if env::var_os(BUILT_PLUGINS).is_none() {
         println!("Building …");
         let built = Flavour::Normal.build("release")?;
@@ -49,7 +48,7 @@ pub(crate) fn run(data: &Path) -> Result<()> {
         again
             .args(env::args_os().skip(1))
             .env(BUILT_PLUGINS, built.separate)
-            // Where the sandboxes are.
+            // The folder of the sandboxes.
             .env("TMPDIR", data);
         return cargo::run(&mut again);
     }
@@ -143,7 +142,7 @@ struct Client {
 
 impl Client {
     fn echo(&self) -> Result<Value> {
-        // As long as a request for an address.
+        // A body of the same length as a request for an address.
         call(&self.echo, "/Echo", &request(&self.pool))
     }
 
@@ -175,7 +174,7 @@ impl Client {
         Ok(samples)
     }
 
-    /// Calls a second of each kind, with [`AT_ONCE`] at once.
+    /// Calls of each kind per second, with [`AT_ONCE`] concurrent calls.
     fn at_once(&self) -> Result<[f64; 3]> {
         let rate = |started: Instant| CALLS as f64 / started.elapsed().as_secs_f64();
         let started = Instant::now();
@@ -197,7 +196,7 @@ impl Client {
         Ok([echo, request, rate(started)])
     }
 
-    /// Runs a task so many times, [`AT_ONCE`] at once.
+    /// Runs a task this number of times, [`AT_ONCE`] concurrently.
     fn in_parallel(&self, times: usize, task: impl Fn(&Self) -> Result<()> + Sync) -> Result<()> {
         let next = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -224,7 +223,7 @@ fn timed<T>(samples: &mut Samples, call: impl FnOnce() -> Result<T>) -> Result<T
     Ok(answer)
 }
 
-/// An address for a new endpoint.
+/// A request for an address of a new endpoint.
 fn request(pool: &str) -> Value {
     static NEXT: AtomicUsize = AtomicUsize::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

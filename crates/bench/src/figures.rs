@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use super::contender::{Contender, Kind};
 use super::{calls, throughput};
 
-/// All that was measured.
+/// All measured figures.
 pub(crate) struct Figures {
     pub(crate) contenders: Vec<Contender>,
     pub(crate) rounds: usize,
-    /// ADDs and DELs before the measurement.
+    /// Number of ADDs and DELs before the measurement.
     pub(crate) used: usize,
     pub(crate) calls: Vec<calls::Measured>,
     pub(crate) throughput: Vec<throughput::Measured>,
@@ -25,7 +25,7 @@ impl Figures {
         self.time(kind, command, reserved, 50)
     }
 
-    /// The time that so many percent of the calls don't exceed, in milliseconds.
+    /// The time that this percentage of the calls doesn't exceed, in milliseconds.
     pub(crate) fn time(&self, kind: Kind, command: &str, reserved: u32, percent: usize) -> f64 {
         let is_it = |it: &&calls::Measured| {
             self.contenders[it.of].kind == kind && it.command == command && it.reserved == reserved
@@ -34,7 +34,7 @@ impl Figures {
         measured.map_or(f64::NAN, |measured| measured.times.percentile(percent))
     }
 
-    /// ADDs a second.
+    /// ADDs per second.
     pub(crate) fn rate(&self, kind: Kind, callers: usize) -> f64 {
         self.throughput
             .iter()
@@ -129,7 +129,7 @@ impl Figures {
     }
 }
 
-/// A goal, with its measured value.
+/// A goal with its measured value.
 pub(crate) struct Goal {
     pub(crate) what: String,
     pub(crate) goal: String,

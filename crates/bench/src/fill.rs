@@ -1,4 +1,4 @@
-//! Reservations that are there before a measurement.
+//! Reservations before a measurement.
 
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use anyhow::Result;
 /// Addresses that are reserved before the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// So many of a /16, one after the other.
+    /// This number of consecutive addresses of a /16.
     Count(u32),
     /// 65,000 of a /16, with the free ones scattered.
     NearlyFull,
@@ -36,7 +36,7 @@ impl Fill {
         }
     }
 
-    /// Writes the reservations as host-local does.
+    /// Writes the reservations in host-local's format.
     pub(crate) fn write(self, network: &Path) -> Result<()> {
         fs::create_dir_all(network)?;
         for (i, ip) in self.addresses().iter().enumerate() {
@@ -45,7 +45,7 @@ impl Fill {
         Ok(())
     }
 
-    /// The reserved addresses. The /16 gives .0.2 to .255.254.
+    /// The reserved addresses. A /16 has .0.2 to .255.254.
     fn addresses(self) -> Vec<String> {
         let v4 = |n: u32| Ipv4Addr::from(0x0a0a_0000 + n).to_string();
         let all = 2..=65_534;
@@ -61,7 +61,7 @@ impl Fill {
     }
 }
 
-/// The container that holds the address of this number.
+/// The container that holds the address with this number.
 pub(crate) fn holder(i: usize) -> String {
     format!("{i:064x}")
 }

@@ -1,4 +1,4 @@
-//! Folders for the state of what is measured, in memory or on a disk.
+//! Folders for the state of contenders, in memory or on a disk.
 
 use std::env;
 use std::fs::File;
@@ -23,15 +23,15 @@ pub(crate) fn folder_in(parent: &Path) -> Result<TempDir> {
     Ok(Builder::new().prefix("ipam-bench-").tempdir_in(parent)?)
 }
 
-/// A new folder in `parent` whose subfolders lie apart from each other on the disk.
+/// A new folder in `parent`, whose subfolders ext4 places in different block groups.
 ///
-/// ext4 makes a file in its folder's block group, and doesn't give an inode out again for
-/// minutes after it was freed: each new file costs a search past all of them. Without
-/// this, contenders would pay for each other's files, and for those of earlier runs.
+/// ext4 creates a file in its folder's block group, and doesn't reuse an inode for minutes after
+/// it was freed, so each new file costs a search past the freed inodes. In one block group,
+/// contenders would pay for each other's files, and for those of earlier runs.
 pub(crate) fn spreading_folder_in(parent: &Path) -> Result<TempDir> {
     let folder = folder_in(parent)?;
     let opened = File::open(folder.path())?;
-    // Other file systems know no such flag, and have no such groups.
+    // Other file systems don't have this flag, or such block groups.
     if let Ok(flags) = ioctl_getflags(&opened) {
         let _ = ioctl_setflags(&opened, flags | IFlags::TOPDIR);
     }

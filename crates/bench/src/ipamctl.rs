@@ -1,5 +1,5 @@
-//! `cargo xtask bench ipamctl`: times of its commands on a full /16, and the waits of
-//! ADDs while it runs.
+//! `cargo xtask bench ipamctl`: times of its commands on a full /16, and the delay of ADDs while
+//! it runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,18 +24,18 @@ use xtask::build::{Flavour, target_dir};
 /// Number of calls of each command.
 const ROUNDS: usize = 15;
 
-/// Callers at a time, and the ADDs and DELs of each in one round.
+/// Number of concurrent callers, and of ADDs and DELs of each in one round.
 const CALLERS: usize = 16;
 const CALLS: usize = 12;
 
-/// Rounds of callers, each with all kinds of company in turn.
+/// Rounds of callers, each once with every kind of company.
 const COMPANY_ROUNDS: usize = 5;
 
-/// What runs beside the callers.
+/// The program that runs beside the callers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Company {
     Nothing,
-    /// A program that only computes: what a processor that is taken away costs.
+    /// A program that only computes: the cost of a busy processor.
     Computing,
     /// `ipamctl`, one command after the other.
     Tool,
@@ -119,7 +119,7 @@ impl Tool {
         Ok(())
     }
 
-    /// A call of ipamctl that sees only this conflist.
+    /// A call of ipamctl with only this conflist.
     fn command(&self, words: &[&str]) -> Command {
         let nowhere = self.folder.path().join("nowhere");
         let mut command = Command::new(&self.executable);
@@ -140,7 +140,7 @@ impl Tool {
     fn run_until(&self, end: &AtomicBool) -> Result<()> {
         while !end.load(Ordering::Relaxed) {
             for words in [&["ls"][..], &["pools"], &["leaks"]] {
-                // leaks finds some, with 1.
+                // leaks exits with 1, since it finds some.
                 let status = self.command(words).status()?;
                 ensure!(status.code().is_some_and(|code| code < 2), "{words:?}");
             }
@@ -149,7 +149,7 @@ impl Tool {
     }
 }
 
-/// Measures the ADDs of all callers, in this company.
+/// Measures the ADDs of all callers beside this company.
 fn waits(side: &Side, company: Company, tool: &Tool, samples: &mut Samples) -> Result<()> {
     let end = AtomicBool::new(false);
     let times = Mutex::new(Vec::new());

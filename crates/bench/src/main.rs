@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures how long calls take, beside a peer in the same run.
+//! `cargo xtask bench`: measures the time of calls, and compares it with a peer in the same run.
 
 mod allocator;
 mod calls;
@@ -88,13 +88,13 @@ fn default_folder() -> PathBuf {
 
 fn main() -> Result<()> {
     let bench = Bench::parse();
-    // The peer of a cluster's engine is the engine itself.
+    // For a cluster, the peer is the engine itself.
     ensure!(
         bench.peer.exists() || matches!(bench.what, Some(What::Cluster(_) | What::Kubernetes(_))),
         "{} is not there: install Debian's containernetworking-plugins, or say --peer PATH",
         bench.peer.display()
     );
-    // Removed with its content at the end of the run.
+    // The folder is removed at the end of the run.
     let folder = folders::spreading_folder_in(&bench.data)?;
     let storage = Storage {
         folder: folder.path().to_owned(),

@@ -10,23 +10,23 @@ use rustix::pipe::fcntl_setpipe_size;
 
 use super::process::Plugin;
 
-/// A process whose memory hasn't grown for this time is taken to wait.
+/// A process counts as waiting if its memory hasn't grown for this time.
 const STILL: Duration = Duration::from_millis(100);
 
-/// After this time, the peak so far counts.
+/// After this time, the peak so far is used.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The peak of the process's resident memory in an ADD, in KiB.
 ///
-/// The kernel's figure for ended processes includes the memory of their parent at the
-/// fork. So the process gets a full pipe as stdout, and its figure is read while it waits
-/// there with its result, after all its work.
+/// The kernel's figure for ended processes includes the memory of their parent at the fork. So the
+/// process gets a full pipe as stdout, and its figure is read while it waits to print its result,
+/// after all of its work.
 pub(crate) fn peak(plugin: &Plugin, container: &str) -> Result<u64> {
     let (mut answer, mut stdout) = pipe()?;
     fill(&mut stdout)?;
     let mut process = plugin.command("ADD", container)?;
     let mut child = process.stdout(stdout).spawn()?;
-    // With it goes our end of the pipe.
+    // This closes our end of the pipe.
     drop(process);
     let status = format!("/proc/{}/status", child.id());
     let (mut last, started) = (0, Instant::now());

@@ -1,4 +1,4 @@
-//! Measures calls of plugins, from before the start of the process until its end.
+//! Measures calls of plugins, from the start of the process to its end.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Plugin {
         }
     }
 
-    /// The plugin of this name in the same folder.
+    /// The plugin with this name in the same folder.
     pub(crate) fn beside(&self, name: &str) -> Self {
         Self {
             executable: self.executable.with_file_name(name),
@@ -40,7 +40,7 @@ impl Plugin {
         }
     }
 
-    /// A call that isn't started yet, with stdout and stderr discarded.
+    /// A call that isn't started yet. Its stdout and stderr are discarded.
     pub(crate) fn command(&self, command: &str, container: &str) -> Result<Command> {
         let mut process = Command::new(&self.executable);
         process
@@ -56,13 +56,13 @@ impl Plugin {
         Ok(process)
     }
 
-    /// Calls it; returns how long that took and whether it succeeded.
+    /// Calls it; returns the duration, and whether it succeeded.
     pub(crate) fn call(&self, command: &str, container: &str) -> Result<(Duration, bool)> {
         timed(&mut self.command(command, container)?)
     }
 }
 
-/// Runs it; returns how long that took and whether it succeeded.
+/// Runs it; returns the duration, and whether it succeeded.
 pub(crate) fn timed(process: &mut Command) -> Result<(Duration, bool)> {
     let started = Instant::now();
     let mut child = process

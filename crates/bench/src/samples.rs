@@ -16,19 +16,19 @@ impl Samples {
         self.0.len()
     }
 
-    /// The first time, in milliseconds; not a number if nothing was measured.
+    /// The first time in milliseconds; NaN if nothing was measured.
     pub(crate) fn first(&self) -> f64 {
         self.0
             .first()
             .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
     }
 
-    /// The median, in milliseconds; not a number if nothing was measured.
+    /// The median in milliseconds; NaN if nothing was measured.
     pub(crate) fn median(&self) -> f64 {
         self.percentile(50)
     }
 
-    /// The time that so many percent of the calls don't exceed, in milliseconds.
+    /// The time that this percentage of the calls doesn't exceed, in milliseconds.
     pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();

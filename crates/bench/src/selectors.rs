@@ -1,5 +1,5 @@
-//! `cargo xtask bench selectors`: the cost of large catalogues, of exclusions and of sticky
-//! keys, each beside the smallest chain of its kind in the same run.
+//! `cargo xtask bench selectors`: the cost of large catalogues, of exclusions and of sticky keys,
+//! each compared with the smallest chain of its kind in the same run.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -20,14 +20,14 @@ use xtask::build::target_dir;
 
 const ROUNDS: usize = 301;
 
-/// The pools and rules of the large catalogues.
+/// Numbers of pools and rules in the large catalogues.
 const POOLS: usize = 1_000;
 const RULES: usize = 5_000;
 
-/// Number of intervals that are excluded.
+/// Number of excluded intervals.
 const EXCLUDED: u32 = 5_000;
 
-/// A chain that is measured.
+/// A measured chain.
 struct Case {
     name: &'static str,
     plugin: Plugin,
@@ -36,7 +36,7 @@ struct Case {
 }
 
 impl Case {
-    /// A chain with further keys of `ipam`, whose `poolsDir` holds this catalogue.
+    /// A chain with further keys of `ipam`, and with this catalogue in its `poolsDir`.
     fn new(
         name: &'static str,
         executable: &Path,
@@ -90,7 +90,7 @@ pub(crate) fn run() -> Result<()> {
         case.call("ADD", "first")?;
         case.call("DEL", "first")?;
     }
-    // Files of just now aren't cached, as they may be written again at the same time.
+    // Recent files aren't cached, because they may be changed within the same tick of the clock.
     std::thread::sleep(Duration::from_secs(3));
     println!("Measuring: {ROUNDS} rounds, all in turn …");
     for round in 0..ROUNDS {
@@ -123,7 +123,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The beginning of the name of a case that others are compared with.
+/// Prefix of the name of a case to which others are compared.
 const FIRST: &str = "one ";
 
 fn cases(executable: &Path) -> Result<Vec<Case>> {
@@ -171,7 +171,7 @@ fn cases(executable: &Path) -> Result<Vec<Case>> {
     ])
 }
 
-/// A catalogue with so many rules, of which the last one holds.
+/// A catalogue with this number of rules; the last one holds.
 fn catalogue(rules: usize, condition: &str) -> Value {
     let pools: Value = (0..rules.min(POOLS))
         .map(|i| {
@@ -196,7 +196,7 @@ fn sticky() -> Value {
     })
 }
 
-/// Fills the pool's memory of sticky keys.
+/// Fills the pool's file of sticky keys.
 fn remember_many(case: &Case) -> Result<()> {
     case.call("ADD", "first")?;
     let [data, _] = &case.folders;

@@ -1,4 +1,4 @@
-//! One side of a comparison: a contender with its own state.
+//! One side of a comparison: a contender with separate state.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use super::folders::{folder_in, in_memory};
 use super::memory;
 use super::process::{Plugin, timed};
 
-/// Number of processes of our chain of separate executables.
+/// Number of processes of our chain as separate executables.
 const PROCESSES: usize = 3;
 
-/// Folder of a side's state, and its number of earlier calls.
+/// Folder of a side's state, and the number of earlier calls.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
     /// The folder for reservations and records.
     pub(crate) folder: PathBuf,
-    /// Number of ADDs and DELs that have changed it before the measurement.
+    /// Number of ADDs and DELs before the measurement.
     pub(crate) used: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Side {
 impl Side {
     /// A contender with these addresses reserved.
     pub(crate) fn new(contender: &Contender, storage: &Storage, fill: Fill) -> Result<Self> {
-        // Files that a runtime has elsewhere, and the cache, stay off the disk.
+        // The cache and the runtime's files are in memory, not on the disk.
         let (data, memory) = (folder_in(&storage.folder)?, folder_in(&in_memory())?);
         let config = config(contender.kind, fill, data.path(), memory.path());
         let stdin = memory.path().join("config.json");
@@ -56,7 +56,7 @@ impl Side {
         };
         fill.write(&side.network())?;
         side.use_up(storage.used)?;
-        // The rotation goes on behind the reserved addresses, and files are cached.
+        // Now the rotation continues after the reserved addresses, and files are cached.
         for _ in 0..2 {
             side.plugin.call("ADD", "first")?;
             side.plugin.call("DEL", "first")?;
@@ -74,7 +74,7 @@ impl Side {
         self.folders[0].path().join("networks/bench")
     }
 
-    /// Calls ADD and DEL so many times, for as many containers.
+    /// Calls ADD and DEL for this number of containers.
     fn use_up(&self, times: usize) -> Result<()> {
         if self.kind != Kind::Minimum {
             for i in 0..times {
@@ -86,7 +86,7 @@ impl Side {
         Ok(())
     }
 
-    /// Calls it with ADD; returns how long that took.
+    /// Calls ADD; returns the duration.
     pub(crate) fn add(&self, container: &str) -> Result<Duration> {
         if self.kind == Kind::Minimum {
             return self.call("ADD", container);
@@ -103,7 +103,7 @@ impl Side {
         Ok(time)
     }
 
-    /// Calls it with CHECK for the last container added; returns how long that took.
+    /// Calls CHECK for the container that was added last; returns the duration.
     pub(crate) fn check(&self, container: &str) -> Result<Duration> {
         if self.kind == Kind::Minimum {
             return self.call("CHECK", container);
@@ -114,7 +114,7 @@ impl Side {
         Ok(time)
     }
 
-    /// Calls it with another command; returns how long that took.
+    /// Calls another command; returns the duration.
     pub(crate) fn call(&self, command: &str, container: &str) -> Result<Duration> {
         let processes = if self.kind == Kind::Minimum {
             PROCESSES
@@ -130,8 +130,8 @@ impl Side {
         Ok(all)
     }
 
-    /// Calls GC with every second reservation of `fill` as a valid attachment; returns how
-    /// long that took.
+    /// Calls GC with every second reservation of `fill` as a valid attachment; returns the
+    /// duration.
     pub(crate) fn collect_half(&self, count: usize) -> Result<Duration> {
         let mut config = self.config.clone();
         let valid = (0..count).step_by(2).map(super::fill::holder);

@@ -33,7 +33,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A figure with so many digits behind the point; a dash if nothing was measured.
+/// A figure with this number of digits after the decimal point; a dash if nothing was measured.
 pub(crate) fn figure(value: f64, digits: usize) -> String {
     if value.is_nan() {
         "–".to_owned()
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_stand_on_the_right_of_their_columns() {
+    fn figures_are_aligned_to_the_right() {
         let mut table = Table::new(["ms", "ours"]);
         table.row("ADD".to_owned(), [figure(0.678, 2)]);
         table.row("DEL".to_owned(), [figure(f64::NAN, 2)]);

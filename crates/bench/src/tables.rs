@@ -7,7 +7,7 @@ use super::figures::Figures;
 use super::table::{Table, figure};
 use super::{calls, throughput};
 
-/// All tables, in the order in which they are printed.
+/// All tables, in the order of printing.
 pub(crate) fn all(figures: &Figures) -> [Table; 4] {
     [
         calls(figures),
@@ -17,7 +17,7 @@ pub(crate) fn all(figures: &Figures) -> [Table; 4] {
     ]
 }
 
-/// A column for each contender, and one for its ratio to the peer.
+/// A table with a column for each contender, and one for its ratio to the peer.
 fn with_ratios(figures: &Figures, first: &str) -> Table {
     let columns = figures
         .contenders

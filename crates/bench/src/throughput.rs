@@ -1,4 +1,4 @@
-//! Measures ADDs a second by many callers at a time, all contenders in turn.
+//! Measures ADDs per second with concurrent callers, all contenders in turn.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -10,13 +10,13 @@ use super::contender::{Contender, Kind};
 use super::fill::Fill;
 use super::side::{Side, Storage};
 
-/// Numbers of callers at a time.
+/// Numbers of concurrent callers.
 pub(crate) const CALLERS: [usize; 4] = [1, 4, 16, 64];
 
-/// Number of containers that are added, starting with none.
+/// Number of containers that are added. Each round starts with none.
 pub(crate) const CONTAINERS: usize = 192;
 
-/// Number of measurements of each contender; the median counts.
+/// Number of measurements of each contender; the median is used.
 const ROUNDS: usize = 5;
 
 /// Throughput of one contender.
@@ -24,7 +24,7 @@ pub(crate) struct Measured {
     pub(crate) callers: usize,
     /// Index of the contender.
     pub(crate) of: usize,
-    /// ADDs a second.
+    /// ADDs per second.
     pub(crate) rate: f64,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn measure(contenders: &[Contender], storage: &Storage) -> Result<Vec
     let mut all = Vec::new();
     for callers in CALLERS {
         let mut rates = vec![Vec::new(); contenders.len()];
-        // With used storage, a contender keeps its folders from round to round.
+        // With used storage, a contender keeps its folders in all rounds.
         let sides = contenders.iter().map(|contender| fresh(contender, storage));
         let mut sides = sides.collect::<Result<Vec<_>>>()?;
         for round in 0..ROUNDS {
@@ -60,7 +60,7 @@ fn fresh(contender: &Contender, storage: &Storage) -> Result<Side> {
     Side::new(contender, storage, Fill::Count(0))
 }
 
-/// Adds all containers; returns the ADDs a second.
+/// Adds all containers; returns the ADDs per second.
 fn rate(side: &Side, callers: usize) -> Result<f64> {
     let next = AtomicUsize::new(0);
     let call = || -> Result<()> {

@@ -11,18 +11,18 @@ use super::crowd::crowd;
 use super::target::Target;
 use crate::samples::Samples;
 
-/// Rounds of each measurement: the bare writes, then the ADDs, and the other way around.
+/// Rounds of each measurement: first the bare writes and then the ADDs, or vice versa.
 const ROUNDS: usize = 3;
 
-/// Callers that clean up.
+/// Number of callers for the clean-up.
 const CLEANERS: usize = 32;
 
-/// So many callers, each with so many calls, on a pool with so many addresses.
+/// The numbers of callers, calls of each, and addresses in the pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
     pub(crate) callers: usize,
     pub(crate) calls: usize,
-    /// The most that the ADDs may take of the bare writes' time.
+    /// The longest acceptable time of the ADDs, relative to that of the bare writes.
     pub(crate) bound: f64,
 }
 
@@ -32,13 +32,13 @@ const CROWDS: [(usize, usize); 2] = [(1_000, 1), (128, 16)];
 /// The figures of a crowd.
 pub(crate) struct Measured {
     pub(crate) crowd: Crowd,
-    /// Time of all of them.
+    /// Total time of all writes.
     pub(crate) writes: Samples,
     pub(crate) adds: Samples,
-    /// Each call of the last round by itself.
+    /// Each call of the last round.
     pub(crate) each_write: Samples,
     pub(crate) each_add: Samples,
-    /// What a bare write and an ADD of the last round cost the engine.
+    /// Cost of a bare write and of an ADD for the engine, in the last round.
     pub(crate) per_write: Option<Vec<f64>>,
     pub(crate) per_add: Option<Vec<f64>>,
 }
@@ -67,7 +67,7 @@ fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Me
         per_add: None,
     };
     for node in 0..target.nodes() {
-        // A node registers with its first call after a boot.
+        // A node's first call after a boot registers it.
         target.inside(|| {
             allocator.add(&pool, node, "first")?;
             allocator.del(&pool, node, "first")
@@ -122,10 +122,10 @@ fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Me
     Ok(measured)
 }
 
-/// A pool with exactly so many addresses.
+/// A pool with exactly this number of addresses.
 pub(crate) fn range_of(count: usize) -> serde_json::Value {
     let last = 0x0a63_0000 + u32::try_from(count).unwrap_or(u32::MAX);
-    // The gateway, which is given to nobody, is the subnet's last address.
+    // The gateway, which is never given, is the subnet's last address.
     json!({"ranges": [{
         "subnet": "10.99.0.0/16",
         "rangeStart": "10.99.0.1",

@@ -1,5 +1,5 @@
-//! ADD of a chain with blocks, beside the same chain with a local pool; then with the engine
-//! stopped.
+//! ADD of a chain with blocks, compared with the same chain with a local pool; repeated with the
+//! engine stopped.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,10 @@ const ROUNDS: usize = 201;
 const POOL: &str = "blocks";
 const SUBNET: &str = "10.97.0.0/16";
 
-/// How the plugins are installed.
+/// Form in which the plugins are installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// Those without a network client in one file, as they are installed.
+    /// The plugins without a network client as one multi-call executable, as in an installation.
     OneFile,
     /// Each as a separate file.
     Separate,
@@ -33,7 +33,8 @@ pub(crate) struct Measured {
     pub(crate) form: Form,
     pub(crate) local: Samples,
     pub(crate) blocks: Samples,
-    /// The same two in turn, while the engine is stopped. Empty if it is somebody's.
+    /// The same two chains in turn while the engine is stopped. Empty if the engine can't be
+    /// stopped.
     pub(crate) local_then: Samples,
     pub(crate) without_engine: Samples,
 }
@@ -98,7 +99,7 @@ fn one(target: &dyn Target, form: Form, folder: &Path) -> Result<Measured> {
     Ok(measured)
 }
 
-/// ADD and DEL of both, one after the other.
+/// ADD and DEL of both chains in turn.
 fn in_turn(mut contenders: [(&Plugin, &mut Samples); 2]) -> Result<()> {
     for round in 0..ROUNDS {
         interrupt::check()?;
@@ -108,7 +109,7 @@ fn in_turn(mut contenders: [(&Plugin, &mut Samples); 2]) -> Result<()> {
             let (plugin, times) = &mut contenders[(i + round) % count];
             let (time, success) = plugin.call("ADD", &container)?;
             ensure!(success, "ADD of {container} failed");
-            // The first one claims a block.
+            // The first ADD claims a block, and isn't counted.
             if round > 0 {
                 times.push(time);
             }
@@ -133,7 +134,7 @@ fn chain(delegates: &[&str], pools: &Value, folder: &Path, name: &str) -> Value 
     })
 }
 
-/// Installs the plugins in this folder, and returns theirs.
+/// Installs the plugins in this folder; returns the folder of their executables.
 fn install(form: Form, selector: &str, folder: &Path) -> Result<std::path::PathBuf> {
     let built_selector = Flavour::Normal.build_static(&[selector])?.separate;
     let plugins = match form {

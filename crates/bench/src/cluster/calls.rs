@@ -1,5 +1,5 @@
-//! Calls of an allocator in this process, as many nodes. Each call makes a separate connection,
-//! as a plugin's process does.
+//! Calls an allocator in this process, on several nodes. Each call makes a separate connection,
+//! like a plugin's process.
 
 use anyhow::{Result, anyhow, ensure};
 use cni::Environment;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::target::Target;
 
-/// The allocator with a cluster's configuration.
+/// The allocator, with the configuration of a cluster.
 pub(crate) struct Allocator<'a> {
     target: &'a dyn Target,
-    /// Of each node, without a pool.
+    /// One for each node, without a pool.
     configs: Vec<Value>,
 }
 
@@ -26,8 +26,8 @@ impl<'a> Allocator<'a> {
         Ok(Self { target, configs })
     }
 
-    /// The configuration of a node for an address of this pool, with the selector's result. The
-    /// nodes take turns.
+    /// The configuration of a node for an address of this pool, with the selector's result. `node`
+    /// counts on through all nodes.
     pub(crate) fn config(&self, pool: &str, node: usize) -> Value {
         let mut config = self.configs[node % self.configs.len()].clone();
         config["prevResult"] = json!({ "cniVersion": "1.0.0", "pools": [{ "name": pool }] });

@@ -10,18 +10,18 @@ use super::interrupt;
 use super::target::Target;
 use crate::samples::Samples;
 
-/// Enough for a call.
+/// Stack size of a caller's thread.
 const STACK: usize = 1 << 20;
 
 /// A measurement of a crowd.
 pub(crate) struct Crowded {
-    /// From the common start to the end of the last call.
+    /// Time from the common start to the end of the last call.
     pub(crate) total: Duration,
-    /// Each call by itself.
+    /// Time of each call.
     pub(crate) each: Samples,
 }
 
-/// Lets so many callers each make so many calls, one after the other; all start together.
+/// Starts this number of callers at the same time; each makes this number of calls in sequence.
 /// Each call gets its number.
 ///
 /// # Errors
@@ -64,7 +64,7 @@ pub(crate) fn crowd(
                 .spawn_scoped(scope, move || work(caller))
                 .context("a thread for each caller")?;
         }
-        // All of them are at the gate before it opens.
+        // By then, all callers wait at the gate.
         std::thread::sleep(Duration::from_millis(200));
         started = Instant::now();
         drop(closed);

@@ -51,7 +51,7 @@ pub(crate) struct Cluster {
 /// Measures, and writes bench-cluster.json and bench-cluster.md to the folder.
 pub(crate) fn run(arguments: &Cluster, out: &Path) -> Result<()> {
     if cfg!(debug_assertions) {
-        // The callers are in this process.
+        // The callers run in this process.
         return again_in_release();
     }
     interrupt::watch()?;
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Cluster, out: &Path) -> Result<()> {
     );
     let progress = Progress::start();
     let measured = measure(&target, &progress);
-    // Also if something went wrong.
+    // The keys are also removed after an error.
     let removed = target.remove_keys();
     let figures = measured?;
     removed?;
@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: &Cluster, out: &Path) -> Result<()> {
     write(out, "bench-cluster", &figures.to_json(), &page, &progress)
 }
 
-/// What the page says of this cluster.
+/// The page's explanation of this cluster.
 const EXPLANATION: &str = "\
 With `--endpoints`, `--ca`, `--user` and `--password-file` it measures an existing cluster, below a
 separate prefix, and removes its keys at the end.

@@ -21,7 +21,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The tables, in the order in which they were measured.
+    /// The tables, in the order of the measurements.
     pub(crate) fn tables(&self) -> Vec<Table> {
         vec![
             self.at_once_table(),
@@ -178,7 +178,7 @@ impl Figures {
         table
     }
 
-    /// The same for programs.
+    /// All figures, for programs.
     pub(crate) fn to_json(&self) -> Value {
         let cost = |counted: &Option<Vec<f64>>| {
             let both = self.words.costs.iter().zip(counted.as_ref()?);
@@ -229,7 +229,7 @@ impl Figures {
     }
 }
 
-/// The explanation of the figures, in front of them.
+/// The explanation before the figures.
 const EXPLANATION: &str = "\
 The cluster: {whose}. Written by `cargo xtask bench {command} --out docs`. {more}
 - **A bare {write}** is the peer: one object as large as an address. A {write} and an ADD each open a connection of their own, with
@@ -245,7 +245,7 @@ The cluster: {whose}. Written by `cargo xtask bench {command} --out docs`. {more
 ";
 
 impl Figures {
-    /// A page for the documentation, with what is to be said of this engine.
+    /// A page for the documentation; `more` is about this engine.
     pub(crate) fn page(&self, more: &str) -> String {
         let words = self.words;
         let explanation = EXPLANATION

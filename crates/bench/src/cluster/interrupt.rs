@@ -8,7 +8,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on, the signals only leave a note.
+/// From now on, the signals only set a flag.
 pub(crate) fn watch() -> Result<()> {
     let flag = INTERRUPTED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
@@ -17,7 +17,7 @@ pub(crate) fn watch() -> Result<()> {
     Ok(())
 }
 
-/// Fails if there was a signal.
+/// Fails after a signal.
 pub(crate) fn check() -> Result<()> {
     let flag = INTERRUPTED.get();
     let interrupted = flag.is_some_and(|flag| flag.load(Ordering::Relaxed));

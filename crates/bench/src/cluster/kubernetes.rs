@@ -1,5 +1,5 @@
-//! `cargo xtask bench kubernetes`: addresses out of Kubernetes' API, beside as many bare creations
-//! over as many connections, and beside whereabouts, in the same run.
+//! `cargo xtask bench kubernetes`: ADDs with Kubernetes' API, compared with as many bare creations
+//! over as many connections, and with whereabouts, in the same run.
 
 mod counters;
 mod filling;
@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
 /// Measures, and writes bench-kubernetes.json and bench-kubernetes.md to the folder.
 pub(crate) fn run(arguments: &Arguments, out: &Path) -> Result<()> {
     if cfg!(debug_assertions) {
-        // The callers are in this process.
+        // The callers run in this process.
         return again_in_release();
     }
     interrupt::watch()?;
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, out: &Path) -> Result<()> {
     write(out, "bench-kubernetes", &json, &page, &progress)
 }
 
-/// What the page says of this engine.
+/// The page's explanation of this engine.
 const EXPLANATION: &str = "\
 The kinds, rights
 and policies are those of [kubernetes-cluster-pool](kubernetes-cluster-pool); each node's token is bound to a pod on it.

@@ -1,4 +1,4 @@
-//! One ADD after the other, with no address reserved, with 60,000, and for the last one.
+//! ADDs in sequence: with no address reserved, with 60,000, and with only one free address.
 
 use std::time::Instant;
 
@@ -12,22 +12,22 @@ use crate::samples::Samples;
 
 const ROUNDS: usize = 101;
 
-/// Addresses of a /16 that the plugin gives.
+/// Usable addresses of a /16.
 const ALL: u32 = 65_533;
 
 const LEVELS: [u32; 3] = [0, 60_000, ALL - 1];
 
-/// The figures with so many addresses reserved.
+/// The figures with this number of reserved addresses.
 pub(crate) struct Level {
     pub(crate) reserved: u32,
     pub(crate) add: Samples,
     pub(crate) del: Samples,
-    /// What an ADD costs the engine.
+    /// Cost of an ADD for the engine.
     pub(crate) per_add: Option<Vec<f64>>,
     pub(crate) per_del: Option<Vec<f64>>,
 }
 
-/// The figures of all levels, and of a bare write.
+/// The figures of all levels and of a bare write.
 pub(crate) struct OneAtATime {
     pub(crate) write: Samples,
     pub(crate) levels: Vec<Level>,

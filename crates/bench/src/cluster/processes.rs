@@ -1,4 +1,4 @@
-//! 1,000 processes of the allocator at once, and what processes cost without any request.
+//! 1,000 concurrent processes of the allocator, and the cost of processes without requests.
 
 use std::fs;
 use std::process::Stdio;
@@ -21,11 +21,11 @@ const POOL: &str = "processes";
 
 /// The processes' figures.
 pub(crate) struct Processes {
-    /// Time of all of them.
+    /// Total time of all ADDs.
     pub(crate) adds: Samples,
-    /// The same of VERSION, which each answers without a connection.
+    /// Total time of as many VERSION calls, which need no connection.
     pub(crate) versions: Samples,
-    /// One ADD after the other.
+    /// ADDs in sequence.
     pub(crate) single_add: Samples,
     /// The executable's size in bytes.
     pub(crate) size: u64,
@@ -54,7 +54,7 @@ pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<
         let output = process
             .output()
             .with_context(|| format!("{command} of {container} can't be started"))?;
-        // One that was killed has said nothing: its status tells.
+        // A killed process has printed nothing, so its status is shown.
         ensure!(
             output.status.success(),
             "{command} of {container}: {}: {} {}",
@@ -89,11 +89,11 @@ pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<
     })
 }
 
-/// Each process has its configuration and two pipes here, and 1,024 open files are a common
-/// limit.
+/// This process has three open files for each child: the configuration and two pipes. A common
+/// limit is 1,024.
 fn raise_limit_of_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If it can't be raised, the call that meets it says so.
+    // If the limit can't be raised, a later call reports it.
     let _ = setrlimit(Resource::Nofile, limit);
 }

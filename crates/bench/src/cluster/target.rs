@@ -1,4 +1,4 @@
-//! The engine that is measured.
+//! The measured engine.
 
 use std::thread;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// An engine of a cluster's pools, and the nodes that use it.
 pub(crate) trait Target: Sync {
-    /// Its words in the figures.
+    /// The engine's texts in the figures.
     fn words(&self) -> &'static Words;
 
     /// Description of the cluster in the figures.
@@ -17,29 +17,29 @@ pub(crate) trait Target: Sync {
     /// The allocator.
     fn allocator(&self) -> &dyn Plugin;
 
-    /// Number of nodes that ask for addresses when many ask at once.
+    /// Number of nodes in measurements with many callers.
     fn nodes(&self) -> usize;
 
-    /// The keys of a node in the `ipam` section: the engine's, with folders of this node, and
-    /// `node`.
+    /// A node's keys in the `ipam` section: `node`, and the engine's with folders of this node.
     fn ipam(&self, node: &str) -> Result<Value>;
 
-    /// Moves the calling thread to where the engine can be reached.
+    /// Moves the calling thread into the engine's network namespace.
     fn enter(&self);
 
-    /// Writes a new object that is as large as an address, over a new connection.
+    /// Writes a new object of the size of an address, over a new connection.
     fn write_bare(&self, name: &str) -> Result<()>;
 
     /// Writes a pool with this definition.
     fn write_pool(&self, pool: &str, definition: &Value) -> Result<()>;
 
-    /// Reserves so many addresses of 10.98.0.0/16 in this pool, from 10.98.0.2 on.
+    /// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with 10.98.0.2.
     fn fill(&self, pool: &str, count: u32) -> Result<()>;
 
-    /// The engine's counters now, in the order of [`Words::costs`]; `None` if they can't be read.
+    /// The engine's current counters, in the order of [`Words::costs`]; `None` if they can't be
+    /// read.
     fn counters(&self) -> Option<Vec<f64>>;
 
-    /// Stops the engine, so that it answers nothing; false if it is somebody's.
+    /// Stops the engine, so that it doesn't answer; false if it may not be stopped.
     fn stop(&self) -> bool;
 
     /// Continues it, and waits until it answers.
@@ -47,7 +47,7 @@ pub(crate) trait Target: Sync {
 }
 
 impl dyn Target + '_ {
-    /// Does something where the engine can be reached.
+    /// Runs `what` in the engine's network namespace.
     pub(crate) fn inside<T: Send>(&self, what: impl FnOnce() -> T + Send) -> T {
         thread::scope(|scope| {
             let entered = scope.spawn(|| {
@@ -58,7 +58,7 @@ impl dyn Target + '_ {
         })
     }
 
-    /// What each of so many calls has cost since these counters.
+    /// The cost of each of `calls` calls since `before`.
     pub(crate) fn cost_since(&self, before: Option<Vec<f64>>, calls: usize) -> Option<Vec<f64>> {
         let both = before?.into_iter().zip(self.counters()?);
         Some(
@@ -68,30 +68,30 @@ impl dyn Target + '_ {
     }
 }
 
-/// What the figures of an engine say.
+/// Texts of an engine in the figures.
 pub(crate) struct Words {
     /// The subcommand of `cargo xtask bench`.
     pub(crate) command: &'static str,
-    /// The engine, in the title of its page.
+    /// The engine's name in the title of its page.
     pub(crate) engine: &'static str,
-    /// A bare write.
+    /// The name of a bare write.
     pub(crate) write: &'static str,
-    /// What is stopped with SIGSTOP.
+    /// The name of the processes that are stopped with SIGSTOP.
     pub(crate) stopped: &'static str,
     pub(crate) allocator: &'static str,
     /// The selector of blocks.
     pub(crate) selector: &'static str,
-    /// The most that many ADDs at once may take of the time of as many bare writes: for 1,000
+    /// The longest acceptable time of concurrent ADDs, relative to as many bare writes: for 1,000
     /// callers, and for 128.
     pub(crate) bounds: [f64; 2],
-    /// The counters that tell what a call costs.
+    /// The counters that show the cost of a call.
     pub(crate) costs: &'static [Cost],
 }
 
 /// A counter of an engine.
 pub(crate) struct Cost {
     pub(crate) name: &'static str,
-    /// Digits behind the point in the figures.
+    /// Digits after the decimal point.
     pub(crate) digits: usize,
 }
 

@@ -1,4 +1,4 @@
-//! `docker network connect` and `disconnect`, by Docker's own drivers and by ours.
+//! `docker network connect` and `disconnect`, with Docker's own drivers and with ours.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::samples::Samples;
 use crate::table::{Table, figure};
 
-/// Connects and disconnects of a container.
+/// Number of connects and disconnects of a container.
 const CONNECTS: usize = 30;
 
 /// The networks, each with the options of `docker network create`.
@@ -32,7 +32,7 @@ const NETWORKS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Prints the table of the three; nothing if dockerd doesn't run here.
+/// Prints the table of the three networks; nothing if dockerd can't run here.
 pub(super) fn run() -> Result<()> {
     let Some(docker) = Dockerd::start("bench docker", &[]) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! A bare HTTP server on the daemon's stack: it reads a body, and answers `{}`.
+//! A bare HTTP server with the daemon's libraries: it reads a body, and answers `{}`.
 
 use std::convert::Infallible;
 use std::fs;
@@ -45,7 +45,7 @@ async fn serve(socket: &Path, listens: &mpsc::Sender<()>) -> Result<()> {
             let connection = http1::Builder::new()
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service_fn(answer));
-            // A peer that has gone is measured by nobody.
+            // A closed connection is not an error.
             let _ = connection.await;
         });
     }

@@ -1,10 +1,10 @@
-//! Counts the requests and bytes that calls cost etcd, by its own counters.
+//! Counts the requests and bytes of calls, with etcd's own counters.
 
 use harness::Metrics;
 
 use crate::cluster::target::Cost;
 
-/// The requests that a plugin makes, by their name in etcd's metrics.
+/// A plugin's requests, by their names in etcd's metrics.
 const REQUESTS: [&str; 4] = ["Range", "Put", "Txn", "Authenticate"];
 
 /// The counters: requests, and bytes without TLS and HTTP.
@@ -17,7 +17,7 @@ pub(super) const COSTS: [Cost; 6] = [
     Cost::bytes("bytes sent"),
 ];
 
-/// The sums of the members' counters now.
+/// The current sums of the members' counters.
 pub(super) fn counters(cluster: &harness::Cluster) -> Vec<f64> {
     let metrics = cluster.metrics();
     let sum = |metric: &str, label: &str| -> f64 {

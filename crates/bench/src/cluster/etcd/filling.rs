@@ -1,4 +1,4 @@
-//! Addresses that are reserved before a measurement, in the form of the plugin's own keys.
+//! Reserves addresses before a measurement, with the plugin's own keys.
 
 use std::net::Ipv4Addr;
 
@@ -9,15 +9,15 @@ use super::target::Etcd;
 use crate::cluster::interrupt;
 use crate::cluster::target::Target;
 
-/// Operations of a transaction: half of what etcd takes.
+/// Operations of a transaction: half of etcd's limit.
 const OPERATIONS: usize = 64;
 
-/// Reserves so many addresses of 10.98.0.0/16 in this pool, from the first one on.
+/// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with the first.
 pub(super) fn fill(target: &Etcd, pool: &str, count: u32) -> Result<()> {
     let v1 = format!("{}/v1", target.prefix());
     let mut ops = Vec::with_capacity(OPERATIONS);
     let mut all = Vec::new();
-    // The plugin gives .0.2 first: .0.1 is the gateway.
+    // The first address is .0.2, because .0.1 is the gateway.
     for n in 2..count + 2 {
         let ip = Ipv4Addr::from(0x0a62_0000 + n);
         let container = format!("{n:064x}");
@@ -39,7 +39,7 @@ pub(super) fn fill(target: &Etcd, pool: &str, count: u32) -> Result<()> {
     reached.inside(|| {
         let mut client = target.client();
         for (i, then) in all.into_iter().enumerate() {
-            // A client's requests all together have a bound of time.
+            // A client has one time limit for all of its requests, so a new client is used.
             if i % 100 == 99 {
                 interrupt::check()?;
                 client = target.client();

@@ -1,4 +1,4 @@
-//! The cluster that is measured: three members of this machine, or somebody's.
+//! The measured cluster: three members on this machine, or an existing cluster.
 
 use std::process;
 
@@ -14,7 +14,7 @@ use super::filling::fill;
 use crate::cluster::target::{Target, Words};
 use crate::folders;
 
-/// A bound of time that no call reaches, however slow the machine is.
+/// A time limit that no call reaches, even on a slow machine.
 const TIMEOUT: &str = "120s";
 
 const WORDS: Words = Words {
@@ -28,22 +28,22 @@ const WORDS: Words = Words {
     costs: &COSTS,
 };
 
-/// About as long as the value of an address.
+/// A text about as long as the value of an address.
 const VALUE: &str = "{\"node\":\"bench-node\",\"network\":\"bench\",\"containerID\":\
                      \"c000000000000000\",\"ifname\":\"eth0\",\"since\":\"2020-01-01T00:00:00Z\"}";
 
 /// A cluster of etcd.
 pub(crate) struct Etcd {
-    /// `None` if it is somebody's.
+    /// `None` for an existing cluster.
     own: Option<Own>,
     /// The key `etcd` of a plugin's configuration.
     etcd: Value,
     settings: Settings,
-    /// What the plugins keep, in a folder for each node.
+    /// Files of the plugins, in a folder for each node.
     folder: TempDir,
 }
 
-/// A cluster of this machine.
+/// A cluster on this machine.
 struct Own {
     cluster: harness::Cluster,
     clients: Namespace,
@@ -59,7 +59,7 @@ impl Etcd {
             (None, somebodys(arguments))
         };
         etcd["timeout"] = json!(TIMEOUT);
-        // Nobody else has a folder of this name.
+        // The folder's name is unique.
         let folder = format!("bench-{}-{:016x}", process::id(), fastrand::u64(..));
         let prefix = match own {
             Some(_) => harness::PREFIX,
@@ -73,7 +73,7 @@ impl Etcd {
             etcd,
             folder: folders::folder_in(&folders::in_memory())?,
         };
-        // A wrong password is better known before anything is measured.
+        // Fails early if the password is wrong.
         let reached: &dyn Target = &target;
         reached.inside(|| {
             let probe = format!("{}/probe", target.prefix());
@@ -88,12 +88,13 @@ impl Etcd {
         &self.settings.prefix
     }
 
-    /// A client, which has no connection yet.
+    /// A client without a connection.
     pub(crate) fn client(&self) -> Client<'_> {
         Client::new(&self.settings, None)
     }
 
-    /// The members, if they may be asked for their counters, and stopped.
+    /// The members, whose counters may be read and which may be stopped; `None` for an existing
+    /// cluster.
     pub(super) fn own(&self) -> Option<&harness::Cluster> {
         self.own.as_ref().map(|own| &own.cluster)
     }
@@ -202,7 +203,7 @@ impl Own {
     }
 }
 
-/// The key `etcd` for somebody's cluster.
+/// The key `etcd` for an existing cluster.
 fn somebodys(arguments: &super::Cluster) -> Value {
     let mut etcd = json!({ "endpoints": arguments.endpoints });
     let text = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| json!(absolute(path)));

@@ -1,5 +1,5 @@
-//! Counts the requests that calls cost the API server, and the processor time that they cost it and
-//! etcd, by their own counters.
+//! Counts the requests of calls, and the processor time of the API server and etcd, with their own
+//! counters.
 
 use anyhow::Result;
 use harness::{KubernetesApi, metrics_of, sum_of_metric};
@@ -20,7 +20,7 @@ pub(super) const COSTS: [Cost; 7] = [
     Cost::requests("etcd's processor, ms"),
 ];
 
-/// The counters now, in the network namespace of the API server.
+/// The current counters, read in the network namespace of the API server.
 pub(super) fn counters(api: &KubernetesApi) -> Result<Vec<f64>> {
     let server = api.kubectl(&["get", "--raw", "/metrics"]);
     let etcd = metrics_of(ETCD)?;

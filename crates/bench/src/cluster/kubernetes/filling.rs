@@ -1,5 +1,5 @@
-//! Addresses that are reserved before a measurement, in the form in which the API server has
-//! written one to etcd. To create them over the API would take minutes.
+//! Reserves addresses before a measurement. Copies in etcd an address that the API server has
+//! written: creations through the API would take minutes.
 
 use std::net::Ipv4Addr;
 use std::thread::sleep;
@@ -16,7 +16,7 @@ use super::target::Kubernetes;
 use crate::cluster::interrupt;
 use crate::cluster::target::Target;
 
-/// Operations of a transaction: half of what etcd takes.
+/// Operations of a transaction: half of etcd's limit.
 const OPERATIONS: usize = 64;
 
 /// The prefix of addresses in the API server's etcd.
@@ -29,7 +29,7 @@ pub(super) fn settings() -> Result<Settings> {
     Settings::read(&ipam).map_err(|error| anyhow!("{error}"))
 }
 
-/// An address as the API server keeps it in etcd, of those that bare creations have made.
+/// An address from a bare creation, as the API server stores it in etcd.
 pub(super) fn stored_address(client: &mut Client<'_>) -> Result<Value> {
     let range = Range::between(format!("{ADDRESSES}bare."), format!("{ADDRESSES}bare/"));
     let found = client.range(&range.limit(1));
@@ -38,8 +38,8 @@ pub(super) fn stored_address(client: &mut Client<'_>) -> Result<Value> {
     Ok(serde_json::from_slice(&first.value)?)
 }
 
-/// Reserves so many addresses of 10.98.0.0/16 in this pool, from the first one on, and waits until
-/// the API server has them all in its cache.
+/// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with the first, and
+/// waits until the API server has all of them in its cache.
 pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
     let settings = settings()?;
     let reached: &dyn Target = target;
@@ -47,7 +47,7 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
         let mut client = Client::new(&settings, None);
         let template = stored_address(&mut client)?;
         let mut ops = Vec::with_capacity(OPERATIONS);
-        // The plugin gives .0.2 first: .0.1 is the gateway.
+        // The first address is .0.2, because .0.1 is the gateway.
         for n in 2..count + 2 {
             let object = address(&template, pool, n);
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
                 ..Txn::default()
             };
             client.txn(&txn).map_err(|error| anyhow!("{error}"))?;
-            // A client's requests all together have a bound of time.
+            // A client has one time limit for all of its requests, so a new client is used.
             if n % 4096 < OPERATIONS as u32 {
                 interrupt::check()?;
                 client = Client::new(&settings, None);
@@ -70,7 +70,7 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
     })
 }
 
-/// The address with this number, held by another node.
+/// The address with this number. Another node holds it.
 fn address(template: &Value, pool: &str, n: u32) -> Value {
     let ip = Ipv4Addr::from(0x0a62_0000 + n).to_string();
     let mut object = template.clone();

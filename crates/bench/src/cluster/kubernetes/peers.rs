@@ -1,5 +1,5 @@
-//! Executables: many ADDs at once of ours, and of whereabouts on the same etcd and on the same API
-//! server.
+//! Many concurrent ADDs with executables: ours, and whereabouts on the same etcd and on the same
+//! API server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,24 +23,24 @@ use crate::samples::Samples;
 use crate::table::{Table, figure};
 use xtask::build::Flavour;
 
-/// Numbers of callers, each with one ADD.
+/// Numbers of callers; each makes one ADD.
 const CALLERS: [usize; 3] = [1, 20, 128];
 
-/// The executable of whereabouts beside those of the API server.
+/// The executable of whereabouts, in the folder of the API server's executable.
 const WHEREABOUTS: &str = "whereabouts-0.5.4";
 
 /// The kinds of whereabouts, as its releases define them.
 const KINDS: &str = include_str!("whereabouts-kinds.json");
 
-/// The figures of one program, with so many callers.
+/// The figures of one program with this number of callers.
 pub(super) struct Measured {
     name: &'static str,
     callers: usize,
     total: Duration,
-    /// Calls that gave an address.
+    /// Times of the successful calls.
     each: Samples,
     given: usize,
-    /// What the first failed call said.
+    /// The message of the first failed call.
     failure: Option<String>,
 }
 
@@ -50,7 +50,7 @@ struct Contender {
     nodes: Vec<Plugin>,
 }
 
-/// The executable of whereabouts, if it is beside that of the API server.
+/// The executable of whereabouts, if it is in the folder of the API server's executable.
 pub(super) fn whereabouts() -> Option<PathBuf> {
     let path = kubernetes_programs()?.join(WHEREABOUTS);
     path.exists().then_some(path)
@@ -113,7 +113,7 @@ fn one(target: &Kubernetes, contender: &Contender, callers: usize) -> Result<Mea
         Ok(())
     };
     let done = crowd(target, callers, 1, &|i| call("ADD", i))?;
-    // One after the other: many at once would wait for their lock again.
+    // One after the other, because concurrent calls would wait for their lock again.
     for i in 0..callers {
         let reached: &dyn Target = target;
         reached.inside(|| call("DEL", i))?;
@@ -148,7 +148,7 @@ fn ours(target: &Kubernetes, folder: &Path) -> Result<Contender> {
     Ok(Contender { name, nodes })
 }
 
-/// whereabouts on the API server's etcd, and on the API server.
+/// whereabouts with the API server's etcd, and with the API server.
 fn theirs(target: &Kubernetes, executable: &Path, folder: &Path) -> Result<[Contender; 2]> {
     target.api.apply(&serde_json::from_str(KINDS)?);
     let words = ["wait", "--for=condition=Established", "crd", "--all"];

@@ -1,4 +1,4 @@
-//! What the API server holds, and how long its lists take, with all addresses of a run.
+//! Memory of the API server and time of its lists, with all addresses of a run.
 
 use std::time::Instant;
 
@@ -17,12 +17,12 @@ use crate::table::{Table, figure};
 
 const ROUNDS: usize = 5;
 
-/// The figures with so many addresses.
+/// The figures with this number of addresses.
 pub(super) struct Measured {
     addresses: usize,
     /// Bytes of an address in etcd.
     bytes: usize,
-    /// Part of these that are `managedFields`.
+    /// Bytes of `managedFields` among these.
     managed_fields: usize,
     /// Resident memory in MiB.
     api_server: f64,

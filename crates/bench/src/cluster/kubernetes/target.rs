@@ -1,4 +1,4 @@
-//! The API server that is measured: one of this machine, with its etcd in memory.
+//! The measured API server: on this machine, with its etcd in memory.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -18,7 +18,7 @@ use super::filling::fill;
 use crate::cluster::target::{Target, Words};
 use crate::folders;
 
-/// A bound of time that no call reaches, however slow the machine is.
+/// A time limit that no call reaches, even on a slow machine.
 const TIMEOUT: &str = "20m";
 
 /// The node that makes the bare creations.
@@ -39,11 +39,11 @@ const WORDS: Words = Words {
 pub(crate) struct Kubernetes {
     pub(super) api: KubernetesApi,
     clients: Namespace,
-    /// What the plugins keep, in a folder for each node.
+    /// Files of the plugins, in a folder for each node.
     folder: TempDir,
-    /// The kubeconfig of each node, made once.
+    /// The kubeconfig of each node, created once.
     kubeconfigs: Mutex<BTreeMap<String, PathBuf>>,
-    /// Of the node that makes the bare creations.
+    /// Settings of the node that makes the bare creations.
     writer: Settings,
     /// Number of bare creations.
     written: AtomicU32,
@@ -71,7 +71,7 @@ impl Kubernetes {
         Ok(target)
     }
 
-    /// A client of a node, which has no connection yet.
+    /// A client of a node, without a connection.
     pub(super) fn client(&self) -> Client<'_> {
         Client::new(&self.writer, None)
     }
@@ -82,7 +82,7 @@ impl Kubernetes {
         known.entry(node.to_owned()).or_insert_with(make).clone()
     }
 
-    /// A new address of a pool that nobody asks for, as large as those that ADDs create.
+    /// A new address in an unused pool, as large as those that ADDs create.
     fn bare_address(&self, container: &str) -> Value {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let ip = Ipv4Addr::from(0x0a60_0000 + number);
