@@ -1,4 +1,4 @@
-//! The cluster's engine on Kubernetes' API: each object of the rules is an object of the API.
+//! The cluster's engine on Kubernetes' API: each object of the rules is one object of the API.
 
 mod attachments;
 mod commit;
@@ -25,11 +25,11 @@ use crate::view::View;
 use crate::{Client, Cluster, Item, Resource};
 use explanation::Taken;
 
-/// Creations in a row that met an address which the view has as free, after which a pool's
-/// addresses are listed.
+/// After this number of successive creations of taken addresses that the view showed as free, the
+/// pool's addresses are listed.
 const MOST_MISSES: u32 = 8;
 
-/// Of this number of ADDs with a sticky key, one counts the keys.
+/// One of this number of ADDs with a sticky key counts the keys.
 const COUNTED: u32 = 64;
 
 /// The engine of one call. It connects with the first request.
@@ -39,17 +39,17 @@ pub struct Engine<'a> {
     node: &'a str,
     pod: Pod,
     index: Option<HeldIndex>,
-    /// The node's registration as it was read just now, for a release that follows.
+    /// The node's registration, if this call has just read it, for a following release.
     registration: Option<Item>,
     view: View,
-    /// Addresses that this call asks for and has not tried to create, by pool.
+    /// Addresses that this call has noted in the view and has not tried to create, by pool.
     asked_for: HashSet<(String, IpAddr)>,
-    /// The blocks of a pool, listed once in a call.
+    /// The blocks of a pool. They are listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
-    /// Pools, with their specs, that were found to overlap with no other one.
+    /// Pools with their specs that are known to overlap with no other pool.
     apart: HashSet<String>,
     misses: u32,
-    /// The address that the last change has not created.
+    /// The address that the last change could not create.
     taken: Option<Taken>,
     moment: Option<Moment>,
 }
@@ -58,7 +58,7 @@ impl<'a> Engine<'a> {
     /// The engine of a plugin's call.
     pub fn new(cluster: &'a Cluster, call: &Call<'a>) -> Self {
         let mut engine = Self::of(cluster, call.environment, call.cancellation);
-        // They are for people: what can't be read names no pod.
+        // The pod is only for people: unreadable arguments name no pod.
         let arguments = Args::parse(&call.environment.text("CNI_ARGS")).unwrap_or_default();
         let value = |key: &str| {
             let found = arguments.get(key).filter(|value| !value.is_empty());
@@ -68,7 +68,7 @@ impl<'a> Engine<'a> {
         engine
     }
 
-    /// Sets the pod whose addresses are created from now on.
+    /// Sets the pod for the addresses that are created from now on.
     pub fn set_pod(&mut self, namespace: Option<String>, name: Option<String>) {
         self.pod = Pod { namespace, name };
     }
@@ -81,7 +81,7 @@ impl<'a> Engine<'a> {
     ) -> Self {
         let client = Client::new(&cluster.settings, cancellation).with_environment(environment);
         let node = &cluster.node;
-        // Of no node, nothing is kept.
+        // Without a node, nothing is cached.
         let (index, view) = match node.name.as_str() {
             "" => (None, View::none()),
             name => (
@@ -105,7 +105,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The object of a key, with its value; `None` if there is none.
+    /// The object of a key, with its value; `None` if it doesn't exist.
     fn object(&mut self, key: &Key) -> Result<Option<(Item, Stored)>, EngineError> {
         let Some((kind, name)) = object_of(key) else {
             return Ok(None);
@@ -127,7 +127,7 @@ impl<'a> Engine<'a> {
         with: Option<(&str, &str)>,
         metadata_only: bool,
     ) -> Result<Vec<Item>, EngineError> {
-        // What can't be a label's value has no label: all objects are looked at.
+        // A value that can't be a label has no label, so all objects are listed.
         let with = with.filter(|(_, value)| is_label_value(value));
         let selector = with.map(|(name, value)| format!("{}={value}", label(name)));
         let list = self.client.list(kind, selector.as_deref(), metadata_only)?;
@@ -135,7 +135,7 @@ impl<'a> Engine<'a> {
         Ok(list.items)
     }
 
-    /// Notes the revision of an answer that is the API server's latest: of a list, or a change.
+    /// Notes the latest revision of the API server, from a list or a change.
     fn saw(&mut self, revision: i64) -> Result<(), EngineError> {
         let cluster = self.client.cluster_id()?;
         let latest = self
@@ -167,9 +167,9 @@ impl<'a> Engine<'a> {
         Ok(all)
     }
 
-    /// The names of a pool's addresses, for a search: the list may be another process's.
+    /// The names of a pool's addresses, for a search. The list may be from another process.
     fn addresses(&mut self, pool: &str) -> Result<Vec<Stored>, EngineError> {
-        // The rest is for an own list, if the other process is stopped.
+        // The other half is for this process's own list, if the other process is stopped.
         let time = self.client.time.remaining() / 2;
         let view = std::mem::replace(&mut self.view, View::none());
         let listed = view.list(pool, time, || {
@@ -190,7 +190,7 @@ impl<'a> Engine<'a> {
         Ok(listed?.into_iter().map(stored).collect())
     }
 
-    /// True if the view has an address as free. After many that were not, the view is replaced.
+    /// True if the view shows an address as free. After many wrong answers, the view is replaced.
     fn seems_free(&mut self, pool: &str, ip: IpAddr) -> Result<bool, EngineError> {
         if self.misses >= MOST_MISSES {
             self.addresses(pool)?;
@@ -230,7 +230,8 @@ impl<'a> Engine<'a> {
                 ..Found::default()
             },
             Read::First(Group::Marks, _) if !self.is_restored()? => Found::default(),
-            // A hint: an attachment whose address was created elsewhere gets no second ADD.
+            // This is a hint: it prevents a second ADD for an attachment whose address was created
+            // elsewhere.
             Read::First(Group::Held(holding), _) => match self.indexed(holding, &[])? {
                 Some(objects) => found(objects),
                 None => found(self.holding(holding)?),
@@ -246,8 +247,8 @@ impl<'a> Engine<'a> {
                 found.objects.truncate(*most as usize);
                 found
             }
-            // A list of all keys for each ADD with a sticky key would be too much: few of them look
-            // whether there are too many.
+            // Listing all keys for each ADD with a sticky key would be too expensive, so only a
+            // few ADDs check the number of keys.
             Read::Count(Group::StickyKeys(_)) if fastrand::u32(..COUNTED) > 0 => Found::default(),
             Read::Count(group) => Found {
                 number: self.group(group, false)?.len() as u64,
@@ -265,12 +266,13 @@ impl<'a> Engine<'a> {
             Group::Marks => {
                 let marks = self.marks()?;
                 if marks.is_empty() {
-                    // Whoever has deleted the last mark may have been unable to.
+                    // The process that deleted the last mark may have failed to delete this
+                    // restore.
                     self.sweep()?;
                 }
                 Ok(marks)
             }
-            // Its name has only a hash of a key.
+            // The object's name has only a hash of the key.
             Group::StickyKeys(pool) => self.of_pool(Resource::StickyKey, Some(pool), true),
             Group::Nodes => self.of_pool(Resource::IpamNode, None, true),
         }
@@ -278,7 +280,7 @@ impl<'a> Engine<'a> {
 }
 
 impl Drop for Engine<'_> {
-    /// Addresses that were not asked for after all are free in the view again.
+    /// Addresses that were noted and not requested are free in the view again.
     fn drop(&mut self) {
         for (pool, ip) in &self.asked_for {
             self.view.note(pool, *ip, false);
@@ -307,7 +309,7 @@ impl cluster::Engine for Engine<'_> {
         self.moment
     }
 
-    /// The ID is of the URL and the authorities in a kubeconfig.
+    /// The ID depends on the kubeconfig's URL and authorities.
     fn has_one_id(&self) -> bool {
         false
     }
@@ -334,7 +336,7 @@ impl cluster::Engine for Engine<'_> {
 
     fn list(&mut self, group: &Group, with_values: bool) -> Result<Vec<Stored>, EngineError> {
         let all = match group {
-            // To look for a free one: of many callers who find a pool full, one asks.
+            // To find a free address. If many callers find a pool full, one requests the list.
             Group::Addresses(Some(pool)) if !with_values => self.addresses(pool)?,
             Group::Marks => {
                 let marks = self.marks()?;
@@ -371,7 +373,7 @@ impl cluster::Engine for Engine<'_> {
     }
 }
 
-/// The failure of a change whose objects can't be written to this engine.
+/// The error for a change whose objects can't be written to this engine.
 fn unable(msg: impl Into<String>) -> EngineError {
     EngineError::new(Failure::Unable, msg)
 }

@@ -1,4 +1,4 @@
-//! Nodes with blocks go on while no member of etcd is there, and give no address twice.
+//! Nodes with blocks keep giving addresses without any member of etcd, and give no address twice.
 
 use std::thread::sleep;
 
@@ -18,7 +18,7 @@ const SUBNETS: [(&str, u8); 2] = [("10.50.0.0/21", 26), ("fd00:50::/112", 122)];
 fn nodes_with_blocks_go_on_without_any_member_and_no_address_is_given_twice() {
     needs!("root", ETCD, ETCDCTL);
     if Form::of_this_run() == Form::Separate {
-        // The one file runs both halves of `ipam-ds-etcd`: the linked one, and the executable.
+        // The other form is enough: it runs linked plugins, and `ipam-ds-etcd` as an executable.
         return;
     }
     let mut cluster = Cluster::start().unwrap();

@@ -1,4 +1,4 @@
-//! The same address never twice, and none lost, whatever happens to the members of etcd.
+//! No address is given twice, and none is lost, during any faults of the members of etcd.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ const FAULTS: [Fault<Cluster>; 12] = [
     ("a member's disk is full", |cluster, meanwhile| {
         let member = cluster.leader();
         cluster.set_disk(member, Disk::Full);
-        // It ends as soon as it needs a page more.
+        // The member ends when it needs another page.
         let started = Instant::now();
         while !cluster.has_ended(member) {
             assert!(started.elapsed() < PATIENCE, "it needs no disk");
@@ -102,7 +102,7 @@ const FAULTS: [Fault<Cluster>; 12] = [
     }),
 ];
 
-/// A member that doesn't lead.
+/// A member other than the leader.
 fn follower(cluster: &Cluster) -> usize {
     (cluster.leader() + 1) % MEMBERS
 }
@@ -123,7 +123,7 @@ fn cut(cluster: &Cluster, cut: Cut, meanwhile: &dyn Fn()) {
 fn no_address_is_given_twice_and_none_is_lost_whatever_happens_to_the_members() {
     needs!("root", ETCD, ETCDCTL);
     if Form::of_this_run() == Form::OneFile {
-        // It takes a minute, and `ipam-da-etcd` is an executable of its own in both forms.
+        // It takes a minute, and `ipam-da-etcd` is a separate executable in both forms.
         return;
     }
     let mut cluster = Cluster::start().unwrap();

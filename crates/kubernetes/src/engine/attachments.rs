@@ -1,4 +1,4 @@
-//! The addresses that nodes hold: those of an attachment by the index of this node, others by
+//! Reads the addresses that nodes hold: those of an attachment from this node's index, others by
 //! their labels.
 
 use cluster::{EngineError, Holding, Key, Stored};
@@ -8,15 +8,15 @@ use super::Engine;
 use crate::objects::{attachment, held, stored};
 use crate::{Item, Replaced, Resource};
 
-/// Annotation of a registration: when addresses of the node were created elsewhere.
+/// Annotation of a registration: the time when addresses of the node were created elsewhere.
 const TAKEN_OVER: &str = "ipam-delegated.io/addresses-taken-over";
 
-/// Times that an annotation is written again, because the registration was changed meanwhile.
+/// Most times that an annotation is written again, because the registration was changed meanwhile.
 const MOST_TRIES: u32 = 10;
 
 impl Engine<'_> {
-    /// Tells a node that addresses of it were created by somebody else: its index isn't complete
-    /// any more. A node without a registration has no complete index.
+    /// Tells a node that addresses were created for it elsewhere, so its index isn't complete any
+    /// more. (A node without a registration has no complete index.)
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl Engine<'_> {
             .collect())
     }
 
-    /// The addresses of an attachment on this node, by the index, but not those with these names;
-    /// `None` if the index can't tell.
+    /// The addresses of an attachment on this node from the index, except for those with these
+    /// names; `None` if the index isn't complete.
     pub(super) fn indexed(
         &mut self,
         holding: &Holding,
@@ -94,8 +94,8 @@ impl Engine<'_> {
         Ok(Some(found))
     }
 
-    /// True if the index has all addresses of this node; lists them if it isn't known. Of many
-    /// callers who need the list at the same time, one makes it, and the others wait for it.
+    /// True if the index has all addresses of this node. If that is unknown, lists them. Of many
+    /// callers at the same time, one requests the list, and the others wait for it.
     fn complete_index(&mut self) -> Result<bool, EngineError> {
         let cluster = self.client.cluster_id()?;
         let lock = match &self.index {
@@ -103,7 +103,7 @@ impl Engine<'_> {
             Some(index) if index.is_complete(cluster) => return Ok(true),
             Some(index) => index.lock_of_lists(),
         };
-        // The rest is for the request of a caller that waits in vain.
+        // The other half is for this caller's own request, if the wait is in vain.
         let at_most = self.client.time.remaining() / 2;
         let listed = lock.and_then(|lock| {
             lock.with_lock(at_most, || {
@@ -122,7 +122,7 @@ impl Engine<'_> {
         })
     }
 
-    /// Notes all addresses of this node in the index; false if it can't be written.
+    /// Notes all addresses of this node in the index; false if the index can't be written.
     fn list_index(&mut self, cluster: u64) -> Result<bool, EngineError> {
         let registration = self.client.get(Resource::IpamNode, self.node)?;
         let registration = registration.map(|item| item.revision);
@@ -139,8 +139,8 @@ impl Engine<'_> {
         Ok(matches!(completed, Some(Ok(()))))
     }
 
-    /// True if no address of this node was created elsewhere since the index was completed.
-    /// Otherwise the index is completed again.
+    /// True if no address of this node was created elsewhere after the index was completed.
+    /// Otherwise completes the index again.
     fn is_index_current(&mut self) -> Result<bool, EngineError> {
         let cluster = self.client.cluster_id()?;
         let registration = self.client.get(Resource::IpamNode, self.node)?;
@@ -157,7 +157,7 @@ impl Engine<'_> {
     }
 }
 
-/// The address as one that this holding has; `None` if it hasn't.
+/// The address as an entry of this holding; `None` if it belongs to another.
 fn of_holding(item: &Item, holding: &Holding) -> Option<Stored> {
     let held = held(item)?;
     let of = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);

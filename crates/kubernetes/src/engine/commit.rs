@@ -1,9 +1,9 @@
-//! A change of several objects, which the API can't make in one step.
+//! Makes a change of several objects. The API can't make it in one step.
 //!
 //! Objects are created one by one; each creation fails if the object exists. Then the other
-//! conditions are verified, and if one doesn't hold, what was created is deleted. What is replaced
-//! or deleted is so only after the conditions were verified, and only if it is exactly the object
-//! that was read.
+//! conditions are verified. If one doesn't hold, the created objects are deleted. Objects are
+//! replaced or deleted only after the verification, and only if they are exactly the objects that
+//! were read.
 
 use cluster::{Change, Condition, EngineError, HeldKey, Key};
 
@@ -16,10 +16,10 @@ use crate::names::object_of;
 use crate::objects::{object, stored};
 use crate::{Created, Deleted, Replaced};
 
-/// Times that an object is replaced again, because others have changed it meanwhile.
+/// Most times that an object is replaced again, because others have changed it meanwhile.
 const MOST_TRIES: u32 = 10;
 
-/// What a change expects of an object that it writes or deletes.
+/// The expected state of an object that a change writes or deletes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected<'c> {
     is_missing: bool,
@@ -44,7 +44,7 @@ impl<'c> Expected<'c> {
     }
 }
 
-/// True if both keys are of one object: an address is also what its holder holds.
+/// True if both keys name one object: an address can be named by its holder as well.
 fn is_same(a: &Key, b: &Key) -> bool {
     a == b || object_of(a).is_some_and(|a| object_of(b) == Some(a))
 }
@@ -68,7 +68,7 @@ impl Engine<'_> {
     /// Makes a change; false if one of its conditions doesn't hold.
     pub(super) fn make(&mut self, change: &Change) -> Result<bool, EngineError> {
         if !change.write.is_empty() {
-            // What is created counts only if the node is registered after that.
+            // The registration must be verified after the creations.
             self.registration = None;
         }
         let kinds = |kind: fn(&Key) -> bool| change.write.iter().any(|(key, _)| kind(key));
@@ -102,8 +102,8 @@ impl Engine<'_> {
         self.delete(change)
     }
 
-    /// Verifies that the pools of a change overlap with no others, that its objects could be noted,
-    /// and that the API server would create them.
+    /// Verifies that the pools of a change overlap with no others, that its addresses could be
+    /// noted, and that the API server would create its objects.
     pub(super) fn try_out(&mut self, change: &Change) -> Result<(), EngineError> {
         self.refuse_overlaps(&change.conditions)?;
         for (key, value) in &change.write {
@@ -115,7 +115,8 @@ impl Engine<'_> {
                 let object = self.new_object(key, value)?;
                 let tried = self.client.create(kind, &object, true)?;
                 if let (Created::Exists, Key::Address(pool, _)) = (tried, key) {
-                    // The view is behind, and tells which others seem free.
+                    // The view shows a taken address as free: it is replaced, so that another
+                    // address is chosen.
                     self.addresses(pool)?;
                 }
             }
@@ -123,11 +124,12 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Creates and replaces the objects of a change; false if one isn't as it is expected.
+    /// Creates and replaces the objects of a change; false if an object isn't in the expected
+    /// state.
     fn write(&mut self, change: &Change, created: &mut Vec<Item>) -> Result<bool, EngineError> {
         for (key, value) in &change.write {
             let done = match key {
-                // An address says by itself who holds it.
+                // The object of the address contains its holder.
                 Key::Held(held) => self.note(held).map(|()| true)?,
                 _ => {
                     let expected = Expected::of(change, key);
@@ -175,14 +177,15 @@ impl Engine<'_> {
         let mut exists = None;
         let outcome = match self.client.create(kind, &object, false) {
             Err(error) if error.kind == cluster::Kind::Lost => {
-                // The answer is lost; the object says whether it was created.
+                // The answer was lost. The object shows whether it was created.
                 match self.client.get(kind, &name) {
                     Ok(Some(item)) if item.spec == object["spec"] => Ok(Created::Done(item)),
                     _ => Err(error),
                 }
             }
             Ok(Created::Exists) => match self.client.get(kind, &name)? {
-                // The request was executed before, and sent again: by a load balancer, say.
+                // An earlier execution of the request has created it: for example, a load balancer
+                // sent it twice.
                 Some(item) if item.spec == object["spec"] => Ok(Created::Done(item)),
                 found => {
                     exists = found;
@@ -226,8 +229,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Replaces an object that is as expected, or creates one of which nothing is expected; false
-    /// if it isn't as expected.
+    /// Replaces an object in its expected state, or creates one without an expected state; false
+    /// if the object is in another state.
     fn put(
         &mut self,
         key: &Key,
@@ -254,7 +257,7 @@ impl Engine<'_> {
                     if !is_same {
                         return Ok(false);
                     }
-                    // The spec of these can't be changed: a new holder is a new object.
+                    // The spec of these objects is immutable: a new holder needs a new object.
                     if matches!(kind, Resource::Address | Resource::Block) {
                         let (uid, revision) = (Some(item.uid.as_str()), Some(item.revision));
                         if self.client.delete(kind, &name, uid, revision)? != Deleted::Done {
@@ -278,8 +281,8 @@ impl Engine<'_> {
         Ok(false)
     }
 
-    /// Deletes the objects of a change, each if it is exactly the expected one; false if one
-    /// isn't.
+    /// Deletes the objects of a change, each only in its expected state; false if one is in
+    /// another state.
     fn delete(&mut self, change: &Change) -> Result<bool, EngineError> {
         let mut marks = false;
         for key in &change.delete {
@@ -317,7 +320,7 @@ impl Engine<'_> {
                 {
                     (Some(item.uid), item.revision)
                 }
-                // Nothing was expected of it.
+                // The change has no expectation about it.
                 None if expected.value.is_none() => return Ok(true),
                 _ => return Ok(false),
             },
@@ -328,7 +331,7 @@ impl Engine<'_> {
                 .client
                 .delete(kind, &name, uid.as_deref(), Some(revision))
             {
-                // Of one object with one revision, it is the same deletion.
+                // The UID and the revision are given, so the deletion can safely be sent again.
                 Err(error) if error.kind == cluster::Kind::Lost && !is_resent => is_resent = true,
                 other => break other?,
             }
@@ -340,7 +343,7 @@ impl Engine<'_> {
         Ok(is_gone)
     }
 
-    /// Deletes what a change has created whose conditions don't hold.
+    /// Deletes the created objects of a change whose conditions don't hold.
     fn undo(&mut self, created: &[Item]) -> Result<(), EngineError> {
         let limit = self.client.time;
         self.client.time.finish();
@@ -381,8 +384,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Removes the note of an address of this node that doesn't exist. A note too many costs a
-    /// request.
+    /// Removes the note of an address of this node that doesn't exist. A superfluous note only
+    /// costs a request.
     fn forget(&mut self, held: Option<&HeldKey>) {
         if let (Some(index), Some(held)) = (&self.index, held)
             && held.node == self.node

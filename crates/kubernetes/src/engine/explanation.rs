@@ -1,10 +1,10 @@
-//! Answers the reads that tell why a change was not made.
+//! Answers the reads that explain why a change was not made.
 
 use cluster::{Change, Condition, EngineError, Found, Key, Read, Stored};
 
 use super::Engine;
 
-/// An address that a change has not created.
+/// An address that a change could not create.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) key: Key,
@@ -12,7 +12,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// An address that exists, or did just now.
+    /// An address that exists, or existed until just now.
     pub(super) fn exists(key: &Key, stored: Option<Stored>) -> Self {
         Self {
             key: key.clone(),
@@ -27,8 +27,8 @@ impl Taken {
 impl Engine<'_> {
     /// Answers the reads of a change that was not made.
     ///
-    /// If an address was taken, that is the reason. Then nobody is asked for the other conditions,
-    /// and they are taken to hold: the next change verifies them.
+    /// If an address was taken, that is the reason. Then the other conditions aren't read again,
+    /// but assumed to hold: the next change verifies them.
     pub(super) fn explain(&mut self, change: &Change) -> Result<Vec<Found>, EngineError> {
         let Some(taken) = self.taken.take() else {
             return cluster::Engine::read(self, &change.otherwise);
@@ -43,7 +43,7 @@ impl Engine<'_> {
     }
 }
 
-/// The answer to a read if the change's conditions hold; `None` if they say nothing of it.
+/// The answer to a read if the change's conditions hold; `None` if they don't determine it.
 fn assumed(change: &Change, read: &Read) -> Option<Found> {
     change
         .conditions

@@ -12,14 +12,14 @@ use crate::objects::{path, stored};
 use crate::view::Verified;
 use crate::{Item, Resource};
 
-/// Pools that were read for the conditions of a change, by name.
+/// Pools that the conditions of a change have read, by name.
 type Pools = HashMap<String, Option<Item>>;
 
-/// What the change has created itself.
+/// The objects that the change itself has created.
 #[derive(Debug, Default)]
 pub(super) struct Own<'i> {
     names: Vec<&'i str>,
-    /// The first revision of these.
+    /// The lowest revision of these objects.
     revision: Option<i64>,
 }
 
@@ -104,7 +104,7 @@ impl Engine<'_> {
         Ok(pools[name].as_ref())
     }
 
-    /// Verifies the conditions on definitions: a change that is only tried out needs no others.
+    /// Verifies the conditions on definitions. A dry run needs no others.
     pub(super) fn refuse_overlaps(&mut self, conditions: &[Condition]) -> Result<(), EngineError> {
         for condition in conditions {
             if let Condition::Value(Key::Pool(pool), _) | Condition::Revision(Key::Pool(pool), _) =
@@ -117,15 +117,16 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Refuses a pool that overlaps with another one, or with a block of another one: the API server
-    /// lets anybody who may write pools define both. Of two pools, the one that is verified later is compared with the other,
-    /// so one verification of each spec is enough.
+    /// Refuses a pool that overlaps with another one, or with a block of another one: people may
+    /// define overlapping pools, because the API server doesn't compare them. Of two pools, the one
+    /// that is verified later is compared with the other, so one verification of each spec is
+    /// enough.
     fn refuse_overlap(&mut self, pool: &Item) -> Result<(), EngineError> {
         let spec = pool.spec_id();
         if self.apart.contains(&spec) || self.view.is_verified(Verified::Apart, &pool.name, &spec) {
             return Ok(());
         }
-        // A definition that can't be used gives nothing before it is corrected.
+        // A pool with an invalid definition gives no addresses, so it is skipped.
         let read = |item: &Item| {
             let path = path(Resource::Pool, &item.name);
             DefinedPool::read(&item.name, &path, item.spec.to_string().into_bytes()).ok()
@@ -167,8 +168,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// True if an attachment holds nothing but what the change has created. Of two changes at once,
-    /// the one that created first is the one that holds.
+    /// True if the attachment holds only the addresses that this change has created. Of two
+    /// concurrent changes, the one that created its addresses first succeeds.
     fn holds_no_other(&mut self, holding: &Holding, own: &Own<'_>) -> Result<bool, EngineError> {
         let is_other = |stored: &Stored| own.revision.is_none_or(|own| stored.revision < own);
         let found = match self.indexed(holding, &own.names)? {
@@ -178,12 +179,12 @@ impl Engine<'_> {
         Ok(!found.iter().any(is_other))
     }
 
-    /// True if no node has a block of the pool. Blocks are claimed only of a pool with `block`, so
-    /// what was true once stays true until the pool's spec changes.
+    /// True if no node has a block of the pool. A pool without `block` gets no new blocks, so this
+    /// stays true until its spec changes.
     fn has_no_block(&mut self, pool: &str, pools: &mut Pools) -> Result<bool, EngineError> {
         let spec = match self.pool(pool, pools)? {
             Some(item) if item.spec["block"].is_null() => item.spec_id(),
-            // With `block`, or without an object, whose blocks may have outlived it.
+            // A pool with `block`, or a deleted pool whose blocks may still exist.
             _ => return Ok(self.of_pool(Resource::Block, Some(pool), false)?.is_empty()),
         };
         if self.view.is_verified(Verified::WithoutBlocks, pool, &spec) {

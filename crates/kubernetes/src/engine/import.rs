@@ -1,8 +1,9 @@
-//! Import of pools: nothing is given while they are verified and written.
+//! Import of pools. Meanwhile, no address or block is given.
 //!
-//! A restore named `import` is created first, so an address that is created later is given back,
-//! and an earlier one is seen. Of two imports at once, one is refused. If this process is killed,
-//! the restore stays, and nothing is given, until a person deletes it and imports again.
+//! A restore named `import` is created first. So an address that is created later is given back,
+//! and one that was created earlier is seen by the verification. Of two concurrent imports, one is
+//! refused. If this process is killed, the restore stays and nothing is given, until a person
+//! deletes it and imports again.
 
 use cluster::{Change, Condition, EngineError, Group, Kind as Failure};
 use serde_json::Value;
@@ -27,7 +28,7 @@ impl Engine<'_> {
             .renew_any_restore()
             .and_then(|()| self.import_alone(change));
         if matches!(&done, Err(error) if error.may_have_changed()) {
-            // It stays: some of the pools may be written.
+            // The mark stays, because some of the pools may be written.
             return done;
         }
         let ended = self.end_import(&mark);
@@ -53,7 +54,7 @@ impl Engine<'_> {
         )))
     }
 
-    /// Deletes the mark of this import, and no other one's.
+    /// Deletes the mark of this import only.
     fn end_import(&mut self, mark: &Item) -> Result<(), EngineError> {
         let limit = self.client.time;
         self.client.time.finish();
@@ -93,7 +94,7 @@ impl Engine<'_> {
             let object = object.ok_or_else(|| unable(format!("{name}: it is no JSON object")))?;
             pools.push((self.client.get(Resource::Pool, &name)?, object));
         }
-        // What the API server refuses, it refuses before anything is written.
+        // With the dry run, the API server refuses an invalid pool before any pool is written.
         for dry_run in [true, false] {
             for (old, new) in &mut pools {
                 if !self.write_pool(old.as_ref(), new, dry_run)? {

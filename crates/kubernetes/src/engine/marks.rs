@@ -1,8 +1,8 @@
-//! Restores: while there is one, nothing new is given.
+//! Restores: while one exists, nothing new is given.
 //!
-//! A claim looks for one object alone, the restore named `cluster`. It is written after each
-//! mark, with a new revision, and deleted only with the revision that it had before all marks were
-//! found to be gone. So it exists as long as any mark does.
+//! A claim reads only one object, the restore named `cluster`. It is written with a new revision
+//! after each mark. It is deleted only in the revision that it had before all marks were found to
+//! be missing. So it exists while any mark does.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use crate::names::{ANY_RESTORE, object_of};
 use crate::objects::{restore, stored};
 use crate::{Created, Item, Replaced};
 
-/// Times that the restore of the cluster is written again, because others write it.
+/// Most times that the restore of the cluster is written again, because others write it.
 const MOST_TRIES: u32 = 50;
 
-/// Times that the deletion of the restore of the cluster is tried.
+/// Most attempts to delete the restore of the cluster.
 const MOST_SWEEPS: u32 = 10;
 
-/// Time in which the API server's policies see what has changed.
+/// Time until the API server's policies see a change.
 const POLICY: Duration = Duration::from_millis(200);
 
 impl Engine<'_> {
-    /// True if nothing new is to be given.
+    /// True if nothing new may be given.
     pub(super) fn is_restored(&mut self) -> Result<bool, EngineError> {
         Ok(self.client.get(Resource::Restore, ANY_RESTORE)?.is_some())
     }
@@ -37,7 +37,7 @@ impl Engine<'_> {
         Ok(marks.map(|item| stored(Resource::Restore, item)).collect())
     }
 
-    /// Writes marks; false if one exists that must be missing.
+    /// Writes marks; false if a mark exists that must be missing.
     pub(super) fn write_marks(&mut self, change: &Change) -> Result<bool, EngineError> {
         for (key, _) in &change.write {
             let Some((kind, name)) = object_of(key) else {
@@ -47,8 +47,8 @@ impl Engine<'_> {
             if self.client.create(kind, &restore(&name), false)? == Created::Exists
                 && must_be_missing
             {
-                // Whoever has written the mark may have been killed before it wrote that of the
-                // cluster.
+                // The process that wrote the mark may have been killed before it wrote the restore
+                // of the cluster.
                 if !self.is_restored()? {
                     self.renew_any_restore()?;
                 }
@@ -84,7 +84,7 @@ impl Engine<'_> {
         ))
     }
 
-    /// Deletes the restore of the cluster, if there is no mark any more.
+    /// Deletes the restore of the cluster, if no mark exists any more.
     pub(super) fn sweep(&mut self) -> Result<(), EngineError> {
         let Some(Item { uid, revision, .. }) = self.client.get(Resource::Restore, ANY_RESTORE)?
         else {
@@ -94,12 +94,12 @@ impl Engine<'_> {
             return Ok(());
         }
         for tried in 1.. {
-            // A mark that was written meanwhile has given it another revision.
+            // If a mark was written meanwhile, the revision differs.
             let deleted =
                 self.client
                     .delete(Resource::Restore, ANY_RESTORE, Some(&uid), Some(revision));
             match deleted {
-                // The API server's policy still sees a mark that is deleted already.
+                // The API server's policy may still see a mark that is already deleted.
                 Err(error) if error.kind == Failure::Refused && tried < MOST_SWEEPS => {
                     sleep(POLICY.min(self.client.time.remaining()));
                 }
