@@ -105,7 +105,7 @@ impl Arguments {
         } = self;
         ensure!(
             pools_from.is_empty() || pools_from.len() == pools.len(),
-            "--pools-from is there {} times, and --pools {} times: each needs the other",
+            "--pools-from is given {} times, and --pools {} times: each needs the other",
             pools_from.len(),
             pools.len()
         );

@@ -70,7 +70,7 @@ pub(crate) fn changes(path: &Path, files: &Files, arrived: &Arrived) -> Result<C
         let is_ours = is_file && installed.contains(name);
         if !is_same && !is_ours {
             bail!(
-                "{} was not installed by this, and stays: remove it, or move it away",
+                "{} was not installed by ipam-installer, and stays: remove it, or move it away",
                 shown()
             );
         }

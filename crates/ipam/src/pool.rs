@@ -327,7 +327,7 @@ mod tests {
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","name":"a","name":"b"}"#,
-                "it.name is there twice",
+                "it.name occurs twice",
             ),
         ] {
             assert_eq!(pool(json).unwrap_err(), message);

@@ -158,7 +158,7 @@ pub fn refuse_unclear_keys<'a>(
             return Err(Error::config(format!("{path}.{key}: write it as {meant}")));
         }
         if !seen.insert(key) {
-            return Err(Error::config(format!("{path}.{key} is there twice")));
+            return Err(Error::config(format!("{path}.{key} occurs twice")));
         }
     }
     Ok(())
@@ -279,7 +279,7 @@ mod tests {
         for (json, message) in [
             (
                 r#"{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}"#,
-                "it.subnet is there twice",
+                "it.subnet occurs twice",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,

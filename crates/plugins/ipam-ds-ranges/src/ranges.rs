@@ -155,11 +155,11 @@ mod tests {
             ),
             (
                 r#"{"ranges":[[{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}]]}"#,
-                "ipam.ranges[0][0].subnet is there twice",
+                "ipam.ranges[0][0].subnet occurs twice",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","gateway":"10.0.0.9","gateway":"10.0.0.8"}"#,
-                "ipam.gateway is there twice",
+                "ipam.gateway occurs twice",
             ),
             (
                 r#"{"subnet":"10.0.0.0/24","rangestart":"10.0.0.9"}"#,

@@ -75,7 +75,7 @@ fn read_pools(sources: &[Source]) -> Result<(Vec<CataloguePool>, HashMap<String,
             if let Some(earlier) = by_name.insert(name.to_owned(), pools.len()) {
                 let earlier = &pools[earlier].path;
                 return Err(Error::config(if *earlier == path {
-                    format!("{path} is there twice")
+                    format!("{path} occurs twice")
                 } else {
                     format!("{path} is defined twice, the first time as {earlier}")
                 }));
@@ -227,7 +227,7 @@ mod tests {
             ),
             (
                 r#"{"rules":[],"rules":[]}"#,
-                "/d/1.json: rules is there twice",
+                "/d/1.json: rules occurs twice",
             ),
             (
                 r#"{"rules":{}}"#,
@@ -239,7 +239,7 @@ mod tests {
             ),
             (
                 r#"{"pools":{"b":{},"b":{}}}"#,
-                "/d/1.json: pools.b is there twice",
+                "/d/1.json: pools.b occurs twice",
             ),
             (
                 r#"{"pools":{"b":{"subnet":"10.0.0.0/25"}}}"#,

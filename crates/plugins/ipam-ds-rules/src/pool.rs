@@ -153,7 +153,7 @@ mod tests {
             (r#"{"Subnet":"10.0.0.0/24"}"#, ".Subnet: write it as subnet"),
             (
                 r#"{"subnet":"10.0.0.0/24","subnet":"10.0.1.0/24"}"#,
-                ".subnet is there twice",
+                ".subnet occurs twice",
             ),
             (
                 r#"{"name":"x"}"#,

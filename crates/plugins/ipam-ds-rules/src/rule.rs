@@ -99,7 +99,7 @@ impl Rule<'static> {
             if !seen.insert(pool.as_written()) {
                 let name = pool.as_written();
                 return Err(Error::config(format!(
-                    "{path}.pools[{i}]: {name:?} is there twice"
+                    "{path}.pools[{i}]: {name:?} occurs twice"
                 )));
             }
         }
@@ -107,7 +107,7 @@ impl Rule<'static> {
             None => templates(&path, object, "ips")?,
             Some(_) if object.get("ips").is_some() => {
                 return Err(Error::config(format!(
-                    "{path}.ip stands beside ips; a rule has the one or the other"
+                    "{path}.ip and ips are both set; a rule has only one of them"
                 )));
             }
             Some(ip) => vec![template(&format!("{path}.ip"), ip)?],
@@ -162,7 +162,7 @@ fn verify_keys(path: &str, object: &Object) -> Result<(), Error> {
             )));
         }
         if seen.contains(&key) {
-            return Err(Error::config(format!("{path}.{key} is there twice")));
+            return Err(Error::config(format!("{path}.{key} occurs twice")));
         }
         seen.push(key);
     }
@@ -176,7 +176,7 @@ fn conditions(path: &str, when: &Object) -> Result<Vec<When<'static>>, Error> {
         let path = format!("{path}.{name}");
         facts::verify_name(name).map_err(|why| Error::config(format!("{path}: {why}")))?;
         if !seen.insert(name) {
-            return Err(Error::config(format!("{path} is there twice")));
+            return Err(Error::config(format!("{path} occurs twice")));
         }
         let value: Value = cni::read(&path, raw)?;
         conditions.push(When {
@@ -232,7 +232,7 @@ mod tests {
                 r#"{"pools":[]}"#,
                 ".pools is missing or empty: a rule leads to one pool at least",
             ),
-            (r#"{"pools":["a","a"]}"#, ".pools[1]: \"a\" is there twice"),
+            (r#"{"pools":["a","a"]}"#, ".pools[1]: \"a\" occurs twice"),
             (
                 r#"{"pools":["a","${b"]}"#,
                 ".pools[1]: \"${b\" has a ${ without }",
@@ -241,10 +241,10 @@ mod tests {
                 r#"{"pool":["a"]}"#,
                 ".pool is no key of a rule; these are: when, pools, ip, ips, sticky",
             ),
-            (r#"{"pools":["a"],"pools":["b"]}"#, ".pools is there twice"),
+            (r#"{"pools":["a"],"pools":["b"]}"#, ".pools occurs twice"),
             (
                 r#"{"pools":["a"],"ip":"1","ips":[]}"#,
-                ".ip stands beside ips; a rule has the one or the other",
+                ".ip and ips are both set; a rule has only one of them",
             ),
             (
                 r#"{"pools":["a"],"ips":["10.0.0.1","10.0.0.2"]}"#,
@@ -252,7 +252,7 @@ mod tests {
             ),
             (
                 r#"{"pools":["a"],"when":{"A":"x","A":"y"}}"#,
-                ".when.A is there twice",
+                ".when.A occurs twice",
             ),
             (
                 r#"{"pools":["a"],"when":{"A":7}}"#,

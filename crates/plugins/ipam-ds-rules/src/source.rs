@@ -39,7 +39,7 @@ impl Source {
         let of = |key: &str| format!("{prefix}{key}");
         for key in KEYS {
             if object.keys().filter(|name| *name == key).count() > 1 {
-                return Err(Error::config(format!("{} is there twice", of(key))));
+                return Err(Error::config(format!("{} occurs twice", of(key))));
             }
         }
         Ok(Self {
