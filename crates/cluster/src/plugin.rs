@@ -45,7 +45,7 @@ impl Place {
         f(&mut *engine, &*cluster)
     }
 
-    /// As [`with`], with the folder of the reservations.
+    /// As [`Self::with`], with the folder of the reservations.
     fn with_folder<T>(
         &self,
         call: &Call<'_>,
