@@ -86,7 +86,11 @@ impl<'a> Engine<'a> {
             "" => (None, View::none()),
             name => (
                 Some(HeldIndex::open(&node.cache_dir, name, boot_id(environment))),
-                View::open(&node.cache_dir, &cluster.settings.kubeconfig),
+                View::open(
+                    &node.cache_dir,
+                    &cluster.settings.kubeconfig,
+                    node.timeout / 4,
+                ),
             ),
         };
         Self {

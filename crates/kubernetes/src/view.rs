@@ -21,10 +21,6 @@ use crate::names::hash;
 /// Bytes of a file: one bit for each of 65,536 addresses.
 const BYTES: usize = 8192;
 
-/// Longest total wait of a call for other processes that change files. Each takes a moment, unless
-/// it is stopped. Without the lock, only a creation decides.
-const LONGEST_WAIT: Duration = Duration::from_millis(250);
-
 /// Most files that one list writes for a pool. In a larger pool, nearly all addresses are free.
 const MOST_FILES: usize = 64;
 
@@ -58,25 +54,28 @@ impl Verified {
 impl View {
     /// The view for the cluster of this kubeconfig. Clusters may share a folder, and have pools
     /// with the same name.
-    pub(crate) fn open(cache_dir: &Path, kubeconfig: &Path) -> Self {
+    ///
+    /// A call waits at most `wait` for other processes that change files. Each takes a moment,
+    /// unless it is stopped. Without the lock, only a creation decides.
+    pub(crate) fn open(cache_dir: &Path, kubeconfig: &Path, wait: Duration) -> Self {
         let cluster = hash(&[&kubeconfig.to_string_lossy()]);
         let folder = StateFolder::create(&cache_dir.join(format!("view_{cluster}")));
         if let Err(error) = &folder {
             tracing::debug!(%error, "no view of the pools is kept");
         }
-        Self::of(folder.ok())
+        Self::of(folder.ok(), wait)
     }
 
     /// A view that keeps nothing.
     pub(crate) fn none() -> Self {
-        Self::of(None)
+        Self::of(None, Duration::ZERO)
     }
 
-    fn of(folder: Option<StateFolder>) -> Self {
+    fn of(folder: Option<StateFolder>, wait: Duration) -> Self {
         Self {
             folder,
             read: RefCell::default(),
-            wait: Cell::new(LONGEST_WAIT),
+            wait: Cell::new(wait),
         }
     }
 
@@ -291,6 +290,8 @@ fn now() -> u128 {
 mod tests {
     use super::*;
 
+    const WAIT: Duration = Duration::from_secs(9);
+
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()
     }
@@ -298,7 +299,7 @@ mod tests {
     #[test]
     fn an_address_is_seen_as_it_was_noted_last() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let view = View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
         let [a, b] = [ip("10.0.0.5"), ip("10.0.255.255")];
         assert!(!view.has("blue", a));
         view.note("blue", a, true);
@@ -311,7 +312,7 @@ mod tests {
     #[test]
     fn one_call_asks_for_an_address_and_the_pool_is_searched_for_others() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let view = View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
         let [a, b] = [ip("10.0.0.5"), ip("10.1.255.255")];
         assert!(view.claim("blue", a) && !view.claim("blue", a) && view.claim("blue", b));
         view.note("blue_2", ip("10.0.0.6"), true);
@@ -328,7 +329,7 @@ mod tests {
     fn many_calls_at_once_ask_for_different_addresses() {
         let folder = tempfile::tempdir().unwrap();
         let claims = |_| {
-            let view = View::open(folder.path(), Path::new("/kubeconfig"));
+            let view = View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
             (0..64)
                 .filter(|n| view.claim("blue", ip(&format!("10.0.0.{n}"))))
                 .count()
@@ -344,7 +345,7 @@ mod tests {
     fn a_pool_of_the_same_name_in_another_cluster_is_another_pool() {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] =
-            ["/one", "/other"].map(|cluster| View::open(folder.path(), Path::new(cluster)));
+            ["/one", "/other"].map(|cluster| View::open(folder.path(), Path::new(cluster), WAIT));
         one.note("blue", ip("10.0.0.5"), true);
         assert!(one.has("blue", ip("10.0.0.5")) && !other.has("blue", ip("10.0.0.5")));
     }
@@ -352,7 +353,7 @@ mod tests {
     #[test]
     fn a_list_that_fails_is_no_empty_list() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let view = View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
         let failed = view.list("blue", Duration::from_secs(1), || Err("away"));
         assert_eq!(failed, Err("away"));
     }
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn a_list_replaces_the_view_of_addresses_that_others_reserved_or_released() {
         let folder = tempfile::tempdir().unwrap();
-        let view = View::open(folder.path(), Path::new("/kubeconfig"));
+        let view = View::open(folder.path(), Path::new("/kubeconfig"), WAIT);
         view.note("blue", ip("10.0.0.5"), true);
         let listed = view.list("blue", Duration::from_secs(1), || {
             Ok::<_, io::Error>(vec![ip("10.0.0.6"), ip("fd00::7")])
