@@ -1,6 +1,7 @@
 //! Many callers at once: 1,000 for 1,000 addresses, and 128 for 16 each.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::sync::Mutex;
 
 use anyhow::{Result, ensure};
@@ -22,12 +23,14 @@ const CLEANERS: usize = 32;
 pub(crate) struct Crowd {
     pub(crate) callers: usize,
     pub(crate) calls: usize,
+    /// The pool lies in `10.NET.0.0/16`.
+    net: u8,
     /// The longest acceptable time of the ADDs, relative to that of the bare writes.
     pub(crate) bound: f64,
 }
 
-/// Numbers of callers, and of calls of each.
-const CROWDS: [(usize, usize); 2] = [(1_000, 1), (128, 16)];
+/// Numbers of callers, and of calls of each; and where their pool lies.
+const CROWDS: [(usize, usize, u8); 2] = [(1_000, 1, 99), (128, 16, 94)];
 
 /// The figures of a crowd.
 pub(crate) struct Measured {
@@ -45,9 +48,10 @@ pub(crate) struct Measured {
 
 pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<Vec<Measured>> {
     let crowds = CROWDS.iter().zip(target.words().bounds);
-    let crowds = crowds.map(|(&(callers, calls), bound)| Crowd {
+    let crowds = crowds.map(|(&(callers, calls, net), bound)| Crowd {
         callers,
         calls,
+        net,
         bound,
     });
     crowds.map(|crowd| one(target, allocator, crowd)).collect()
@@ -56,7 +60,7 @@ pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<
 fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Measured> {
     let count = size.callers * size.calls;
     let pool = format!("crowd-{}", size.callers);
-    target.write_pool(&pool, &range_of(count))?;
+    target.write_pool(&pool, &range_of(size.net, count))?;
     let mut measured = Measured {
         crowd: size,
         writes: Samples::default(),
@@ -122,14 +126,16 @@ fn one(target: &dyn Target, allocator: &Allocator<'_>, size: Crowd) -> Result<Me
     Ok(measured)
 }
 
-/// A pool with exactly this number of addresses.
-pub(crate) fn range_of(count: usize) -> serde_json::Value {
-    let last = 0x0a63_0000 + u32::try_from(count).unwrap_or(u32::MAX);
+/// A pool with exactly this number of addresses of `10.NET.0.0/16`. No two pools of a cluster
+/// overlap.
+pub(crate) fn range_of(net: u8, count: usize) -> serde_json::Value {
+    let start = u32::from(Ipv4Addr::new(10, net, 0, 0));
+    let last = start + u32::try_from(count).unwrap_or(u32::MAX);
     // The gateway, which is never given, is the subnet's last address.
     json!({"ranges": [{
-        "subnet": "10.99.0.0/16",
-        "rangeStart": "10.99.0.1",
-        "rangeEnd": std::net::Ipv4Addr::from(last).to_string(),
-        "gateway": "10.99.255.254",
+        "subnet": format!("10.{net}.0.0/16"),
+        "rangeStart": format!("10.{net}.0.1"),
+        "rangeEnd": Ipv4Addr::from(last).to_string(),
+        "gateway": format!("10.{net}.255.254"),
     }]})
 }

@@ -17,6 +17,9 @@ const ALL: u32 = 65_533;
 
 const LEVELS: [u32; 3] = [0, 60_000, ALL - 1];
 
+/// The pools lie in `10.NET.0.0/16`, from this net on.
+const FIRST_NET: u8 = 88;
+
 /// The figures with this number of reserved addresses.
 pub(crate) struct Level {
     pub(crate) reserved: u32,
@@ -35,10 +38,11 @@ pub(crate) struct OneAtATime {
 
 pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<OneAtATime> {
     let mut levels = Vec::new();
-    for reserved in LEVELS {
+    for (reserved, net) in LEVELS.into_iter().zip(FIRST_NET..) {
         let pool = pool(reserved);
-        target.write_pool(&pool, &json!({"ranges": [{"subnet": "10.98.0.0/16"}]}))?;
-        target.fill(&pool, reserved)?;
+        let subnet = format!("10.{net}.0.0/16");
+        target.write_pool(&pool, &json!({"ranges": [{"subnet": subnet}]}))?;
+        target.fill(&pool, net, reserved)?;
         levels.push(Level {
             reserved,
             add: Samples::default(),

@@ -41,7 +41,7 @@ pub(crate) fn measure(target: &dyn Target, allocator: &Allocator<'_>) -> Result<
     let config = folder.path().join("config.json");
     fs::write(&config, serde_json::to_vec(&allocator.config(POOL, 0))?)?;
     let plugin = Plugin::new(&executable, &config);
-    target.write_pool(POOL, &range_of(PROCESSES))?;
+    target.write_pool(POOL, &range_of(93, PROCESSES))?;
     let mut processes = Processes {
         adds: Samples::default(),
         versions: Samples::default(),

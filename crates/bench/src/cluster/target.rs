@@ -32,8 +32,9 @@ pub(crate) trait Target: Sync {
     /// Writes a pool with this definition.
     fn write_pool(&self, pool: &str, definition: &Value) -> Result<()>;
 
-    /// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with 10.98.0.2.
-    fn fill(&self, pool: &str, count: u32) -> Result<()>;
+    /// Reserves this number of addresses of `10.NET.0.0/16` in this pool, beginning with
+    /// `10.NET.0.2`.
+    fn fill(&self, pool: &str, net: u8, count: u32) -> Result<()>;
 
     /// The engine's current counters, in the order of [`Words::costs`]; `None` if they can't be
     /// read.

@@ -12,14 +12,14 @@ use crate::cluster::target::Target;
 /// Operations of a transaction: half of etcd's limit.
 const OPERATIONS: usize = 64;
 
-/// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with the first.
-pub(super) fn fill(target: &Etcd, pool: &str, count: u32) -> Result<()> {
+/// Reserves this number of addresses of `10.NET.0.0/16` in this pool, beginning with the first.
+pub(super) fn fill(target: &Etcd, pool: &str, net: u8, count: u32) -> Result<()> {
     let v1 = format!("{}/v1", target.prefix());
     let mut ops = Vec::with_capacity(OPERATIONS);
     let mut all = Vec::new();
     // The first address is .0.2, because .0.1 is the gateway.
     for n in 2..count + 2 {
-        let ip = Ipv4Addr::from(0x0a62_0000 + n);
+        let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, net, 0, 0)) + n);
         let container = format!("{n:064x}");
         let value = format!(
             "{{\"node\":\"another-node\",\"network\":\"bench\",\"containerID\":\"{container}\",\

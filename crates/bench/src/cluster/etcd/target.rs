@@ -162,8 +162,8 @@ impl Target for Etcd {
         })
     }
 
-    fn fill(&self, pool: &str, count: u32) -> Result<()> {
-        fill(self, pool, count)
+    fn fill(&self, pool: &str, net: u8, count: u32) -> Result<()> {
+        fill(self, pool, net, count)
     }
 
     fn counters(&self) -> Option<Vec<f64>> {

@@ -38,9 +38,9 @@ pub(super) fn stored_address(client: &mut Client<'_>) -> Result<Value> {
     Ok(serde_json::from_slice(&first.value)?)
 }
 
-/// Reserves this number of addresses of 10.98.0.0/16 in this pool, beginning with the first, and
+/// Reserves this number of addresses of `10.NET.0.0/16` in this pool, beginning with the first, and
 /// waits until the API server has all of them in its cache.
-pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
+pub(super) fn fill(target: &Kubernetes, pool: &str, net: u8, count: u32) -> Result<()> {
     let settings = settings()?;
     let reached: &dyn Target = target;
     reached.inside(|| {
@@ -49,7 +49,7 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
         let mut ops = Vec::with_capacity(OPERATIONS);
         // The first address is .0.2, because .0.1 is the gateway.
         for n in 2..count + 2 {
-            let object = address(&template, pool, n);
+            let object = address(&template, pool, net, n);
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             ops.push(Op::put(format!("{ADDRESSES}{name}"), object.to_string()));
             if ops.len() < OPERATIONS && n < count + 1 {
@@ -71,8 +71,8 @@ pub(super) fn fill(target: &Kubernetes, pool: &str, count: u32) -> Result<()> {
 }
 
 /// The address with this number. Another node holds it.
-fn address(template: &Value, pool: &str, n: u32) -> Value {
-    let ip = Ipv4Addr::from(0x0a62_0000 + n).to_string();
+fn address(template: &Value, pool: &str, net: u8, n: u32) -> Value {
+    let ip = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, net, 0, 0)) + n).to_string();
     let mut object = template.clone();
     let metadata = &mut object["metadata"];
     metadata["name"] = format!("{pool}.{ip}").into();

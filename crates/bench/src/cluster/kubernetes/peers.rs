@@ -134,7 +134,7 @@ fn ours(target: &Kubernetes, folder: &Path) -> Result<Contender> {
     let built = Flavour::Normal.build_static(&[name])?.separate;
     let executable = folder.join(name);
     fs::copy(built.join(name), &executable)?;
-    target.write_pool("peers", &range_of(4_096))?;
+    target.write_pool("peers", &range_of(92, 4_096))?;
     let allocator = Allocator::new(target)?;
     let node = |node: usize| -> Result<Plugin> {
         let config = allocator.config("peers", node);

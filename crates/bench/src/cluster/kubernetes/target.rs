@@ -166,8 +166,8 @@ impl Target for Kubernetes {
         Ok(())
     }
 
-    fn fill(&self, pool: &str, count: u32) -> Result<()> {
-        fill(self, pool, count)
+    fn fill(&self, pool: &str, net: u8, count: u32) -> Result<()> {
+        fill(self, pool, net, count)
     }
 
     fn counters(&self) -> Option<Vec<f64>> {
