@@ -55,12 +55,43 @@ pub fn reason(error: &(dyn Error + 'static)) -> String {
     texts.join(": ")
 }
 
-/// True for a TLS failure that a later attempt would meet again.
+/// True if a handshake failed for this reason because one side doesn't trust the other, or because
+/// the server has no TLS. Another attempt would fail as well.
 pub fn is_distrust(reason: &str) -> bool {
-    let said = [
+    let texts = [
         "invalid peer certificate",
         "received fatal alert",
         "corrupt message",
     ];
-    said.iter().any(|text| reason.contains(text))
+    texts.iter().any(|text| reason.contains(text))
+}
+
+/// True if a request failed for this reason because the server refuses the client's certificate.
+///
+/// With TLS 1.3, the server does so after the handshake, and executes no request. After any other
+/// failure of TLS, the request may have been executed.
+pub fn is_client_refused(reason: &str) -> bool {
+    let refusals = ["Certificate", "UnknownCA", "AccessDenied"];
+    reason.contains("received fatal alert") && refusals.iter().any(|alert| reason.contains(alert))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_alert_about_the_certificate_proves_that_nothing_was_executed() {
+        for alert in ["CertificateRequired", "BadCertificate", "UnknownCA"] {
+            assert!(is_client_refused(&format!("received fatal alert: {alert}")));
+        }
+        for other in [
+            "received fatal alert: BadRecordMac",
+            "received fatal alert: InternalError",
+            "received corrupt message of type InvalidContentType",
+            "invalid peer certificate: BadSignature",
+        ] {
+            assert!(!is_client_refused(other), "{other}");
+            assert!(is_distrust(other), "{other}");
+        }
+    }
 }

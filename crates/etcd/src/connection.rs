@@ -5,7 +5,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use cluster::client::{is_distrust, reason};
+use cluster::client::{is_client_refused, is_distrust, reason};
 use cluster::{EngineError, Kind};
 use cni::Cancellation;
 use http::uri::PathAndQuery;
@@ -212,8 +212,7 @@ fn of_status<A>(status: &Status) -> Attempt<A> {
                 Some(source) => reason(source),
                 None => said.to_owned(),
             };
-            // With TLS 1.3, a server refuses the client's certificate after the handshake.
-            if is_distrust(&reason) {
+            if is_client_refused(&reason) {
                 Attempt::Distrusted(reason)
             } else {
                 Attempt::Lost(reason)

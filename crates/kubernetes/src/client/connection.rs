@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cluster::client::{is_distrust, reason};
+use cluster::client::{is_client_refused, is_distrust, reason};
 use http::header::RETRY_AFTER;
 use http::{Request, Uri};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -117,8 +117,7 @@ impl Connection {
         let response = response.map_err(|mut error| {
             let was_sent = error.take_message().is_none();
             let reason = reason(error.error());
-            match (was_sent, is_distrust(&reason)) {
-                // With TLS 1.3, a server refuses the client's certificate after the handshake.
+            match (was_sent, is_client_refused(&reason)) {
                 (_, true) => Failure::Distrusted(reason),
                 (true, false) => Failure::Lost(reason),
                 (false, false) => Failure::NotSent(reason),

@@ -18,6 +18,8 @@ pub(crate) enum Reply {
     Close,
     /// Answers with an endless body.
     Endless,
+    /// Answers without TLS, on a connection with TLS.
+    WithoutTls,
 }
 
 impl Reply {
@@ -173,6 +175,11 @@ impl State {
                     to.write_all(&[head.as_bytes(), &body].concat())
                 }
                 Some(Reply::Endless) => endless(to),
+                Some(Reply::WithoutTls) => {
+                    let connections = self.connections.lock().unwrap();
+                    let mut tcp = connections.last().unwrap();
+                    tcp.write_all(b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+                }
                 Some(Reply::Close) | None => return,
             };
             if written.and_then(|()| to.flush()).is_err() {

@@ -37,6 +37,10 @@ impl Authority {
     /// A server with a certificate for this host. If there are `clients`, it requires their
     /// certificate.
     fn server(&self, host: &str, clients: Option<&Self>) -> FakeServer {
+        self.server_that(Reply::object(200, &pool("blue", 1)), host, clients)
+    }
+
+    fn server_that(&self, reply: Reply, host: &str, clients: Option<&Self>) -> FakeServer {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -55,8 +59,7 @@ impl Authority {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let config = builder.with_single_cert(vec![certificate], key).unwrap();
-        let replies = [Reply::object(200, &pool("blue", 1))];
-        FakeServer::start_with(replies, Some(Arc::new(config)))
+        FakeServer::start_with([reply], Some(Arc::new(config)))
     }
 }
 
@@ -134,6 +137,18 @@ fn a_client_sends_its_certificate() {
     let error = client.get(POOL, "blue").unwrap_err();
     assert_eq!(error.kind, Kind::Refused, "{error}");
     assert!(error.msg.contains("CertificateRequired"), "{error}");
+}
+
+#[test]
+fn a_write_whose_answer_has_no_tls_may_have_been_executed() {
+    let ours = Authority::new("ours");
+    let server = ours.server_that(Reply::WithoutTls, "127.0.0.1", None);
+    let cluster = json!({"certificate-authority": "ca.pem"});
+    let setting = setting(&server, &ours, &cluster, &json!({}));
+    let mut client = Client::new(&setting.settings, None);
+    let error = client.create(POOL, &pool("blue", 1), false).unwrap_err();
+    assert_eq!(server.received().len(), 1);
+    assert_eq!(error.kind, Kind::Lost, "{error}");
 }
 
 #[test]
