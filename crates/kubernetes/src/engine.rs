@@ -6,6 +6,7 @@ mod explanation;
 mod guards;
 mod import;
 mod marks;
+mod overlaps;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -46,8 +47,6 @@ pub struct Engine<'a> {
     asked_for: HashSet<(String, IpAddr)>,
     /// The blocks of a pool. They are listed once in a call.
     blocks: HashMap<String, BTreeSet<Key>>,
-    /// Pools with their specs that are known to overlap with no other pool.
-    apart: HashSet<String>,
     misses: u32,
     /// The address that the last change could not create.
     taken: Option<Taken>,
@@ -102,7 +101,6 @@ impl<'a> Engine<'a> {
             pod: Pod::default(),
             asked_for: HashSet::new(),
             blocks: HashMap::new(),
-            apart: HashSet::new(),
             misses: 0,
             taken: None,
             moment: None,

@@ -104,9 +104,7 @@ impl Item {
             spec: object["spec"].take(),
         })
     }
-}
 
-impl Item {
     /// Identifies the object and its current spec: the UID and the generation.
     pub(crate) fn spec_id(&self) -> String {
         format!("{}/{}", self.uid, self.generation)

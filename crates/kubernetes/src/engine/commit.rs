@@ -105,7 +105,7 @@ impl Engine<'_> {
     /// Verifies that the pools of a change overlap with no others, that its addresses could be
     /// noted, and that the API server would create its objects.
     pub(super) fn try_out(&mut self, change: &Change) -> Result<(), EngineError> {
-        self.refuse_overlaps(&change.conditions)?;
+        self.refuse_overlaps_in(&change.conditions)?;
         for (key, value) in &change.write {
             if let Key::Held(held) = key {
                 self.note(held)?;

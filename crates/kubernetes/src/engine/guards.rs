@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use cluster::contents::DefinedPool;
-use cluster::import::refuse_overlaps;
-use cluster::{Condition, EngineError, Group, Holding, Key, Kind as Failure, Stored};
-use ipam::Interval;
+use cluster::{Condition, EngineError, Group, Holding, Key, Stored};
 
 use super::Engine;
-use crate::objects::{path, stored};
+use crate::objects::stored;
 use crate::view::Verified;
 use crate::{Item, Resource};
 
@@ -60,7 +57,7 @@ impl Engine<'_> {
             Key::Pool(pool) => {
                 let item = self.pool(pool, pools)?.cloned();
                 if let Some(item) = &item {
-                    self.refuse_overlap(item)?;
+                    self.refuse_overlaps_of(item)?;
                 }
                 Ok(item.map(|item| stored(Resource::Pool, &item)))
             }
@@ -102,70 +99,6 @@ impl Engine<'_> {
             pools.insert(name.to_owned(), item);
         }
         Ok(pools[name].as_ref())
-    }
-
-    /// Verifies the conditions on definitions. A dry run needs no others.
-    pub(super) fn refuse_overlaps(&mut self, conditions: &[Condition]) -> Result<(), EngineError> {
-        for condition in conditions {
-            if let Condition::Value(Key::Pool(pool), _) | Condition::Revision(Key::Pool(pool), _) =
-                condition
-                && let Some(item) = self.client.get(Resource::Pool, pool)?
-            {
-                self.refuse_overlap(&item)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a pool that overlaps with another one, or with a block of another one: people may
-    /// define overlapping pools, because the API server doesn't compare them. Of two pools, the one
-    /// that is verified later is compared with the other, so one verification of each spec is
-    /// enough.
-    fn refuse_overlap(&mut self, pool: &Item) -> Result<(), EngineError> {
-        let spec = pool.spec_id();
-        if self.apart.contains(&spec) || self.view.is_verified(Verified::Apart, &pool.name, &spec) {
-            return Ok(());
-        }
-        // A pool with an invalid definition gives no addresses, so it is skipped.
-        let read = |item: &Item| {
-            let path = path(Resource::Pool, &item.name);
-            DefinedPool::read(&item.name, &path, item.spec.to_string().into_bytes()).ok()
-        };
-        let Some(own) = read(pool) else {
-            return Ok(());
-        };
-        let own = [own];
-        let all = self.client.list(Resource::Pool, None, false)?.items;
-        for other in all.iter().filter(|other| other.uid != pool.uid) {
-            let overlap = read(other).and_then(|other| refuse_overlaps(&own, &[other]).err());
-            if let Some(error) = overlap {
-                let msg = format!(
-                    "{}: an address would be given twice; nothing is given of {} before one of them is changed or deleted",
-                    error.msg, pool.name
-                );
-                return Err(EngineError::new(Failure::Settings, msg));
-            }
-        }
-        // A node gives the addresses of its blocks, whatever their pool's definition is by now.
-        let ranges = own[0].definition.pool.ranges.ranges();
-        for block in self.of_pool(Resource::Block, None, false)? {
-            if let Key::Block(of, cidr) = &block.key
-                && *of != pool.name
-                && let interval = Interval::from(*cidr)
-                && ranges.iter().any(|own| own.addresses().overlaps(interval))
-            {
-                let msg = format!(
-                    "pool {} overlaps with {}, which a node has: an address would be given twice; nothing is given of {} before the node has given it back",
-                    pool.name,
-                    cluster::Engine::path(self, &block.key),
-                    pool.name
-                );
-                return Err(EngineError::new(Failure::Settings, msg));
-            }
-        }
-        self.view.note_verified(Verified::Apart, &pool.name, &spec);
-        self.apart.insert(spec);
-        Ok(())
     }
 
     /// True if the attachment holds only the addresses that this change has created. Of two
