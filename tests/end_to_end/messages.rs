@@ -234,10 +234,11 @@ fn messages() -> Map<String, Value> {
     all
 }
 
-#[test]
-fn each_error_message_is_the_recorded_one() {
-    let file = repository().join("testdata/messages.json");
-    let said = Value::Object(messages());
+/// Compares messages with a file of `testdata`. With `UPDATE_MESSAGES` set, replaces the file first.
+#[track_caller]
+pub(crate) fn are_recorded(file: &str, said: Map<String, Value>) {
+    let file = repository().join("testdata").join(file);
+    let said = Value::Object(said);
     if std::env::var_os("UPDATE_MESSAGES").is_some() {
         let mut text = serde_json::to_string_pretty(&said).unwrap();
         text.push('\n');
@@ -251,4 +252,9 @@ fn each_error_message_is_the_recorded_one() {
         said.as_object().unwrap().len(),
         expected.as_object().unwrap().len()
     );
+}
+
+#[test]
+fn each_error_message_is_the_recorded_one() {
+    are_recorded("messages.json", messages());
 }

@@ -5,11 +5,10 @@
 
 mod said;
 
-use std::fs;
-
-use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs, repository};
+use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, needs};
 use serde_json::{Value, json};
 
+use crate::messages::are_recorded;
 use said::Said;
 
 #[test]
@@ -24,20 +23,17 @@ fn each_message_is_the_recorded_one() {
     pools(&mut said);
     blocks(&mut said);
     the_cluster(&mut said);
-    let file = repository().join("testdata/messages-kubernetes.json");
-    let said = Value::Object(said.all);
-    if std::env::var_os("UPDATE_MESSAGES").is_some() {
-        let text = serde_json::to_string_pretty(&said).unwrap();
-        fs::write(&file, text + "\n").unwrap();
-    }
-    let expected: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
-    for (what, message) in expected.as_object().unwrap() {
-        assert_eq!(&said[what], message, "{what}");
-    }
-    assert_eq!(
-        said.as_object().unwrap().len(),
-        expected.as_object().unwrap().len()
-    );
+    are_recorded("messages-kubernetes.json", said.all);
+}
+
+/// Changes the kubeconfig's user.
+fn user(user: Value) -> impl FnOnce(&mut Value) {
+    move |config| config["users"][0]["user"] = user
+}
+
+/// Changes a key of the kubeconfig's cluster.
+fn cluster(key: &'static str, value: Value) -> impl FnOnce(&mut Value) {
+    move |config| config["clusters"][0]["cluster"][key] = value
 }
 
 /// Errors in the `ipam` section.
@@ -76,10 +72,6 @@ fn wrong_kubeconfigs(said: &mut Said) {
         let kubeconfig = said.write("other.kubeconfig", content);
         said.add_with(what, &kubeconfig);
     }
-    let user = |user: Value| move |config: &mut Value| config["users"][0]["user"] = user;
-    let cluster = |key: &'static str, value: Value| {
-        move |config: &mut Value| config["clusters"][0]["cluster"][key] = value
-    };
     said.changed(
         "a kubeconfig with an exec plugin",
         user(json!({"exec": {"command": "aws"}})),
@@ -116,9 +108,6 @@ fn wrong_kubeconfigs(said: &mut Said) {
 
 /// Certificates, proxies, URLs.
 fn ways_to_the_api_server(said: &mut Said) {
-    let cluster = |key: &'static str, value: Value| {
-        move |config: &mut Value| config["clusters"][0]["cluster"][key] = value
-    };
     let other = harness::Authority::new(&said.root().join("other-authority"));
     said.changed(
         "another authority",
@@ -145,7 +134,6 @@ fn ways_to_the_api_server(said: &mut Said) {
 
 /// Users and their rights.
 fn credentials(said: &mut Said) {
-    let user = |user: Value| move |config: &mut Value| config["users"][0]["user"] = user;
     said.changed("a token that is wrong", user(json!({"token": "wrong"})));
     said.changed("no token", user(json!({})));
     let api = &said.cluster.api;
