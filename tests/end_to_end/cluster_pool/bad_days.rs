@@ -1,6 +1,6 @@
 //! The API server is unreachable, silent, or requires a new token; the node's folders are damaged.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::chown;
 use std::path::Path;
 
@@ -164,5 +164,37 @@ fn folders_that_are_missing_emptied_or_unusable_lose_no_address() {
     shared(&cluster).gc(&[], &config).nothing();
     let gc = shared(&cluster).alone("ipam-da-kubernetes", "GC", "", &config);
     gc.nothing();
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}
+
+#[test]
+fn locks_of_the_view_that_a_stopped_process_holds_keep_nobody_from_an_address() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    let pools = ["red", "blue"].map(|pool| json!({"name": pool}));
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    shared.define("blue", &json!({"subnet": "10.2.0.0/24"}));
+    let config = shared.config("n1", &shared.addresses(), &json!(pools));
+    shared.add("a", &config).result();
+    let cache = shared.sandbox().root().join("n1/cache");
+    let mut folders = vec![cache];
+    let mut locked = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            let file = File::open(&path).unwrap();
+            file.lock().unwrap();
+            locked.push(file);
+        }
+    }
+    let config = shared.within("3s", &config);
+    shared.add("b", &config).result();
+    for container in ["a", "b"] {
+        shared.del(container, &config).nothing();
+    }
     assert!(cluster.held().is_empty(), "{:?}", cluster.held());
 }

@@ -279,3 +279,41 @@ fn lists_of_an_older_state_give_nothing_twice_and_release_nothing_that_lives() {
         assert_eq!(node.cluster.reserved("red"), reserved);
     });
 }
+
+#[test]
+fn an_add_whose_requests_are_executed_twice_gets_an_address_of_each_pool_or_none() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let proxy = ApiProxy::start(&cluster.api);
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    shared.define("blue", &json!({"subnet": "10.2.0.0/24"}));
+    shared.define("green", &json!({"subnet": "10.3.0.0/24", "block": 28}));
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
+    let behind_proxy = |delegates: &[&str], pools: &Value| {
+        let mut config = shared.config("n1", delegates, pools);
+        config["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+        config
+    };
+    let pools = json!([{"name": "red"}, {"name": "blue"}]);
+    let addresses = behind_proxy(&shared.addresses(), &pools);
+    let blocks = behind_proxy(&shared.in_blocks(), &json!([{"name": "green"}]));
+    proxy.decide(|request| match request.method.as_str() {
+        "GET" => Fate::Answered,
+        _ => Fate::Repeated,
+    });
+    let given = shared.add("a", &addresses).ips();
+    assert_eq!(cluster.reserved("red"), given[..1]);
+    assert_eq!(cluster.reserved("blue"), given[1..]);
+    shared.add("b", &blocks).result();
+    assert_eq!(cluster.blocks_of("green", "n1").len(), 1);
+    shared.del("a", &addresses).nothing();
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+
+    // What was created by the first execution doesn't count, either, while nothing is given.
+    let administrator = shared.as_administrator(&addresses);
+    let begun = shared.ipamctl(&administrator, &["reconcile", "--begin"]);
+    assert!(begun.status.success(), "{begun:?}");
+    shared.add("a", &addresses).refused(11, "was restored");
+    assert!(cluster.held().is_empty(), "{:?}", cluster.held());
+}

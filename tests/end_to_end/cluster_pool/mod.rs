@@ -12,6 +12,7 @@ mod lost_answers;
 mod meanwhile;
 mod messages;
 mod objects;
+mod overlaps;
 mod policy;
 mod promises;
 mod restored_meanwhile;

@@ -1,9 +1,10 @@
-//! After a restore, a node runs `ipamctl reconcile` while other nodes' ADDs are still refused.
+//! After a restore, nodes mark themselves, claim their addresses again, and give nothing new until then.
 
+use std::fs;
 use std::time::Duration;
 
 use harness::{ApiProxy, Fate, KUBECTL, KUBERNETES_PROGRAMS, ProxiedRequest, needs};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::api_cluster::ApiCluster;
 use crate::cluster::pool_cluster::PoolCluster;
@@ -58,4 +59,58 @@ fn an_address_that_a_refused_add_takes_back_is_no_conflict() {
     assert_eq!(refused.output().code(), 11);
     assert_eq!(cluster.reserved("lan"), given);
     assert_eq!(shared.holder("lan", &given[0])["containerID"], "alive");
+}
+
+#[test]
+fn after_a_restore_the_addresses_of_all_networks_are_claimed_whatever_url_they_have() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let proxy = ApiProxy::start(&cluster.api);
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let one = shared.config("n1", &shared.addresses(), &json!([{"name": "red"}]));
+    let mut other = one.clone();
+    other["name"] = json!("othernet");
+    let kubeconfig = proxy.kubeconfig_like(&cluster.api, &cluster.api.kubeconfig_of_node("n1"));
+    other["ipam"]["kubernetes"]["kubeconfig"] = json!(kubeconfig);
+    shared.add("a", &one).result();
+    shared.add("b", &other).result();
+    let held = cluster.held();
+    cluster.delete("addresses", &["--all"]);
+    let sandbox = shared.sandbox();
+    sandbox.write_conflist("20-other.conflist", &other);
+    let administrator = shared.as_administrator(&one);
+    let words = ["reconcile", "--begin", "--network", "testnet"];
+    let begun = shared.ipamctl(&administrator, &words);
+    assert!(begun.status.success(), "{begun:?}");
+    let reconciled = shared.ipamctl(&one, &["reconcile", "--network", "testnet"]);
+    assert!(reconciled.status.success(), "{reconciled:?}");
+    assert_eq!(cluster.held(), held);
+}
+
+#[test]
+fn a_mark_whose_writer_was_killed_halfway_holds_on_all_nodes() {
+    needs!("root", KUBERNETES_PROGRAMS, KUBECTL);
+    let cluster = ApiCluster::default();
+    let shared: &dyn PoolCluster = &cluster;
+    shared.define("red", &json!({"subnet": "10.1.0.0/24"}));
+    let pools = json!([{"name": "red"}]);
+    let [one, other] = ["n1", "n2"].map(|node| shared.config(node, &shared.addresses(), &pools));
+    shared.add("a", &one).result();
+    shared.add("a", &other).result();
+    // The node has seen a later state than the API server has: it marks itself.
+    let seen = shared
+        .sandbox()
+        .root()
+        .join("n1/engine-state/seen_kubernetes_n1.json");
+    let mut moment: Value = serde_json::from_slice(&fs::read(&seen).unwrap()).unwrap();
+    moment["revision"] = json!(i64::MAX);
+    fs::write(&seen, moment.to_string()).unwrap();
+    shared.add("b", &one).refused(11, "was restored");
+    // As if it had been killed after the first of two creations.
+    cluster.delete("restores", &["cluster"]);
+    for config in [&one, &other] {
+        shared.add("b", config).refused(11, "was restored");
+    }
+    assert_eq!(cluster.held().len(), 2);
 }
